@@ -48,18 +48,28 @@ FORMS: dict[str, AttentionSpec] = {
     WHOLE_MAPS: AttentionSpec(),
     "scores": AttentionSpec(scores=True),
 }
-TARGETS = {"one row of all heads": 1.15, "mean of heads": 1.15, "rollout": 1.25, "8 largest of each row": 1.4}
+TARGETS = {
+    "one row of all heads": 1.15,
+    "mean of heads": 1.15,
+    "rollout": 1.25,
+    "8 largest of each row": 1.4,
+}
 MOST_IDS = 8000
 REPEATS = 20  # of the largest answer, for memory
 
 
 def engine_table(runtime: Runtime, rounds: int) -> list[str]:
     """Return milliseconds of each form and its ratio to vectors alone, by batch and length."""
-    lines = ["| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"]
+    lines = [
+        "| | " + " | ".join(f"{batch} x {length}" for batch, length in SHAPES) + " | at most |"
+    ]
     lines.append("|---" * (len(SHAPES) + 2) + "|")
     found = [medians(contestants(runtime, batch, length), rounds) for batch, length in SHAPES]
     for name in found[0]:
-        cells = [f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)" for column in found]
+        cells = [
+            f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)"
+            for column in found
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {TARGETS.get(name, '')} |")
     return lines
 
@@ -121,7 +131,9 @@ def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
     outputs = pb.Outputs(pooled=pb.PooledOutput())
     if spec is not None:
         outputs = pb.Outputs(attention=attention_output(spec))
-    encode = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=random_ids(length)))], outputs=outputs)
+    encode = pb.EncodeRequest(
+        inputs=[pb.Input(ids=pb.TokenIds(ids=random_ids(length)))], outputs=outputs
+    )
     return pb.EncodeStreamRequest(id="1", encode=encode)
 
 
@@ -132,13 +144,28 @@ def received(stub: pb_grpc.HeadlightServiceStub, request: pb.EncodeStreamRequest
 
 def wire_table(stub: pb_grpc.HeadlightServiceStub, rounds: int) -> list[str]:
     """Return bytes on the wire and time of each form of one text, a stream each."""
-    lines = ["| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |", "|---" * (len(LENGTHS) + 1) + "|"]
+    lines = [
+        "| | " + " | ".join(f"{length} tokens" for length in LENGTHS) + " |",
+        "|---" * (len(LENGTHS) + 1) + "|",
+    ]
     columns = []
     for length in LENGTHS:
-        requests = {name: asked(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()}
-        found = medians({name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds)
-        columns.append({name: f"{received(stub, one):,} B, {found[name]:.1f} ms" for name, one in requests.items()})
-    lines += [f"| {name} | " + " | ".join(column[name] for column in columns) + " |" for name in columns[0]]
+        requests = {
+            name: asked(spec, length) for name, spec in {VECTORS_ALONE: None, **FORMS}.items()
+        }
+        found = medians(
+            {name: functools.partial(received, stub, one) for name, one in requests.items()}, rounds
+        )
+        columns.append(
+            {
+                name: f"{received(stub, one):,} B, {found[name]:.1f} ms"
+                for name, one in requests.items()
+            }
+        )
+    lines += [
+        f"| {name} | " + " | ".join(column[name] for column in columns) + " |"
+        for name in columns[0]
+    ]
     return lines
 
 
@@ -171,7 +198,9 @@ def attention_sent(http: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bundle", type=Path, help="default: 6 layers, 12 heads, d=384, random weights, made here")
+    parser.add_argument(
+        "--bundle", type=Path, help="default: 6 layers, 12 heads, d=384, random weights, made here"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("bench/results/attention.md"))
     options = parser.parse_args()

@@ -31,7 +31,10 @@ def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
         fp32 = contestants(plain, batch, length)[VECTORS_ALONE]
         columns.append(medians({"fp32, cpu": fp32} | contestants(fast, batch, length), rounds))
     for name in columns[0]:
-        cells = [f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)" for column in columns]
+        cells = [
+            f"{column[name]:.1f} ms ({column[name] / column[VECTORS_ALONE]:.2f}x)"
+            for column in columns
+        ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return lines
 
@@ -53,7 +56,10 @@ def error_lines(plain: Runtime, fast: Runtime) -> list[str]:
 def _results(runtime: Runtime, length: int) -> list[ItemResult]:
     tokenized = Tokenized(random_ids(length), length, None)
     specs = (AttentionSpec(), AttentionSpec(reduce=("head_mean",)))
-    return [runtime.engine.run([runtime.item(tokenized, runtime.select(attention=spec))])[0] for spec in specs]
+    return [
+        runtime.engine.run([runtime.item(tokenized, runtime.select(attention=spec))])[0]
+        for spec in specs
+    ]
 
 
 def _maps(result: ItemResult) -> NDArray[Any]:

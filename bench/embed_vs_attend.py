@@ -32,7 +32,10 @@ def outputs_table(runtime: Runtime, rounds: int) -> list[str]:
         "+ attention of the last layer": Selection(attention=whole(layers[-1:], heads)),
         "+ attention of all layers": Selection(attention=whole(layers, heads)),
     }
-    lines = ["| batch x length | " + " | ".join(selections) + " |", "|---" * (len(selections) + 1) + "|"]
+    lines = [
+        "| batch x length | " + " | ".join(selections) + " |",
+        "|---" * (len(selections) + 1) + "|",
+    ]
     for batch, length in SHAPES:
         ids = random_ids(runtime, length)
         contestants: Contestants = {
@@ -52,11 +55,17 @@ def batching_table(runtime: Runtime, rounds: int) -> list[str]:
     items = [EncodeItem(random_ids(runtime, n), Selection()) for n in lengths]
     plans = {
         "one by one": [[i] for i in range(len(items))],
-        "arrival order, 32 at a time": [list(range(i, min(i + 32, len(items)))) for i in range(0, len(items), 32)],
+        "arrival order, 32 at a time": [
+            list(range(i, min(i + 32, len(items)))) for i in range(0, len(items), 32)
+        ],
         "near lengths, token budget (as `Runtime.encode`)": plan(lengths, squared=False),
     }
-    batches = {name: [[items[i] for i in batch] for batch in batches] for name, batches in plans.items()}
-    contestants: Contestants = {name: functools.partial(run_all, runtime, todo) for name, todo in batches.items()}
+    batches = {
+        name: [[items[i] for i in batch] for batch in batches] for name, batches in plans.items()
+    }
+    contestants: Contestants = {
+        name: functools.partial(run_all, runtime, todo) for name, todo in batches.items()
+    }
     found = medians(contestants, max(5, rounds // 4))
     lines = ["| plan | texts/s | padding |", "|---|---|---|"]
     for name, ms in found.items():

@@ -58,7 +58,9 @@ PLANS = [
 class Contestant:
     """Provider in a precision, with a plan."""
 
-    def __init__(self, bundle: Path, variant: tuple[str, str], plan: Plan, items: Sequence[EncodeItem]) -> None:
+    def __init__(
+        self, bundle: Path, variant: tuple[str, str], plan: Plan, items: Sequence[EncodeItem]
+    ) -> None:
         self.plan, self.variant = plan, variant
         self.runtime = Runtime(
             bundle,
@@ -70,7 +72,8 @@ class Contestant:
         )
         self.batches = sorted_batches(items, plan)
         self.padding = 1 - sum(len(item.ids) for item in items) / sum(
-            len(batch) * rounded(max(len(item.ids) for item in batch), plan.multiple) for batch in self.batches
+            len(batch) * rounded(max(len(item.ids) for item in batch), plan.multiple)
+            for batch in self.batches
         )
         self.seconds: list[float] = []
 
@@ -89,19 +92,31 @@ def rounded(length: int, multiple: int) -> int:
 def sorted_batches(items: Sequence[EncodeItem], plan: Plan) -> list[list[EncodeItem]]:
     """Return batches from the longest text, each as many as the budget takes."""
     lengths = [rounded(len(item.ids), plan.multiple) for item in items]
-    return [[items[row] for row in rows] for rows in batches_of(lengths, squared=False, tokens=plan.budget)]
+    return [
+        [items[row] for row in rows]
+        for rows in batches_of(lengths, squared=False, tokens=plan.budget)
+    ]
 
 
-def speed_table(contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]) -> list[str]:
+def speed_table(
+    contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]
+) -> list[str]:
     """Return texts per second, the ratio to the naive plan, and the share of the peak."""
     lines = [
         "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, first | later |",
         "|---" * 7 + "|",
     ]
-    naive = {each.variant: statistics.median(each.seconds[1:]) for each in contestants if each.plan.name == "naive"}
+    naive = {
+        each.variant: statistics.median(each.seconds[1:])
+        for each in contestants
+        if each.plan.name == "naive"
+    }
     for each in contestants:
         later = statistics.median(each.seconds[1:])
-        shares = [operations / seconds / 1e9 / peaks[each.variant[1]] for seconds in (each.seconds[0], later)]
+        shares = [
+            operations / seconds / 1e9 / peaks[each.variant[1]]
+            for seconds in (each.seconds[0], later)
+        ]
         rates = f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | {naive[each.variant] / later:.2f}"
         told = " | ".join(f"{share:.0%}" for share in shares)
         lines.append(
@@ -133,7 +148,12 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
     """Return OpenVINO's time for a batch by kind of node, on one thread."""
     import openvino  # noqa: PLC0415  (an extra)
 
-    hints = {"INFERENCE_PRECISION_HINT": precision, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1, "PERF_COUNT": True}
+    hints = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": 1,
+        "PERF_COUNT": True,
+    }
     compiled = openvino.Core().compile_model(str(bundle / "embed.onnx"), "CPU", hints)
     request, columns = compiled.create_infer_request(), []
     for shape in PROFILED:
@@ -150,7 +170,11 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
     lines = [f"| {precision} | {heading} |", "|---" * (len(PROFILED) + 1) + "|"]
     for kind in kinds:
         if any(column.get(kind, 0) >= 0.005 for column in columns):
-            lines.append(f"| {kind} | " + " | ".join(f"{column.get(kind, 0):.1%}" for column in columns) + " |")
+            lines.append(
+                f"| {kind} | "
+                + " | ".join(f"{column.get(kind, 0):.1%}" for column in columns)
+                + " |"
+            )
     return lines
 
 
@@ -159,7 +183,10 @@ def machine_peaks(seconds: float) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.serving.peak", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEAK_SECONDS)
     found = json.loads(done.stdout)
-    return {precision: max(v for k, v in found.items() if k.endswith(precision)) for precision in ("fp32", "bf16")}
+    return {
+        precision: max(v for k, v in found.items() if k.endswith(precision))
+        for precision in ("fp32", "bf16")
+    }
 
 
 def opened(bundle: Path, items: Sequence[EncodeItem]) -> list[Contestant]:
@@ -191,7 +218,9 @@ def main() -> None:
     texts = json.loads(options.texts.read_text(encoding="utf-8"))["texts"]
     items = read(tokenizer, texts)
     contestants = opened(options.bundle, items)
-    operations = sum(flops(contestants[0].runtime.bundle.manifest, [len(item.ids) for item in items]))
+    operations = sum(
+        flops(contestants[0].runtime.bundle.manifest, [len(item.ids) for item in items])
+    )
     peaks = machine_peaks(1.0)
     for _ in range(options.rounds + 1):
         for each in random.sample(contestants, len(contestants)):

@@ -117,7 +117,8 @@ async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, ca
     method = f"/{FLOOR}/Stream{load.size}" if target.name == "floor" else f"/{SERVICE}/EncodeStream"
     encode = request(load.kind, load.size)
     messages = [
-        pb.EncodeStreamRequest(id=str(place), encode=encode).SerializeToString() for place in range(calls // STREAMS)
+        pb.EncodeStreamRequest(id=str(place), encode=encode).SerializeToString()
+        for place in range(calls // STREAMS)
     ]
 
     async def caller() -> None:
@@ -137,7 +138,9 @@ async def streamed(channel: grpc.aio.Channel, target: Target, load: Workload, ca
 async def microseconds(target: Target, load: Workload, share: float = 1.0) -> float:
     """Return the server's CPU for each message of one burst; `share` of the usual number."""
     concurrent = CONCURRENT[load.size]
-    calls = max(concurrent, int(share * TEXTS_A_ROUND[load.size] / load.size) // concurrent * concurrent)
+    calls = max(
+        concurrent, int(share * TEXTS_A_ROUND[load.size] / load.size) // concurrent * concurrent
+    )
     async with grpc.aio.insecure_channel(f"127.0.0.1:{target.port}") as channel:
         await channel.channel_ready()
         begin = target.cpu_seconds
@@ -191,7 +194,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="few messages: no measurement")
     parser.add_argument("--out", type=Path, default=Path("bench/results/front.md"))
-    parser.add_argument("--profile", action="store_true", help="print where the time goes, and measure nothing")
+    parser.add_argument(
+        "--profile", action="store_true", help="print where the time goes, and measure nothing"
+    )
     options = parser.parse_args()
     options.bundle = options.bundle.absolute()
     if options.before is not None:

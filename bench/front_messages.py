@@ -43,17 +43,27 @@ class Workload(NamedTuple):
         return f"{'stream message' if self.streamed else 'unary call'}, {self.size} {self.kind}"
 
 
-WORKLOADS = [Workload(streamed, kind, size) for streamed in (False, True) for kind in ("text", "ids") for size in SIZES]
+WORKLOADS = [
+    Workload(streamed, kind, size)
+    for streamed in (False, True)
+    for kind in ("text", "ids")
+    for size in SIZES
+]
 
 
 def inputs(kind: str, count: int) -> list[pb.Input]:
     """Return short texts of some 10 tokens, the same each time; or as many ids."""
     chosen = random.Random(0)
     if kind == "ids":
-        return [pb.Input(ids=pb.TokenIds(ids=chosen.choices(range(5, 2000), k=TOKENS))) for _ in range(count)]
+        return [
+            pb.Input(ids=pb.TokenIds(ids=chosen.choices(range(5, 2000), k=TOKENS)))
+            for _ in range(count)
+        ]
     return [pb.Input(text=" ".join(chosen.choices(WORDS, k=TOKENS - 2))) for _ in range(count)]
 
 
 def request(kind: str, count: int) -> pb.EncodeRequest:
     """Return a request for pooled vectors of so many inputs, as our client makes it."""
-    return pb.EncodeRequest(inputs=inputs(kind, count), outputs=pb.Outputs(pooled=pb.PooledOutput()))
+    return pb.EncodeRequest(
+        inputs=inputs(kind, count), outputs=pb.Outputs(pooled=pb.PooledOutput())
+    )

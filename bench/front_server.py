@@ -48,7 +48,9 @@ async def floor() -> None:
         async def unary(_: bytes, context: object, reply: bytes = reply) -> bytes:
             return reply
 
-        async def stream(requests: AsyncIterator[bytes], context: object, reply: bytes = reply) -> AsyncIterator[bytes]:
+        async def stream(
+            requests: AsyncIterator[bytes], context: object, reply: bytes = reply
+        ) -> AsyncIterator[bytes]:
             async for _ in requests:
                 yield reply
 
@@ -76,7 +78,10 @@ async def headlight(bundle: Path, *, with_model: bool) -> None:
         width = runtime.bundle.manifest.architecture.pooled_dim
 
         def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
-            return [ItemResult(pooled=vector) for vector in np.zeros((len(items), width), dtype=np.float32)]
+            return [
+                ItemResult(pooled=vector)
+                for vector in np.zeros((len(items), width), dtype=np.float32)
+            ]
 
         mock.patch.object(runtime.engine, "run", run).start()
         return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
@@ -116,7 +121,11 @@ def main() -> None:
     options = parser.parse_args()
     settle_allocator()
     json_logs.configure("info")
-    life = floor() if options.kind == "floor" else headlight(options.bundle, with_model=options.kind == "real")
+    life = (
+        floor()
+        if options.kind == "floor"
+        else headlight(options.bundle, with_model=options.kind == "real")
+    )
     if not options.profile:
         asyncio.run(life)
         return

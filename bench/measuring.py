@@ -53,7 +53,10 @@ def machine(packages: Iterable[str]) -> str:
 def processor() -> str:
     """Return the kernel's name of this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 class Others:
@@ -75,7 +78,11 @@ def cpu_of_others(root: int) -> float:
     The family is the living process, those below it, and their ended children.
     """
     counters = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-    whole, below, used = sum(map(int, counters[1:4])), defaultdict[int, list[int]](list), dict[int, int]()
+    whole, below, used = (
+        sum(map(int, counters[1:4])),
+        defaultdict[int, list[int]](list),
+        dict[int, int](),
+    )
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -26,7 +26,11 @@ def make(folder: Path) -> Path:
     """Write the folder."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+        vocab_size=30522,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        intermediate_size=1536,
     )
     model = transformers.BertModel(config)
     with torch.no_grad():
@@ -44,11 +48,15 @@ def make(folder: Path) -> Path:
         "sep_token": "[SEP]",
         "mask_token": "[MASK]",
     }
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(TOKENIZER), model_max_length=512, **special)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(TOKENIZER), model_max_length=512, **special
+    )
     tokenizer.save_pretrained(bare)
     module = Transformer(str(bare), max_seq_length=LONGEST)
     pooling = Pooling(config.hidden_size, pooling_mode="mean")
-    SentenceTransformer(modules=[module, pooling, Normalize()], device="cpu").save(str(folder / "model"))
+    SentenceTransformer(modules=[module, pooling, Normalize()], device="cpu").save(
+        str(folder / "model")
+    )
     as_published(folder / "model", config.hidden_size)
     return folder / "model"
 
@@ -68,7 +76,10 @@ def as_published(folder: Path, dim: int) -> None:
     written: dict[str, Any] = {
         "modules.json": named,
         "sentence_bert_config.json": {"max_seq_length": LONGEST, "do_lower_case": False},
-        "1_Pooling/config.json": {"word_embedding_dimension": dim, "pooling_mode_mean_tokens": True},
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": dim,
+            "pooling_mode_mean_tokens": True,
+        },
         "tokenizer_config.json": {
             **tokens,
             "model_max_length": LONGEST,

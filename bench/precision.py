@@ -55,22 +55,33 @@ def quality_table(path: Path) -> list[str]:
         "|---" * 7 + "|",
     ]
     for entry in manifest.quality:
-        cosines = " | ".join(f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min))
+        cosines = " | ".join(
+            f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min)
+        )
         kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
-        lines.append(f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | {entry.batch_drift:.1e} |")
+        lines.append(
+            f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | {entry.batch_drift:.1e} |"
+        )
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
     return [about, "", *lines]
 
 
 def size_table(path: Path) -> list[str]:
     """Return bytes on disk and in memory."""
-    lines = ["| | weights on disk | resident, vectors alone | resident, with attention |", "|---" * 4 + "|"]
+    lines = [
+        "| | weights on disk | resident, vectors alone | resident, with attention |",
+        "|---" * 4 + "|",
+    ]
     manifest = Runtime(path).bundle.manifest
     for variant in ALL:
         [weights] = manifest.graph("embed", *variant).weights
         disk = (path / weights).stat().st_size / 1e6
         held = [_resident(path, *variant, attention) for attention in ("off", "on")]
-        lines.append(f"| {label(*variant)} | {disk:.1f} MB | " + " | ".join(f"{mib:.0f} MiB" for mib in held) + " |")
+        lines.append(
+            f"| {label(*variant)} | {disk:.1f} MB | "
+            + " | ".join(f"{mib:.0f} MiB" for mib in held)
+            + " |"
+        )
     return lines
 
 
@@ -80,7 +91,10 @@ def label(provider: str, precision: str) -> str:
 
 def opened(path: Path) -> dict[str, Runtime]:
     """Return all variants, by label, for vectors alone."""
-    return {label(*variant): Runtime(path, provider=variant[0], precision=variant[1], attend=False) for variant in ALL}
+    return {
+        label(*variant): Runtime(path, provider=variant[0], precision=variant[1], attend=False)
+        for variant in ALL
+    }
 
 
 def _resident(path: Path, provider: str, precision: str, attention: str) -> float:
@@ -95,7 +109,13 @@ def speed_table(path: Path, rounds: int) -> list[str]:
     for batch, length in SHAPES:
         ids = random_ids(runtimes["fp32"], length)
         columns.append(
-            _timed({name: (r, [[EncodeItem(ids, Selection())] * batch]) for name, r in runtimes.items()}, rounds)
+            _timed(
+                {
+                    name: (r, [[EncodeItem(ids, Selection())] * batch])
+                    for name, r in runtimes.items()
+                },
+                rounds,
+            )
         )
     heading = [f"{batch} x {length}" for batch, length in SHAPES]
     lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
@@ -113,22 +133,31 @@ def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
         [EncodeItem(texts[i].ids, Selection()) for i in rows]
         for rows in plan([len(t.ids) for t in texts], squared=False)
     ]
-    found = _timed({name: (runtime, batches) for name, runtime in runtimes.items()}, max(3, rounds // 4))
+    found = _timed(
+        {name: (runtime, batches) for name, runtime in runtimes.items()}, max(3, rounds // 4)
+    )
     rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in found.items())
     return f"Those texts in batches of near lengths, texts/s: {rates}."
 
 
-def _timed(todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: int) -> dict[str, float]:
+def _timed(
+    todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: int
+) -> dict[str, float]:
     contestants: Contestants = {
-        name: functools.partial(run_all, runtime, batches) for name, (runtime, batches) in todo.items()
+        name: functools.partial(run_all, runtime, batches)
+        for name, (runtime, batches) in todo.items()
     }
     return medians(contestants, rounds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--checkpoint", type=Path, default=Path("model/headlight_model/checkpoints/docs-rope"))
-    parser.add_argument("--build", type=Path, default=Path("build/bench"), help="folder for the bundles")
+    parser.add_argument(
+        "--checkpoint", type=Path, default=Path("model/headlight_model/checkpoints/docs-rope")
+    )
+    parser.add_argument(
+        "--build", type=Path, default=Path("build/bench"), help="folder for the bundles"
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("bench/results/precision.md"))
     options = parser.parse_args()

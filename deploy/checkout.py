@@ -48,7 +48,9 @@ def link(see: Path | None) -> None:
         see: packages of another environment, to be found behind this one's.
     """
     lines = [*map(str, ROOTS), *([str(see)] if see else [])]
-    Path(sysconfig.get_path("purelib"), "headlight.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path(sysconfig.get_path("purelib"), "headlight.pth").write_text(
+        "\n".join(lines) + "\n", encoding="utf-8"
+    )
     command = Path(sysconfig.get_path("scripts"), "headlight")
     command.write_text(COMMAND.format(python=sys.executable), encoding="utf-8")
     command.chmod(0o755)

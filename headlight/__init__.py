@@ -19,7 +19,16 @@ from headlight.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, ModelRef, TokenList, TokenVectors, Usage
+from headlight.results import (
+    Attention,
+    AttentionMaps,
+    Embeddings,
+    Hidden,
+    ModelRef,
+    TokenList,
+    TokenVectors,
+    Usage,
+)
 from headlight.spec import AttentionSpec, PooledSpec, Run, Span, TokensSpec
 
 if TYPE_CHECKING:
@@ -59,7 +68,10 @@ __all__ = [
 
 # Loaded on first use, because they load gRPC: `headlight.runtime` works without it, and `headlight
 # serve` sets it up first.
-_CLIENTS = {"AsyncClient": "headlight.client.async_client", "Client": "headlight.client.sync_client"}
+_CLIENTS = {
+    "AsyncClient": "headlight.client.async_client",
+    "Client": "headlight.client.sync_client",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 def to_hf(value: Attention | Hidden, *, torch: Literal[False] = False) -> tuple[Floats, ...]: ...
 @overload
 def to_hf(value: Attention | Hidden, *, torch: Literal[True]) -> tuple[Tensor, ...]: ...
-def to_hf(value: Attention | Hidden, *, torch: bool = False) -> tuple[Floats, ...] | tuple[Tensor, ...]:
+def to_hf(
+    value: Attention | Hidden, *, torch: bool = False
+) -> tuple[Floats, ...] | tuple[Tensor, ...]:
     """Return Hugging Face's `output_attentions` or `output_hidden_states` for a batch of one text.
 
     A model may have a norm behind its last block (pre-norm, as GPT-2). In Hugging Face, its output
@@ -67,7 +69,9 @@ def to_bertviz(attention: Attention, text: str | tuple[str, str] | None = None) 
     held = dict(zip(attention.layers, to_hf(attention, torch=True), strict=True))
     # BertViz takes the position in this list for the number of a layer. The filler is never shown:
     # no numbers, no memory.
-    blank = tensor(np.full((1, 1, 1, 1), np.nan, np.float32)).expand(next(iter(held.values())).shape)
+    blank = tensor(np.full((1, 1, 1, 1), np.nan, np.float32)).expand(
+        next(iter(held.values())).shape
+    )
     arguments: dict[str, Any] = {
         "attention": [held.get(layer, blank) for layer in range(max(held) + 1)],
         "tokens": list(attention.tokens.labels(text)),
@@ -84,9 +88,13 @@ def to_bertviz(attention: Attention, text: str | tuple[str, str] | None = None) 
 
 
 @overload
-def to_transformer_lens(value: Attention | Hidden, *, torch: Literal[False] = False) -> dict[str, Floats]: ...
+def to_transformer_lens(
+    value: Attention | Hidden, *, torch: Literal[False] = False
+) -> dict[str, Floats]: ...
 @overload
-def to_transformer_lens(value: Attention | Hidden, *, torch: Literal[True]) -> dict[str, Tensor]: ...
+def to_transformer_lens(
+    value: Attention | Hidden, *, torch: Literal[True]
+) -> dict[str, Tensor]: ...
 def to_transformer_lens(
     value: Attention | Hidden, *, torch: bool = False
 ) -> Mapping[str, Floats] | Mapping[str, Tensor]:
@@ -116,13 +124,16 @@ def to_transformer_lens(
         names = [f"blocks.{layer}.attn.hook_pattern" for layer in value.layers]
     else:
         names = [
-            f"blocks.{state - 1}.hook_resid_post" if state else "blocks.0.hook_resid_pre" for state in value.layers
+            f"blocks.{state - 1}.hook_resid_post" if state else "blocks.0.hook_resid_pre"
+            for state in value.layers
         ]
     arrays: tuple[Any, ...] = to_hf(value, torch=True) if torch else to_hf(value)
     return dict(zip(names, arrays, strict=True))
 
 
-def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> dict[str, list[str] | Floats]:
+def to_lit(
+    attention: Attention, text: str | tuple[str, str] | None = None
+) -> dict[str, list[str] | Floats]:
     """Return one text's predictions for the Learning Interpretability Tool (LIT).
 
     Names and axes are those of LIT's own example of BERT (`lit_nlp.examples.glue`), whose layers
@@ -142,7 +153,8 @@ def to_lit(attention: Attention, text: str | tuple[str, str] | None = None) -> d
     """
     # Copied, so that LIT's cache does not hold the weights of all layers.
     turned = {
-        f"layer_{layer + 1}/attention": attention.layer(layer).swapaxes(-1, -2).copy() for layer in attention.layers
+        f"layer_{layer + 1}/attention": attention.layer(layer).swapaxes(-1, -2).copy()
+        for layer in attention.layers
     }
     return {"tokens": list(attention.tokens.labels(text)), **turned}
 

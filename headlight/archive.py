@@ -24,7 +24,9 @@ from headlight.wire.printable import json_escaped
 
 PathLike = str | os.PathLike[str]
 # The lists of `TokenList`, and the type of their entries.
-TOKEN_FIELDS: dict[str, type] = {name: get_args(hint)[0] for name, hint in get_type_hints(TokenList).items()}
+TOKEN_FIELDS: dict[str, type] = {
+    name: get_args(hint)[0] for name, hint in get_type_hints(TokenList).items()
+}
 ARRAYS = {"weights", "states", "layers", "heads", "places", "model", *TOKEN_FIELDS}
 
 
@@ -59,9 +61,15 @@ def read_npz(path: PathLike) -> Attention | Hidden:
     arrays = arrays_of(path)
     name = tensor_name(path, list(arrays))
     held = {field: array.tolist() for field, array in arrays.items() if field != name}
-    if name == "weights" and (heads := entries(path, held, "heads", int)) != tuple(range(len(heads))):
-        raise ValueError(f"{path}: holds heads {', '.join(map(str, heads))} alone; write all, or use numpy.load")
-    return rebuilt(path, name, arrays[name], {**held, "tokens": held, "model": decoded(path, held, "model")})
+    if name == "weights" and (heads := entries(path, held, "heads", int)) != tuple(
+        range(len(heads))
+    ):
+        raise ValueError(
+            f"{path}: holds heads {', '.join(map(str, heads))} alone; write all, or use numpy.load"
+        )
+    return rebuilt(
+        path, name, arrays[name], {**held, "tokens": held, "model": decoded(path, held, "model")}
+    )
 
 
 def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
@@ -95,7 +103,9 @@ def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
         OSError: the file cannot be written.
     """
     library = safetensors_library()
-    name, numbers = ("weights", value.weights) if isinstance(value, Attention) else ("states", value.states)
+    name, numbers = (
+        ("weights", value.weights) if isinstance(value, Attention) else ("states", value.states)
+    )
     metadata = {
         "layers": json.dumps(value.layers),
         "tokens": to_json(dataclasses.asdict(value.tokens)),
@@ -126,7 +136,9 @@ def read_safetensors(path: PathLike) -> Attention | Hidden:
     return rebuilt(path, name, numbers, {field: decoded(path, metadata, field) for field in fields})
 
 
-def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str, Any]) -> Attention | Hidden:
+def rebuilt(
+    path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str, Any]
+) -> Attention | Hidden:
     """Return the value in a file: a tensor, `layers`, `tokens`, `model`, and `places` if present.
 
     Raises:
@@ -134,8 +146,12 @@ def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str,
     """
     tokens, model = entry(path, held, "tokens"), entry(path, held, "model")
     layers = entries(path, held, "layers", int)
-    listed = TokenList(**{field: entries(path, tokens, field, kind) for field, kind in TOKEN_FIELDS.items()})
-    ref = ModelRef(**{field.name: entry(path, model, field.name) for field in dataclasses.fields(ModelRef)})
+    listed = TokenList(
+        **{field: entries(path, tokens, field, kind) for field, kind in TOKEN_FIELDS.items()}
+    )
+    ref = ModelRef(
+        **{field.name: entry(path, model, field.name) for field in dataclasses.fields(ModelRef)}
+    )
     places = entries(path, held, "places", int) if "places" in held else None
     count, is_attention = len(listed), name == "weights"
     of_maps = (len(layers), *numbers.shape[1:2], count, count)
@@ -151,7 +167,11 @@ def rebuilt(path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str,
             path,
             f"{numbers.dtype} {list(numbers.shape)} does not fit {len(layers)} layers and {count} tokens",
         )
-    return Attention(numbers, layers, listed, ref) if is_attention else Hidden(numbers, layers, listed, ref, places)
+    return (
+        Attention(numbers, layers, listed, ref)
+        if is_attention
+        else Hidden(numbers, layers, listed, ref, places)
+    )
 
 
 def tensor_name(path: PathLike, names: Sequence[str]) -> str:
@@ -188,7 +208,9 @@ def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
 
 def foreign(path: PathLike, problem: str) -> ValueError:
     """Return the error for a file that Headlight did not write, or that was changed since."""
-    return ValueError(f"{os.fspath(path)}: not attention or hidden states as Headlight writes them: {problem}")
+    return ValueError(
+        f"{os.fspath(path)}: not attention or hidden states as Headlight writes them: {problem}"
+    )
 
 
 def safetensors_library() -> ModuleType:

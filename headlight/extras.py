@@ -27,4 +27,6 @@ def require(part: str, extra: str, *libraries: str) -> None:
     """
     for library in libraries:
         if importlib.util.find_spec(library) is None:
-            raise MissingExtra(f"{part} needs {library}, which is not installed: {remedy(extra)}", name=library)
+            raise MissingExtra(
+                f"{part} needs {library}, which is not installed: {remedy(extra)}", name=library
+            )

@@ -116,7 +116,9 @@ class Attention:
         if -len(self.layers) <= layer < 0:
             return self.layers[layer]
         if layer not in self.layers:
-            raise ValueError(f"layer {layer} is not here; there are {', '.join(map(str, self.layers))}")
+            raise ValueError(
+                f"layer {layer} is not here; there are {', '.join(map(str, self.layers))}"
+            )
         return int(layer)  # it may be NumPy's, which JSON does not take
 
     def head_number(self, head: int) -> int:
@@ -126,7 +128,9 @@ class Attention:
             ValueError: the head is not held.
         """
         if not -self.heads <= head < self.heads:
-            raise ValueError(f"head {head} is not here; there are 0 to {self.heads - 1}, or negative from the last")
+            raise ValueError(
+                f"head {head} is not here; there are 0 to {self.heads - 1}, or negative from the last"
+            )
         return int(head % self.heads)
 
     def layer(self, layer: int) -> Floats:

@@ -47,7 +47,13 @@ NUMBER_BYTES: dict[str, int] = {"float32": 4, "float16": 2, "uint8": 1}
 # Of pooled vectors. int8: 255 steps between the extremes of each dimension; binary, ubinary: the
 # sign of each dimension, 8 to a byte.
 VectorType = Literal["float32", "float16", "int8", "binary", "ubinary"]
-VECTOR_BITS: dict[VectorType, int] = {"float32": 32, "float16": 16, "int8": 8, "binary": 1, "ubinary": 1}
+VECTOR_BITS: dict[VectorType, int] = {
+    "float32": 32,
+    "float16": 16,
+    "int8": 8,
+    "binary": 1,
+    "ubinary": 1,
+}
 RowType = Literal["float32", "float16"]
 # Special tokens spelled out in a text, as "[SEP]": parsed, as Hugging Face does, or read as plain
 # characters.
@@ -177,12 +183,16 @@ class AttentionSpec:
         return cls(
             layers=indices_of("layers", layers),
             heads=indices_of("heads", heads),
-            reduce=(reduce,) if isinstance(reduce, str) else _each("reduce", reduce, lambda name: name, "names"),
+            reduce=(reduce,)
+            if isinstance(reduce, str)
+            else _each("reduce", reduce, lambda name: name, "names"),
             pairs=_each("pairs", pairs, tuple, "(layer, head)"),
             queries=tokens_like("queries", queries),
             keys=tokens_like("keys", keys),
             unit=unit,
-            spans=_each("spans", spans, lambda span: Span(*span), "(start, end) or (start, end, text)"),
+            spans=_each(
+                "spans", spans, lambda span: Span(*span), "(start, end) or (start, end, text)"
+            ),
             top_k=top_k,
             dtype=dtype,
             scores=scores,
@@ -245,13 +255,22 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     if indices is None:
         return ()
     # A Run is a tuple, of its two ends.
-    listed = [indices] if isinstance(indices, Run) or not isinstance(indices, Iterable) else list(indices)
+    listed = (
+        [indices]
+        if isinstance(indices, Run) or not isinstance(indices, Iterable)
+        else list(indices)
+    )
     if not listed:
         raise InvalidInput(field, "must name at least one; None means all")
     found: list[int | Run] = []
     for index in listed:
         if isinstance(index, Run):
-            found.append(Run(_whole(field, index.begin), None if index.end is None else _whole(field, index.end)))
+            found.append(
+                Run(
+                    _whole(field, index.begin),
+                    None if index.end is None else _whole(field, index.end),
+                )
+            )
         elif not isinstance(index, slice):
             found.append(_whole(field, index))
         elif index.step in (None, 1):
@@ -276,7 +295,9 @@ def check_no_run(field: str, tokens: object) -> None:
     """Raise InvalidInput for tokens named by a Run: its two ends would count as two tokens."""
     if isinstance(tokens, Run):
         ends = f"{tokens.begin}, {tokens.end}" if tokens.end is not None else f"{tokens.begin}, ..."
-        raise InvalidInput(field, f"is a Run, which is of layers or heads; name tokens by range({ends})")
+        raise InvalidInput(
+            field, f"is a Run, which is of layers or heads; name tokens by range({ends})"
+        )
 
 
 def packed(width: int, dtype: VectorType) -> tuple[int, int]:
@@ -288,7 +309,9 @@ def packed(width: int, dtype: VectorType) -> tuple[int, int]:
 def check_dimensions(dimensions: int, width: int) -> None:
     """Raise InvalidInput unless vectors of this width have so many dimensions."""
     if not 1 <= dimensions <= width:
-        raise InvalidInput("outputs.pooled.dimensions", f"is {dimensions}; this model's vectors have 1 .. {width}")
+        raise InvalidInput(
+            "outputs.pooled.dimensions", f"is {dimensions}; this model's vectors have 1 .. {width}"
+        )
 
 
 def check_name(field: str, name: str, names: Iterable[str]) -> None:

@@ -36,7 +36,11 @@ def numbers(indices: Sequence[int | Run], count: int) -> list[int]:
     """Absolute layers or heads."""
     found: list[int] = []
     for index in indices:
-        found += list(range(count))[index.begin : index.end] if isinstance(index, Run) else [list(range(count))[index]]
+        found += (
+            list(range(count))[index.begin : index.end]
+            if isinstance(index, Run)
+            else [list(range(count))[index]]
+        )
     return found or list(range(count))
 
 
@@ -73,7 +77,11 @@ def units(spec: AttentionSpec, choice: Any, text: Text) -> list[list[int]]:
 def covered(span: Span, text: Text) -> list[int]:
     """Tokens that share a character with a span."""
     own = range(len(text.special))
-    return [i for i in own if not text.special[i] and set(range(text.starts[i], text.ends[i])) & set(range(*span[:2]))]
+    return [
+        i
+        for i in own
+        if not text.special[i] and set(range(text.starts[i], text.ends[i])) & set(range(*span[:2]))
+    ]
 
 
 def expected(spec: AttentionSpec, text: Text) -> Expected:
@@ -89,7 +97,9 @@ def expected(spec: AttentionSpec, text: Text) -> Expected:
         chosen = np.stack([maps[layer, head] for layer, head in spec.pairs])[:, None]
     else:
         chosen = maps[numbers(spec.layers, layers)][:, numbers(spec.heads, heads)]
-    reduced_heads = "head_max" in spec.reduce or "head_mean" in spec.reduce or "rollout" in spec.reduce
+    reduced_heads = (
+        "head_max" in spec.reduce or "head_mean" in spec.reduce or "rollout" in spec.reduce
+    )
     if "head_max" in spec.reduce:
         chosen = chosen.max(axis=1, keepdims=True)
     elif reduced_heads:
@@ -106,7 +116,9 @@ def expected(spec: AttentionSpec, text: Text) -> Expected:
         values = np.array(
             [
                 [
-                    statistics(one, units(spec, spec.queries, text), text, drop_special=spec.drop_special)
+                    statistics(
+                        one, units(spec, spec.queries, text), text, drop_special=spec.drop_special
+                    )
                     for one in layer
                 ]
                 for layer in chosen
@@ -131,10 +143,14 @@ def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
             tokens = [0 if text.pooling == "cls" else n - 1]
         mean: Doubles = maps[:, :, tokens].mean(axis=2, keepdims=True)
         return mean
-    return np.stack([maps[:, :, tokens].mean(axis=2) for tokens in units(spec, spec.queries, text)], axis=2)
+    return np.stack(
+        [maps[:, :, tokens].mean(axis=2) for tokens in units(spec, spec.queries, text)], axis=2
+    )
 
 
-def statistics(map_: Doubles, queries: list[list[int]], text: Text, *, drop_special: bool = False) -> list[float]:
+def statistics(
+    map_: Doubles, queries: list[list[int]], text: Text, *, drop_special: bool = False
+) -> list[float]:
     """The seven numbers of a head."""
     n, rows = len(map_), [i for [i] in queries]
     left = {i for i in range(n) if not (drop_special and text.special[i])}
@@ -166,7 +182,12 @@ def drop_axes(spec: AttentionSpec, values: Doubles) -> Doubles:
 
 
 def check(
-    spec: AttentionSpec, text: Text, weights: NDArray[Any], values: NDArray[Any], indices: Any, tolerance: float
+    spec: AttentionSpec,
+    text: Text,
+    weights: NDArray[Any],
+    values: NDArray[Any],
+    indices: Any,
+    tolerance: float,
 ) -> None:
     """Compare an answer with what it should be.
 
@@ -190,6 +211,8 @@ def check(
     assert (weights[~seen] == wanted.values[~seen]).all()
     if spec.top_k:
         at_those = np.take_along_axis(wanted.rows, indices.astype(np.int64), axis=-1)
-        close = np.abs(np.where(seen, at_those, 0) - np.where(seen, wanted.values, 0)) <= np.maximum(allowed, 1e-5)
+        close = np.abs(
+            np.where(seen, at_those, 0) - np.where(seen, wanted.values, 0)
+        ) <= np.maximum(allowed, 1e-5)
         assert (close & (np.isfinite(at_those) == seen)).all()
         assert all(len(set(row)) == len(row) for row in indices.reshape(-1, indices.shape[-1]))

@@ -23,7 +23,9 @@ class Pair(NamedTuple):
 
 
 def openssl(*arguments: str | Path) -> None:
-    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["openssl", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -47,7 +49,9 @@ class Authority:
         openssl("req", *KEY, "-keyout", self._key, "-out", request, "-subj", f"/CN={folder.name}")
         extensions = folder / "ca.ext"
         extensions.write_text("basicConstraints=critical,CA:TRUE\n", encoding="ascii")
-        signer = ("-signkey", self._key) if above is None else ("-CA", above.cert, "-CAkey", above._key)
+        signer = (
+            ("-signkey", self._key) if above is None else ("-CA", above.cert, "-CAkey", above._key)
+        )
         signed = ("-req", "-in", request, *signer, "-extfile", extensions, "-out", self.cert)
         openssl("x509", *signed, "-days", str(days))
 
@@ -74,6 +78,16 @@ class Authority:
         lines = [f"{key}={value}\n" for key, value in wanted.items() if value]
         extensions.write_text("basicConstraints=CA:FALSE\n" + "".join(lines), encoding="ascii")
         openssl("req", *key, "-keyout", pair.key, "-out", request, "-subj", f"/CN={name}")
-        signed = ("-req", "-in", request, "-CA", self.cert, "-CAkey", self._key, "-extfile", extensions)
+        signed = (
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.cert,
+            "-CAkey",
+            self._key,
+            "-extfile",
+            extensions,
+        )
         openssl("x509", *signed, "-days", str(days), "-out", pair.cert)
         return pair

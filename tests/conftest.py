@@ -23,18 +23,26 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
     """A key of KINDS -> the folder of a small checkpoint of that kind."""
     return lambda kind: once(
-        tmp_path_factory, f"checkpoint-{kind}", lambda folder: write_checkpoint(folder, kind_config(kind))
+        tmp_path_factory,
+        f"checkpoint-{kind}",
+        lambda folder: write_checkpoint(folder, kind_config(kind)),
     )
 
 
 @pytest.fixture(scope="session")
-def make_bundle(tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle) -> MakeBundle:
+def make_bundle(
+    tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle
+) -> MakeBundle:
     """A key of KINDS -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
 
     def make(kind: str) -> Path:
         from headlight_export.writer.bundle_writer import export_checkpoint
 
-        return once(tmp_path_factory, f"small-{kind}", lambda out: export_checkpoint(make_checkpoint(kind), out))
+        return once(
+            tmp_path_factory,
+            f"small-{kind}",
+            lambda out: export_checkpoint(make_checkpoint(kind), out),
+        )
 
     return make
 

@@ -29,7 +29,11 @@ class Instruction:
 
 def read(path: Path) -> list[Instruction]:
     """Every instruction, comments dropped and continued lines joined."""
-    kept = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#"))
+    kept = (
+        line
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if not line.lstrip().startswith("#")
+    )
     joined = re.sub(r"\\\n\s*", "", "\n".join(kept))
     lines = (line.split(None, 1) for line in joined.splitlines() if line.strip())
     return [Instruction(word.upper(), text.strip()) for word, text in lines]

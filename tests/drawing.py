@@ -15,8 +15,16 @@ LITERALS = "_get_local_constants"
 def load_profiles() -> None:
     """Draws the same from now on, unless pytest is given another profile."""
     slow = [HealthCheck.too_slow]
-    settings.register_profile("steady", deadline=None, suppress_health_check=slow, derandomize=True, database=None)
-    settings.register_profile("random", deadline=None, suppress_health_check=slow, derandomize=False)
+    settings.register_profile(
+        "steady", deadline=None, suppress_health_check=slow, derandomize=True, database=None
+    )
+    settings.register_profile(
+        "random", deadline=None, suppress_health_check=slow, derandomize=False
+    )
     settings.load_profile("steady")
     if literals := getattr(providers, LITERALS, None):
-        setattr(providers, LITERALS, lambda: type(literals())() if settings().derandomize else literals())
+        setattr(
+            providers,
+            LITERALS,
+            lambda: type(literals())() if settings().derandomize else literals(),
+        )

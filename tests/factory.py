@@ -32,11 +32,15 @@ VOCABULARY = [
 def small_tokenizer() -> tokenizers.Tokenizer:
     """A WordPiece tokenizer whose tokens are single characters."""
     vocabulary = {piece: index for index, piece in enumerate(VOCABULARY)}
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=10_000))
+    tokenizer = tokenizers.Tokenizer(
+        models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=10_000)
+    )
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
     return tokenizer
 
@@ -46,7 +50,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
     "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True, "layers": 1},
     "learned": {"norm": "post", "segments": 2, "layers": 1},
-    "alibi": {"ffn": "gated", "norm_bias": False, "attention_bias": False, "attention_out_bias": False, "layers": 1},
+    "alibi": {
+        "ffn": "gated",
+        "norm_bias": False,
+        "attention_bias": False,
+        "attention_out_bias": False,
+        "layers": 1,
+    },
     "none": {
         "norm_type": "rms",
         "ffn": "gated",
@@ -107,7 +117,9 @@ def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
     return encoder.eval()
 
 
-def with_options(bundle: Path, target: Path, ranges: dict[str, Any] | None = None, **values: Any) -> Path:
+def with_options(
+    bundle: Path, target: Path, ranges: dict[str, Any] | None = None, **values: Any
+) -> Path:
     """A copy of a bundle whose manifest has other values, and the ranges of int8 where some are given: `int8_d` float32 [2, d]."""
     shutil.copytree(bundle, target)
     path = target / "manifest.json"
@@ -115,7 +127,10 @@ def with_options(bundle: Path, target: Path, ranges: dict[str, Any] | None = Non
     if ranges is not None:
         np.savez(target / "ranges.npz", **ranges)
         data = (target / "ranges.npz").read_bytes()
-        manifest["files"]["ranges.npz"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        manifest["files"]["ranges.npz"] = {
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "bytes": len(data),
+        }
         manifest["ranges"] = "ranges.npz"
     path.write_text(json.dumps(manifest | values))
     return target
@@ -130,7 +145,10 @@ def declaring(bundle: Path, target: Path) -> Path:
     (target / "tokenizer.json").write_bytes(data)
     path = target / "manifest.json"
     manifest = json.loads(path.read_text())
-    manifest["files"]["tokenizer.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    manifest["files"]["tokenizer.json"] = {
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+    }
     path.write_text(json.dumps(manifest))
     return target
 

@@ -25,13 +25,18 @@ def chain(folder: Path, *kinds: str, transformer: str = "", prefix: str = OLD) -
     modules = []
     for i, kind in enumerate(kinds):
         path = transformer if i == 0 else f"{i}_{kind}"
-        modules.append({"idx": i, "name": str(i), "path": path, "type": kind if "." in kind else prefix + kind})
+        modules.append(
+            {"idx": i, "name": str(i), "path": path, "type": kind if "." in kind else prefix + kind}
+        )
     write(folder / "modules.json", modules)
-    write(folder / transformer / "config.json", {"model_type": "bert", "max_position_embeddings": 512})
+    write(
+        folder / transformer / "config.json", {"model_type": "bert", "max_position_embeddings": 512}
+    )
     for i, kind in enumerate(kinds):
         if kind == "Pooling":
             write(
-                folder / f"{i}_Pooling/config.json", {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True}
+                folder / f"{i}_Pooling/config.json",
+                {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True},
             )
         if kind == "Dense":
             dense(folder / f"{i}_Dense")
@@ -39,7 +44,10 @@ def chain(folder: Path, *kinds: str, transformer: str = "", prefix: str = OLD) -
 
 
 def dense(folder: Path, *, take: int = 4, give: int = 4, **config: Any) -> None:
-    write(folder / "config.json", {"in_features": take, "out_features": give, "activation_function": LINEAR} | config)
+    write(
+        folder / "config.json",
+        {"in_features": take, "out_features": give, "activation_function": LINEAR} | config,
+    )
     tensors = {"linear.weight": torch.ones(give, take)}
     if config.get("bias", True):
         tensors["linear.bias"] = torch.zeros(give)

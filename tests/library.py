@@ -8,7 +8,13 @@ from unittest.mock import patch
 
 from headlight_model.train.data import corpus
 
-MODULES = ("base64", "fractions", "json", "quopri", "textwrap")  # base64 validates; fractions and quopri test
+MODULES = (
+    "base64",
+    "fractions",
+    "json",
+    "quopri",
+    "textwrap",
+)  # base64 validates; fractions and quopri test
 
 
 @contextlib.contextmanager

@@ -149,7 +149,11 @@ def main() -> None:
     with profiled_service(options.bundle) as service:
         for name, request in REQUESTS.items():
             path = request_path(service, request)
-            print(f"{name}: {len(path.files)} files, {sum(path.calls.values())} calls", *path.files, sep="\n  ")
+            print(
+                f"{name}: {len(path.files)} files, {sum(path.calls.values())} calls",
+                *path.files,
+                sep="\n  ",
+            )
             print(*(f"  {count:3} {called}" for called, count in path.calls.items()), sep="\n")
 
 

@@ -10,7 +10,9 @@ from headlight.spec import AttentionSpec, Run, Span
 
 
 @st.composite
-def specs(draw: st.DrawFn, layers: int, heads: int, length: int, characters: int, pooling: str) -> AttentionSpec:
+def specs(
+    draw: st.DrawFn, layers: int, heads: int, length: int, characters: int, pooling: str
+) -> AttentionSpec:
     """A spec that fits a model, and a text of so many tokens and characters; 0 characters: an input of ids."""
     values: dict[str, Any] = {"drop_special": draw(st.booleans()) and characters > 0}
     kind = draw(st.sampled_from(["maps", "maps", "reduced", "pairs", "scores", "statistics"]))
@@ -38,7 +40,9 @@ def specs(draw: st.DrawFn, layers: int, heads: int, length: int, characters: int
         return AttentionSpec(**values, reduce=("statistics",))
     values["keys"] = draw(tokens(length, characters))
     if kind != "scores":
-        values["unit"] = draw(st.sampled_from(["token", "token", "word"])) if characters else "token"
+        values["unit"] = (
+            draw(st.sampled_from(["token", "token", "word"])) if characters else "token"
+        )
     values["top_k"] = draw(st.none() | st.integers(1, length + 2))
     values["dtype"] = draw(st.sampled_from(["float32", "float16"] + ["uint8"] * (kind != "scores")))
     return AttentionSpec(**values)
@@ -49,12 +53,16 @@ def some_of(count: int) -> st.SearchStrategy[tuple[int | Run, ...]]:
     singles = st.lists(st.integers(0, count - 1), unique=True, max_size=count)
     negative = singles.map(lambda found: [index - count for index in found])
     begins = st.integers(0, count - 1)
-    runs = begins.flatmap(lambda begin: st.tuples(st.just(begin), st.none() | st.integers(begin + 1, count)))
+    runs = begins.flatmap(
+        lambda begin: st.tuples(st.just(begin), st.none() | st.integers(begin + 1, count))
+    )
     return singles.map(tuple) | negative.map(tuple) | runs.map(lambda run: (Run(*run),))
 
 
 def tokens(length: int, characters: int) -> st.SearchStrategy[Any]:
     """A selector of tokens that are not special: whatever else is asked leaves some."""
-    indices = st.lists(st.integers(1, length - 2), min_size=1, max_size=length, unique=True).map(tuple)
+    indices = st.lists(st.integers(1, length - 2), min_size=1, max_size=length, unique=True).map(
+        tuple
+    )
     named = st.just("all") | indices
     return named | st.just(Span(0, characters)) if characters else named

@@ -39,7 +39,9 @@ def relist(bundle: Path, name: str) -> None:
 
 def list_as(bundle: Path, name: str) -> None:
     """List one more file, with the digest and size of the weights."""
-    rewrite(bundle, lambda manifest: manifest["files"].update({name: manifest["files"]["weights.bin"]}))
+    rewrite(
+        bundle, lambda manifest: manifest["files"].update({name: manifest["files"]["weights.bin"]})
+    )
 
 
 def set_value(bundle: Path, path: str, value: object) -> None:
@@ -57,7 +59,12 @@ def set_value(bundle: Path, path: str, value: object) -> None:
 
 def add(bundle: Path, name: str, amount: int) -> None:
     """Change a number of the manifest's architecture."""
-    rewrite(bundle, lambda manifest: manifest["architecture"].update({name: manifest["architecture"][name] + amount}))
+    rewrite(
+        bundle,
+        lambda manifest: manifest["architecture"].update(
+            {name: manifest["architecture"][name] + amount}
+        ),
+    )
 
 
 def change_golden(bundle: Path, name: str, change: Callable[[Any], Any]) -> None:
@@ -89,7 +96,9 @@ def point(bundle: Path, key: str, value: str) -> None:
     """Change where the graph says that its first outside tensor lies."""
     path = bundle / "embed.onnx"
     model = onnx.load(str(path), load_external_data=False)
-    outside = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    outside = next(
+        t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
+    )
     next(entry for entry in outside.external_data if entry.key == key).value = value
     path.write_bytes(model.SerializeToString())
     relist(bundle, "embed.onnx")
@@ -161,32 +170,60 @@ TAMPERINGS = [
     Tampering("symbolic link to itself", "golden.npz", link_to_itself),
     Tampering("hard link", "weights.bin", lambda b: os.link(b / "weights.bin", b.parent / "other")),
     Tampering("graph refers out", "embed.onnx", lambda b: point(b, "location", "../../etc/passwd")),
-    Tampering("graph refers to a listed file not its own", "embed.onnx", lambda b: point(b, "location", "golden.npz")),
+    Tampering(
+        "graph refers to a listed file not its own",
+        "embed.onnx",
+        lambda b: point(b, "location", "golden.npz"),
+    ),
     Tampering("offset beyond the file", "embed.onnx", lambda b: point(b, "offset", str(2**40))),
     Tampering("length beyond the file", "embed.onnx", lambda b: point(b, "length", str(2**40))),
     Tampering("petabyte length", "embed.onnx", lambda b: point(b, "length", str(2**50))),
     Tampering("negative offset", "embed.onnx", lambda b: point(b, "offset", "-4096")),
     Tampering("offset that only Python reads", "embed.onnx", lambda b: point(b, "offset", "4_096")),
-    Tampering("offset of a million digits", "embed.onnx", lambda b: point(b, "offset", "9" * 10**6)),
-    Tampering("graph that is none", "embed.onnx", lambda b: replace_and_relist(b, "embed.onnx", b"\xff" * 64)),
-    Tampering("format of the future", MANIFEST, lambda b: rewrite(b, lambda m: m.update(format_version=99))),
+    Tampering(
+        "offset of a million digits", "embed.onnx", lambda b: point(b, "offset", "9" * 10**6)
+    ),
+    Tampering(
+        "graph that is none",
+        "embed.onnx",
+        lambda b: replace_and_relist(b, "embed.onnx", b"\xff" * 64),
+    ),
+    Tampering(
+        "format of the future",
+        MANIFEST,
+        lambda b: rewrite(b, lambda m: m.update(format_version=99)),
+    ),
     Tampering(
         "graph without a listed file",
         "none.onnx",
         lambda b: rewrite(b, lambda m: m["graphs"][0].update(file="none.onnx")),
     ),
-    Tampering("tolerance beyond any float", MANIFEST, lambda b: set_value(b, "tolerances.0.pooled", 10**400)),
+    Tampering(
+        "tolerance beyond any float",
+        MANIFEST,
+        lambda b: set_value(b, "tolerances.0.pooled", 10**400),
+    ),
     Tampering("length of 30 digits", MANIFEST, lambda b: set_value(b, "max_length", 10**30)),
     Tampering("length of terabytes", MANIFEST, lambda b: set_value(b, "max_length", 10**9)),
-    Tampering("vocabulary of 30 digits", MANIFEST, lambda b: set_value(b, "architecture.vocab_size", 10**30)),
     Tampering(
-        "a size of 30 digits", MANIFEST, lambda b: rewrite(b, lambda m: m["files"]["weights.bin"].update(bytes=10**30))
+        "vocabulary of 30 digits",
+        MANIFEST,
+        lambda b: set_value(b, "architecture.vocab_size", 10**30),
+    ),
+    Tampering(
+        "a size of 30 digits",
+        MANIFEST,
+        lambda b: rewrite(b, lambda m: m["files"]["weights.bin"].update(bytes=10**30)),
     ),
     Tampering("a name that is no text", MANIFEST, lambda b: set_value(b, "name", "a\ud800")),
     Tampering("a name of two lines", MANIFEST, lambda b: set_value(b, "name", "a\nb")),
     Tampering("no name", MANIFEST, lambda b: set_value(b, "name", "")),
     Tampering("a version of a megabyte", MANIFEST, lambda b: set_value(b, "version", "1" * 2**20)),
-    Tampering("a provider of two lines", MANIFEST, lambda b: set_value(b, "graphs.0.providers", ["cpu", "a\nb"])),
+    Tampering(
+        "a provider of two lines",
+        MANIFEST,
+        lambda b: set_value(b, "graphs.0.providers", ["cpu", "a\nb"]),
+    ),
     Tampering("a listed name of two lines", "a\\nb", lambda b: list_as(b, "a\nb")),
     Tampering("a listed name that is no text", "a\\ud800", lambda b: list_as(b, "a\ud800")),
     Tampering("a used name of two lines", MANIFEST, lambda b: set_value(b, "golden", "a\nb")),
@@ -195,7 +232,11 @@ TAMPERINGS = [
         for path, value in NO_OPTIONS
     ),
     Tampering("ranges there are not", "ranges.npz", lambda b: set_value(b, "ranges", "ranges.npz")),
-    Tampering("manifest cut short", MANIFEST, lambda b: replace(b, MANIFEST, (b / MANIFEST).read_bytes()[:100])),
+    Tampering(
+        "manifest cut short",
+        MANIFEST,
+        lambda b: replace(b, MANIFEST, (b / MANIFEST).read_bytes()[:100]),
+    ),
     Tampering("manifest of brackets", MANIFEST, lambda b: replace(b, MANIFEST, b"[" * 10**6)),
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
 ]
@@ -208,15 +249,49 @@ MISFITS = [
     Tampering("one layer less", "golden.npz", lambda b: add(b, "layers", -1)),
     Tampering("a larger vocabulary", "embed.onnx", lambda b: add(b, "vocab_size", 1)),
     Tampering("a smaller vocabulary", "tokenizer.json", lambda b: add(b, "vocab_size", -1)),
-    Tampering("outputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.outputs", ["x"])),
-    Tampering("inputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.inputs", ["ids", "mask", "x"])),
-    Tampering("golden answers of another shape", "golden.npz", lambda b: change_golden(b, "pooled_0", lambda a: a[:5])),
-    Tampering("golden ids of text", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a.astype(str))),
-    Tampering("golden ids out of range", "golden.npz", lambda b: change_golden(b, "ids_0", lambda a: a + 10**6)),
-    Tampering("golden answers of text", "golden.npz", lambda b: change_golden(b, "pooled_0", lambda a: a.astype(str))),
+    Tampering(
+        "outputs there are not", "embed.onnx", lambda b: set_value(b, "graphs.0.outputs", ["x"])
+    ),
+    Tampering(
+        "inputs there are not",
+        "embed.onnx",
+        lambda b: set_value(b, "graphs.0.inputs", ["ids", "mask", "x"]),
+    ),
+    Tampering(
+        "golden answers of another shape",
+        "golden.npz",
+        lambda b: change_golden(b, "pooled_0", lambda a: a[:5]),
+    ),
+    Tampering(
+        "golden ids of text",
+        "golden.npz",
+        lambda b: change_golden(b, "ids_0", lambda a: a.astype(str)),
+    ),
+    Tampering(
+        "golden ids out of range",
+        "golden.npz",
+        lambda b: change_golden(b, "ids_0", lambda a: a + 10**6),
+    ),
+    Tampering(
+        "golden answers of text",
+        "golden.npz",
+        lambda b: change_golden(b, "pooled_0", lambda a: a.astype(str)),
+    ),
     Tampering("another pooled width", "embed.onnx", lambda b: add(b, "pooled_dim", 1)),
-    Tampering("prompts not to be pooled", "embed.onnx", lambda b: set_value(b, "include_prompt", value=False)),
-    Tampering("ranges that are none", "parity.json", lambda b: set_value(b, "ranges", "parity.json")),
-    Tampering("ranges of another archive", "golden.npz", lambda b: set_value(b, "ranges", "golden.npz")),
-    Tampering("golden answers in another file", "weights.bin", lambda b: set_value(b, "golden", "weights.bin")),
+    Tampering(
+        "prompts not to be pooled",
+        "embed.onnx",
+        lambda b: set_value(b, "include_prompt", value=False),
+    ),
+    Tampering(
+        "ranges that are none", "parity.json", lambda b: set_value(b, "ranges", "parity.json")
+    ),
+    Tampering(
+        "ranges of another archive", "golden.npz", lambda b: set_value(b, "ranges", "golden.npz")
+    ),
+    Tampering(
+        "golden answers in another file",
+        "weights.bin",
+        lambda b: set_value(b, "golden", "weights.bin"),
+    ),
 ]

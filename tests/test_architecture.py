@@ -25,30 +25,61 @@ INSTALLED = [name for name in PACKAGES if name.startswith("headlight")]
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensors"}
 FILES_IN_A_ROOM = 12
 
-VALUES = tuple(f"headlight.{name}" for name in ("description", "embeddings", "errors", "results", "spec"))
+VALUES = tuple(
+    f"headlight.{name}" for name in ("description", "embeddings", "errors", "results", "spec")
+)
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
 # What the layers of the service share.
-SHARED = tuple(f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec"))
+SHARED = tuple(
+    f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
+)
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
-GRPC, SECURITY, TELEMETRY = f"{FRONTENDS}.grpc", "headlight_service.security", "headlight_service.telemetry"
-CODECS = ("headlight.pb", *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")))
+GRPC, SECURITY, TELEMETRY = (
+    f"{FRONTENDS}.grpc",
+    "headlight_service.security",
+    "headlight_service.telemetry",
+)
+CODECS = (
+    "headlight.pb",
+    *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")),
+)
 # What no module of the core knows: who brings it requests, and in which words.
-PROTOCOLS = (FRONTENDS, "headlight.pb", "headlight.wire", "grpc", "grpc_status", "grpc_health", "google")
+PROTOCOLS = (
+    FRONTENDS,
+    "headlight.pb",
+    "headlight.wire",
+    "grpc",
+    "grpc_status",
+    "grpc_health",
+    "google",
+)
 
 CORE_TELEMETRY = ("json_logs", "metrics", "request_trace")
 
 # Modules of this repository that each room may import; the longest matching prefix decides.
 ALLOWED = {
-    "headlight": (*VALUES, "headlight.archive", "headlight.extras", "headlight.client", "headlight.wire.printable"),
+    "headlight": (
+        *VALUES,
+        "headlight.archive",
+        "headlight.extras",
+        "headlight.client",
+        "headlight.wire.printable",
+    ),
     "headlight.__main__": ("headlight.cli.main",),
     "headlight.cli": ("headlight",),
     "headlight.pb": ("headlight.pb",),
     "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
     "headlight.tls": ("headlight.tls",),
-    "headlight.client": (*VALUES, "headlight.pb", "headlight.wire", "headlight.tls", "headlight.client"),
+    "headlight.client": (
+        *VALUES,
+        "headlight.pb",
+        "headlight.wire",
+        "headlight.tls",
+        "headlight.client",
+    ),
     "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
@@ -60,10 +91,18 @@ ALLOWED = {
         "headlight.results",
         "headlight.spec",
     ),
-    "headlight.runtime.bundle": ("headlight.runtime.bundle", "headlight.errors", "headlight.description"),
+    "headlight.runtime.bundle": (
+        "headlight.runtime.bundle",
+        "headlight.errors",
+        "headlight.description",
+    ),
     "headlight.runtime.tokenization": (*RUNTIME_VALUES, "headlight.runtime.tokenization"),
     "headlight.runtime.vectors": (*RUNTIME_VALUES, "headlight.runtime.vectors"),
-    "headlight.runtime.attention": (*RUNTIME_VALUES, "headlight.runtime.vectors", "headlight.runtime.attention"),
+    "headlight.runtime.attention": (
+        *RUNTIME_VALUES,
+        "headlight.runtime.vectors",
+        "headlight.runtime.attention",
+    ),
     "headlight.runtime.providers": (
         *RUNTIME_VALUES,
         "headlight.runtime.attention.graph_selectors",
@@ -83,7 +122,12 @@ ALLOWED = {
         *(f"{CORE}.admission.admission_control", f"{TELEMETRY}.json_logs"),
     ),
     CORE: (*SHARED, "headlight.runtime", CORE, *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY)),
-    f"{CORE}.requests": ("headlight.errors", "headlight.spec", "headlight.runtime", f"{CORE}.requests"),
+    f"{CORE}.requests": (
+        "headlight.errors",
+        "headlight.spec",
+        "headlight.runtime",
+        f"{CORE}.requests",
+    ),
     f"{CORE}.admission": (
         *("headlight.errors", "headlight.spec", "headlight.runtime"),
         *(f"{CORE}.admission", f"{CORE}.requests", f"{CONFIG}.options"),
@@ -96,7 +140,14 @@ ALLOWED = {
     FRONTENDS: (),
     GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
-    SECURITY: ("headlight.errors", "headlight.tls", CONFIG, SECURITY, TELEMETRY, f"{GRPC}.transport.grpc_call"),
+    SECURITY: (
+        "headlight.errors",
+        "headlight.tls",
+        CONFIG,
+        SECURITY,
+        TELEMETRY,
+        f"{GRPC}.transport.grpc_call",
+    ),
     TELEMETRY: (
         *(*SHARED, f"{CONFIG}.command_line", TELEMETRY),
         *(f"{CORE}.admission.shedding", f"{CORE}.requests", f"{CORE}.scheduler"),
@@ -106,8 +157,15 @@ ALLOWED = {
         *("headlight_model.config", "headlight_model.masking"),
         *("headlight_model.layers", "headlight_model.positions"),
     ),
-    "headlight_model.positions": ("headlight_model.config", "headlight_model.masking", "headlight_model.positions"),
-    "headlight_model.demo": ("headlight_model", "headlight"),  # shows the running service, so it calls it as a client
+    "headlight_model.positions": (
+        "headlight_model.config",
+        "headlight_model.masking",
+        "headlight_model.positions",
+    ),
+    "headlight_model.demo": (
+        "headlight_model",
+        "headlight",
+    ),  # shows the running service, so it calls it as a client
     "headlight_export": (
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
@@ -128,15 +186,17 @@ for name in names:
     importlib.import_module(name)
 print(json.dumps([names, sorted(sys.modules)]))
 """
-IMPORT = (
-    "import json, sys, importlib; importlib.import_module(sys.argv[1]); print(json.dumps([[], sorted(sys.modules)]))"
-)
+IMPORT = "import json, sys, importlib; importlib.import_module(sys.argv[1]); print(json.dumps([[], sorted(sys.modules)]))"
 
 
 def loaded_by(program: str, package: str) -> tuple[list[str], set[str]]:
     """Run `program` in a fresh interpreter -> the modules it walked, and every module it loaded."""
     done = subprocess.run(
-        [sys.executable, "-c", program, package], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, package],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     walked, loaded = json.loads(done.stdout)
@@ -168,7 +228,11 @@ def imports(path: Path) -> set[str]:
 
 def own_imports(path: Path) -> set[str]:
     """Those of them that are of this repository."""
-    return {name for name in imports(path) if name.split(".")[0] in (*PACKAGES, "service", "export", "model", "tests")}
+    return {
+        name
+        for name in imports(path)
+        if name.split(".")[0] in (*PACKAGES, "service", "export", "model", "tests")
+    }
 
 
 def under(name: str, prefix: str) -> bool:
@@ -181,14 +245,22 @@ def allowed_for(module: str) -> tuple[str, ...]:
 
 def test_importing_the_client_is_light() -> None:
     _, loaded = loaded_by(IMPORT, "headlight")
-    assert loaded & (TRAINING_LIBRARIES | {"onnxruntime", "tokenizers", "matplotlib"} | set(INSTALLED[1:])) == set()
+    assert (
+        loaded
+        & (TRAINING_LIBRARIES | {"onnxruntime", "tokenizers", "matplotlib"} | set(INSTALLED[1:]))
+        == set()
+    )
 
 
 @pytest.mark.parametrize("package", ["headlight", "headlight_service"])
 def test_no_serving_module_loads_a_training_library(package: str) -> None:
     walked, loaded = loaded_by(WALK, package)
-    expected = {module_name(package, path) for path in python_files(package) if path.name != "__main__.py"}
-    assert set(walked) == expected, "a folder without __init__.py hides its modules from the installed package"
+    expected = {
+        module_name(package, path) for path in python_files(package) if path.name != "__main__.py"
+    }
+    assert set(walked) == expected, (
+        "a folder without __init__.py hides its modules from the installed package"
+    )
     assert loaded & TRAINING_LIBRARIES == set()
     assert "onnxruntime" in loaded  # else the walk has not been where it matters
 
@@ -206,9 +278,15 @@ def test_imports_follow_the_arrows(package: str) -> None:
 
 def test_the_core_knows_no_protocol() -> None:
     """Neither by name, at any depth of its code and for types alone, nor by what it loads."""
-    files = [path for path in python_files("headlight_service") if under(module_name("headlight_service", path), CORE)]
+    files = [
+        path
+        for path in python_files("headlight_service")
+        if under(module_name("headlight_service", path), CORE)
+    ]
     assert len({path.parent for path in files}) == 4
-    named = {f"{path.name} -> {name}" for path in files for name in imports(path) if of_a_protocol(name)}
+    named = {
+        f"{path.name} -> {name}" for path in files for name in imports(path) if of_a_protocol(name)
+    }
     assert named == set()
     walked, loaded = loaded_by(WALK, CORE)
     assert len(walked) == len(files)
@@ -264,19 +342,29 @@ def test_no_room_is_crowded(package: str) -> None:
 
 
 def test_a_file_name_stands_for_one_file() -> None:
-    names = Counter(path.name for package in ("headlight", "headlight_service") for path in python_files(package))
+    names = Counter(
+        path.name
+        for package in ("headlight", "headlight_service")
+        for path in python_files(package)
+    )
     assert {name for name, count in names.items() if count > 1} == {"__init__.py", "__main__.py"}
 
 
 def test_the_top_of_the_service_holds_its_entry_alone() -> None:
-    assert {path.name for path in PACKAGES["headlight_service"].glob("*.py")} == {"__init__.py", "__main__.py"}
+    assert {path.name for path in PACKAGES["headlight_service"].glob("*.py")} == {
+        "__init__.py",
+        "__main__.py",
+    }
 
 
 def test_no_imports_go_in_a_circle() -> None:
     """Those for types alone included."""
-    modules = {module_name(package, path): path for package in INSTALLED for path in python_files(package)}
+    modules = {
+        module_name(package, path): path for package in INSTALLED for path in python_files(package)
+    }
     graph = {
-        module: {name if name in modules else name.rpartition(".")[0] for name in own_imports(path)} & set(modules)
+        module: {name if name in modules else name.rpartition(".")[0] for name in own_imports(path)}
+        & set(modules)
         for module, path in modules.items()
         if path.name != "__init__.py"
     }
@@ -289,7 +377,11 @@ def test_no_imports_go_in_a_circle() -> None:
 def test_no_module_has_two_names() -> None:
     """`service.headlight_service` would be a second copy of every class and of every metric."""
     folders = {path.parent.name for name, path in PACKAGES.items() if path.parent != ROOT}
-    files = [path for path in ROOT.rglob("*.py") if not set(path.relative_to(ROOT).parts) & {"build", ".git"}]
+    files = [
+        path
+        for path in ROOT.rglob("*.py")
+        if not set(path.relative_to(ROOT).parts) & {"build", ".git"}
+    ]
     wrong = {
         f"{path.relative_to(ROOT)} -> {name}"
         for path in files

@@ -89,7 +89,11 @@ def test_what_cannot_be_made_here_says_why(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("tests.faults.machine.device", impossible)
     state, outcome = outcome_of(Row("F11b", "", "", "", measure="machine:device"))
-    assert (state, outcome.note, outcome.problems) == ("not possible here", "there is no GPU here", [])
+    assert (state, outcome.note, outcome.problems) == (
+        "not possible here",
+        "there is no GPU here",
+        [],
+    )
 
 
 def test_a_run_that_fails_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:

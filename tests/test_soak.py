@@ -24,7 +24,10 @@ def samples(memory: Callable[[float], float], count: int = 300, noise: float = 8
     """Memory in MiB as a function of the share of the run that has passed, with noise."""
     chance = random.Random(0)
     shares = [place / (count - 1) for place in range(count)]
-    return [Sample(1800 * share, int(MIB * (memory(share) + chance.uniform(0, noise)))) for share in shares]
+    return [
+        Sample(1800 * share, int(MIB * (memory(share) + chance.uniform(0, noise))))
+        for share in shares
+    ]
 
 
 def test_a_plateau_is_flat_however_steep_the_warm_up() -> None:
@@ -35,7 +38,10 @@ def test_a_plateau_is_flat_however_steep_the_warm_up() -> None:
 
 
 def test_peaks_that_pass_are_flat() -> None:
-    assert flatness(samples(lambda share: 700.0 if int(share * 1000) % 7 == 0 else 200.0)).problems() == []
+    assert (
+        flatness(samples(lambda share: 700.0 if int(share * 1000) % 7 == 0 else 200.0)).problems()
+        == []
+    )
 
 
 @pytest.mark.parametrize("leak", [60.0, 200.0])
@@ -100,7 +106,10 @@ async def test_a_call_that_does_not_end_is_a_problem(monkeypatch: pytest.MonkeyP
 
     await ledger.call("attend", hang(), {"OK"})
     assert (ledger.started, ledger.ended) == (1, 0)
-    assert ledger.problems() == ["attend ended as NEVER ENDED, not as OK", "1 calls were started, 0 ended"]
+    assert ledger.problems() == [
+        "attend ended as NEVER ENDED, not as OK",
+        "1 calls were started, 0 ended",
+    ]
 
 
 def test_a_number_that_is_none_is_wrong() -> None:
@@ -123,7 +132,10 @@ def test_what_is_given_back_is_no_problem() -> None:
     [
         ({"descriptors": 17}, "file descriptors grew from 16 to 17"),
         ({"threads": 99}, "threads grew from 14 to 99"),
-        ({"held": {"calls": 1.0}}, "after 60 s, with nobody calling, there are left: {'calls': 1.0}"),
+        (
+            {"held": {"calls": 1.0}},
+            "after 60 s, with nobody calling, there are left: {'calls': 1.0}",
+        ),
     ],
 )
 def test_what_is_not_given_back_is_a_problem(change: dict[str, object], told: str) -> None:
@@ -134,10 +146,17 @@ def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted(
     def line(name: str, service: str, value: int) -> str:
         return f'grpc_server_{name}_total{{grpc_service="{service}"}} {value}\n'
 
-    lines = [line("started", "headlight.v1.HeadlightService", 7), line("handled", "headlight.v1.HeadlightService", 5)]
+    lines = [
+        line("started", "headlight.v1.HeadlightService", 7),
+        line("handled", "headlight.v1.HeadlightService", 5),
+    ]
     lines += [line("started", "grpc.health.v1.Health", 3), 'headlight_queue_tokens{model="m"} 12\n']
     held = held_of("".join(lines))
-    assert (held["calls"], held["headlight_queue_tokens"], held["headlight_held_output_bytes"]) == (2.0, 12.0, 0.0)
+    assert (held["calls"], held["headlight_queue_tokens"], held["headlight_held_output_bytes"]) == (
+        2.0,
+        12.0,
+        0.0,
+    )
 
 
 class SaidProbes(Probes):
@@ -181,7 +200,10 @@ def test_a_seed_of_the_frame_fuzzer_sends_the_same_bytes_again() -> None:
 
 
 def test_frames_that_reach_nothing_and_processes_that_keep_something_are_problems() -> None:
-    quiet = [Quiet(1.0, 100 * MIB, 16, 18, {"calls": 0.0}), Quiet(2.0, 100 * MIB, 17, 18, {"calls": 1.0})]
+    quiet = [
+        Quiet(1.0, 100 * MIB, 16, 18, {"calls": 0.0}),
+        Quiet(2.0, 100 * MIB, 17, 18, {"calls": 1.0}),
+    ]
     found = Framed(outcomes=Counter(dict.fromkeys(REACHED, 100)), quiet=[quiet[0]] * 2)
     found.memory = samples(lambda share: 100.0, count=40)
     assert found.problems() == []

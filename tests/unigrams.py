@@ -46,17 +46,22 @@ SENTENCEPIECE = normalizers.Precompiled(charsmap({"\t": " ", "W": "w"}))
 
 
 def pieces(
-    pre_tokenizer: pre_tokenizers.PreTokenizer | None = None, normalizer: normalizers.Normalizer | None = JOIN
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
+    normalizer: normalizers.Normalizer | None = JOIN,
 ) -> tokenizers.Tokenizer:
     """As multilingual E5 has it, unless something else is given."""
     scores = [0.0 if piece.startswith("<") else -1.0 - at / 10 for at, piece in enumerate(PIECES)]
-    tokenizer = tokenizers.Tokenizer(models.Unigram(list(zip(PIECES, scores, strict=True)), unk_id=3))
+    tokenizer = tokenizers.Tokenizer(
+        models.Unigram(list(zip(PIECES, scores, strict=True)), unk_id=3)
+    )
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer or pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
     )
     tokenizer.add_special_tokens([*PIECES[:4], tokenizers.AddedToken("<mask>", lstrip=True)])
     return tokenizer

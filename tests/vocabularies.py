@@ -10,7 +10,22 @@ import tokenizers
 from headlight_export.folders.model_folder import Refused
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "Hello", "##s", "cafe", "café", "今", "天", "!", "今天"]
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "hello",
+    "Hello",
+    "##s",
+    "cafe",
+    "café",
+    "今",
+    "天",
+    "!",
+    "今天",
+]
 CLS, SEP, UNK = 2, 3, 1
 
 

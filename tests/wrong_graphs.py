@@ -42,11 +42,15 @@ def scale(output: str, factor: float) -> Callable[[onnx.GraphProto], None]:
     return apply
 
 
-def read_instead(name: str, other: str, before: Sequence[onnx.NodeProto] = ()) -> Callable[[onnx.GraphProto], None]:
+def read_instead(
+    name: str, other: str, before: Sequence[onnx.NodeProto] = ()
+) -> Callable[[onnx.GraphProto], None]:
     """Whatever reads one input reads another value, which nodes before all others may make."""
 
     def apply(graph: onnx.GraphProto) -> None:
-        nodes: list[onnx.NodeProto] = [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
+        nodes: list[onnx.NodeProto] = [
+            onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node
+        ]
         for node in nodes:
             node.input[:] = [other if each == name else each for each in node.input]
         del graph.node[:]
@@ -76,18 +80,34 @@ def mix_up_heads(graph: onnx.GraphProto) -> None:
 
 # Of the bundle "prompted", which has a layer of three heads.
 FAULTS = {
-    "a mean of heads": Fault("attend", scale("mixed_0", 2.0), "attention as head_mean", "head_mean"),
-    "rows": Fault("attend", scale("rows_0", 0.5), "attention as pooling_weights", "pooling_weights"),
-    "heads of rows": Fault("attend", mix_up_heads, "attention as pooling_weights", "pooling_weights"),
+    "a mean of heads": Fault(
+        "attend", scale("mixed_0", 2.0), "attention as head_mean", "head_mean"
+    ),
+    "rows": Fault(
+        "attend", scale("rows_0", 0.5), "attention as pooling_weights", "pooling_weights"
+    ),
+    "heads of rows": Fault(
+        "attend", mix_up_heads, "attention as pooling_weights", "pooling_weights"
+    ),
     "scores": Fault("attend", scale("scores_0", 2.0), "attention as scores", "scores"),
     "the largest": Fault("attend", scale("top_0_entries", 0.9), "attention as top_k", "top_k"),
     "keys": Fault("attend", scale("top_0_keys", 0), "attention as top_k", "top_k"),
-    "prompts": Fault("embed", read_instead("pool_mask", "mask"), "pooled with a prompt left out", "prompt left out"),
+    "prompts": Fault(
+        "embed",
+        read_instead("pool_mask", "mask"),
+        "pooled with a prompt left out",
+        "prompt left out",
+    ),
     "prompts beside attention": Fault(
-        "attend", read_instead("pool_mask", "mask"), "pooled with a prompt left out", "prompt left out"
+        "attend",
+        read_instead("pool_mask", "mask"),
+        "pooled with a prompt left out",
+        "prompt left out",
     ),
     "a token hidden": Fault("embed", fill_holes, "pooled with a token hidden", "token hidden"),
-    "a token hidden beside attention": Fault("attend", fill_holes, "pooled with a token hidden", "token hidden"),
+    "a token hidden beside attention": Fault(
+        "attend", fill_holes, "pooled with a token hidden", "token hidden"
+    ),
 }
 
 

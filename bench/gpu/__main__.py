@@ -55,7 +55,9 @@ GRACE_SECONDS = 30
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the options; --provider cpu makes the defaults of the others small."""
     first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("--provider", choices=("cuda", "cpu"), default="cuda", help="cpu: a rehearsal")
+    first.add_argument(
+        "--provider", choices=("cuda", "cpu"), default="cuda", help="cpu: a rehearsal"
+    )
     small = first.parse_known_args(arguments)[0].provider == "cpu"
     parser = argparse.ArgumentParser(
         prog="python -m bench.gpu",
@@ -66,7 +68,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("what", nargs="?", choices=("measure", "prepare"), default="measure")
     parser.add_argument("--gpu-device", type=int, default=0)
     parser.add_argument("--bundles", type=Path, default=Path("build/gpu/bundles"))
-    parser.add_argument("--out", type=Path, default=Path("build/gpu/rehearsal" if small else "bench/results"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/gpu/rehearsal" if small else "bench/results")
+    )
     parser.add_argument("--budget-seconds", type=float, default=90.0 if small else 430.0)
     parser.add_argument(
         "--sizes",
@@ -76,17 +80,30 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--trained", nargs="*", choices=sizes.TRAINED, default=list(sizes.TRAINED))
     parser.add_argument(
-        "--lengths", nargs="+", type=int, default=[64, 16] if small else [512, 128, 16, 2048, 64, 8192], help="tokens"
+        "--lengths",
+        nargs="+",
+        type=int,
+        default=[64, 16] if small else [512, 128, 16, 2048, 64, 8192],
+        help="tokens",
     )
     parser.add_argument("--tokens", type=int, default=512 if small else 32768, help="of a batch")
     parser.add_argument(
-        "--group", type=int, default=16 if small else served.GROUP, help="texts of a batch over the wire"
+        "--group",
+        type=int,
+        default=16 if small else served.GROUP,
+        help="texts of a batch over the wire",
     )
-    parser.add_argument("--requests", type=int, default=4 if small else 24, help="of so many texts, in a round")
-    parser.add_argument("--texts", type=int, default=32 if small else 1000, help="different ones")
-    parser.add_argument("--rounds", type=int, default=MOST_ROUNDS, help="at most, of contestants that take turns")
     parser.add_argument(
-        "--compile-backend", default="eager" if small else "inductor", help="of torch.compile; eager: traced alone"
+        "--requests", type=int, default=4 if small else 24, help="of so many texts, in a round"
+    )
+    parser.add_argument("--texts", type=int, default=32 if small else 1000, help="different ones")
+    parser.add_argument(
+        "--rounds", type=int, default=MOST_ROUNDS, help="at most, of contestants that take turns"
+    )
+    parser.add_argument(
+        "--compile-backend",
+        default="eager" if small else "inductor",
+        help="of torch.compile; eager: traced alone",
     )
     return parser.parse_args(arguments)
 
@@ -105,7 +122,8 @@ class Run:
             "command": " ".join(["python -m bench.gpu", *sys.argv[1:]]),
             "rehearsal": self.rehearsal,
             "options": {
-                name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()
+                name: str(value) if isinstance(value, Path) else value
+                for name, value in vars(options).items()
             },
             "device": self.device.describe(),
             "cut": self.budget.cut,
@@ -135,14 +153,27 @@ class Run:
                 bundles, options.trained, device, min(MOST_COMPARED, options.texts), mine
             ),
             "operator": lambda _: forms.operator_table(device),
-            answers.SHORT_SECTION: lambda mine: answers.short_text(bundles / one, device, budget, mine),
+            answers.SHORT_SECTION: lambda mine: answers.short_text(
+                bundles / one, device, budget, mine
+            ),
             speed.SECTION: self._speed,
             served.SECTION: lambda mine: served.served(plan, budget, mine),
             answers.ATTENTION_SECTION: lambda mine: answers.attention_cost(
-                bundles, [s for s in options.sizes if s != sizes.LARGE], self._shapes(), device, precision, budget, mine
+                bundles,
+                [s for s in options.sizes if s != sizes.LARGE],
+                self._shapes(),
+                device,
+                precision,
+                budget,
+                mine,
             ),
             tricks.SECTION: lambda mine: tricks.experiments(
-                bundles / chief_of(options.sizes), bundles / forms.FOLDER, device, options.tokens, budget, mine
+                bundles / chief_of(options.sizes),
+                bundles / forms.FOLDER,
+                device,
+                options.tokens,
+                budget,
+                mine,
             ),
         }
         for name, section in sections.items():

@@ -33,20 +33,26 @@ def short_text(bundle: Path, device: Device, budget: Budget, deadline: Deadline)
             budget.skip(SHORT_SECTION, precision)
             continue
         try:
-            found[precision] = _short(bundle, precision, device, deadline.part(1 / (len(DTYPES) - at)))
+            found[precision] = _short(
+                bundle, precision, device, deadline.part(1 / (len(DTYPES) - at))
+            )
         except Exception as error:  # the others go on
             found[precision] = {"error": told(error)}
     return {"encoder": bundle.name, "precisions": found}
 
 
 def _short(bundle: Path, precision: str, device: Device, deadline: Deadline) -> dict[str, Any]:
-    runtime = Runtime(bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu)
+    runtime = Runtime(
+        bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu
+    )
     assert runtime.tokenizer is not None
     item = runtime.item(runtime.tokenizer.encode(SHORT, with_info=False), runtime.select())
     seconds: list[float] = []
     for _ in range(WARM_UPS):
         runtime.engine.run([item], wide=True)
-    while len(seconds) < FEWEST or (len(seconds) < CALLS_A_ROUND * deadline.rounds and not deadline.over):
+    while len(seconds) < FEWEST or (
+        len(seconds) < CALLS_A_ROUND * deadline.rounds and not deadline.over
+    ):
         begin = time.perf_counter()
         runtime.engine.run([item], wide=True)
         seconds.append(time.perf_counter() - begin)
@@ -73,9 +79,16 @@ def attention_cost(
         if deadline.over:
             budget.skip(ATTENTION_SECTION, f"{name}, {count} x {length}")
             continue
-        about: dict[str, Any] = {"size": name, "precision": precision, "texts": count, "length": length}
+        about: dict[str, Any] = {
+            "size": name,
+            "precision": precision,
+            "texts": count,
+            "length": length,
+        }
         try:
-            runtime = Runtime(bundles / name, provider=device.provider, precision=precision, gpu=device.gpu)
+            runtime = Runtime(
+                bundles / name, provider=device.provider, precision=precision, gpu=device.gpu
+            )
             about["length"] = min(length, runtime.bundle.manifest.max_length)
             contestants = forms_of_attention.contestants(runtime, count, about["length"])
             times = take_turns(contestants, deadline.part(1 / (len(cases) - at)))

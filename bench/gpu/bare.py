@@ -45,7 +45,12 @@ class Bare:
     """
 
     def __init__(
-        self, path: Path | bytes, device: Device, options: Mapping[str, str] | None = None, *, alone: bool = False
+        self,
+        path: Path | bytes,
+        device: Device,
+        options: Mapping[str, str] | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         self._device = device
         settings = session_options(0, spin=False)  # 0: as many threads as it likes
@@ -57,14 +62,22 @@ class Bare:
                 settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
                 providers.pop()
         source = path if isinstance(path, bytes) else str(path)
-        self._session = onnxruntime.InferenceSession(source, settings, providers=providers, enable_fallback=0)
+        self._session = onnxruntime.InferenceSession(
+            source, settings, providers=providers, enable_fallback=0
+        )
         if device.provider == "cuda" and CUDA not in self._session.get_providers():
             raise RuntimeError("ONNX Runtime did not take the GPU for this session")
         self.inputs = [value.name for value in self._session.get_inputs()]
         self._no_wait = onnxruntime.RunOptions()
         self._no_wait.add_run_config_entry("disable_synchronize_execution_providers", "1")
 
-    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], *, host: Sequence[str] = ()) -> Bound:
+    def bind(
+        self,
+        inputs: Mapping[str, Tensor],
+        outputs: Mapping[str, Tensor],
+        *,
+        host: Sequence[str] = (),
+    ) -> Bound:
         """Bind a batch.
 
         Args:
@@ -77,11 +90,18 @@ class Bare:
         for name in self.inputs:
             value = inputs[name]
             binding.bind_input(
-                name, self._device.kind, self._device.index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr()
+                name,
+                self._device.kind,
+                self._device.index,
+                NUMPY[value.dtype],
+                tuple(value.shape),
+                value.data_ptr(),
             )
         for name, value in outputs.items():
             kind, index = ("cpu", 0) if name in host else (self._device.kind, self._device.index)
-            binding.bind_output(name, kind, index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr())
+            binding.bind_output(
+                name, kind, index, NUMPY[value.dtype], tuple(value.shape), value.data_ptr()
+            )
         return Bound(binding, dict(inputs), dict(outputs))
 
     def run(self, bound: Bound) -> None:
@@ -97,7 +117,9 @@ class Bare:
         """Run it, and release the device memory of earlier batches, which the arena holds."""
         options = onnxruntime.RunOptions()
         memory = "gpu" if self._device.provider == "cuda" else "cpu"
-        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", f"{memory}:{self._device.index}")
+        options.add_run_config_entry(
+            "memory.enable_memory_arena_shrinkage", f"{memory}:{self._device.index}"
+        )
         self._session.run_with_iobinding(bound.binding, options)
 
     def launch(self, bound: Bound) -> None:
@@ -105,9 +127,14 @@ class Bare:
         self._session.run_with_iobinding(bound.binding, self._no_wait)
 
 
-def batch(device: Device, ids: Ids, mask: Ids, dim: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def batch(
+    device: Device, ids: Ids, mask: Ids, dim: int
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return inputs int64 [B, S] and an output float32 [B, dim] for `Bare.bind`, on the device."""
-    inputs = {name: torch.from_numpy(array).to(device.torch) for name, array in (("ids", ids), ("mask", mask))}
+    inputs = {
+        name: torch.from_numpy(array).to(device.torch)
+        for name, array in (("ids", ids), ("mask", mask))
+    }
     # Poisoned: an output that is not written stays NaN.
     pooled = torch.full((len(ids), dim), float("nan"), device=device.torch)
     device.wait()  # ONNX Runtime works on a stream of its own

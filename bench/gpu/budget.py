@@ -19,7 +19,9 @@ class Deadline:
         rounds: the most rounds of repeated work until then.
     """
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic, rounds: int = MOST_ROUNDS) -> None:
+    def __init__(
+        self, seconds: float, clock: Clock = time.monotonic, rounds: int = MOST_ROUNDS
+    ) -> None:
         self._clock, self._end, self.rounds = clock, clock() + seconds, rounds
 
     def now(self) -> float:
@@ -92,7 +94,9 @@ class Allowance:
         used: so far.
     """
 
-    def __init__(self, seconds: float, clock: Clock = time.monotonic, within: Deadline | None = None) -> None:
+    def __init__(
+        self, seconds: float, clock: Clock = time.monotonic, within: Deadline | None = None
+    ) -> None:
         """`within`: the deadline of a section, which also limits the allowance."""
         self.used, self._seconds, self._clock, self._within = 0.0, seconds, clock, within
 

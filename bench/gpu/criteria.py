@@ -33,17 +33,34 @@ def numbers(run: dict[str, Any]) -> list[Criterion]:
     found = run.get("parity", {})
     enough = _of_trained(found, "fp32", _relative, lambda one: one["whole"] >= FEWEST_WHOLE)
     worst = _largest(enough, len(TRAINED))
-    all_ = [Criterion("parity in fp32, every output: largest relative distance", FP32_RELATIVE, worst, at_most=True)]
+    all_ = [
+        Criterion(
+            "parity in fp32, every output: largest relative distance",
+            FP32_RELATIVE,
+            worst,
+            at_most=True,
+        )
+    ]
     for precision, asked in COSINES.items():
-        enough = _of_trained(found, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES)
+        enough = _of_trained(
+            found, precision, _least, lambda one: one["cosine"]["texts"] >= FEWEST_COSINES
+        )
         least = _smallest(enough, len(TRAINED))
-        all_.append(Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least))
-    gates = [value for p in ("fp32", *COSINES) for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))]
+        all_.append(
+            Criterion(f"parity in {precision}: least cosine of pooled vectors", asked, least)
+        )
+    gates = [
+        value
+        for p in ("fp32", *COSINES)
+        for value in _of_trained(found, p, lambda one: float(one["gate"] == ""))
+    ]
     passed = sum(gates) / len(gates) if len(gates) == len(TRAINED) * (1 + len(COSINES)) else None
     return [*all_, Criterion("share of start-up gates passed, in each precision", 1.0, passed)]
 
 
-def _of_trained(found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True) -> list[float]:
+def _of_trained(
+    found: dict[str, Any], precision: str, value: Any, counts: Any = lambda _: True
+) -> list[float]:
     """Return the value of each trained model that took part and satisfies `counts`."""
     parts = [found.get(name, {}).get(precision, {"error": ""}) for name in TRAINED]
     return [float(value(part)) for part in parts if "error" not in part and counts(part)]
@@ -67,19 +84,33 @@ def _smallest(values: list[float], wanted: int) -> float | None:
 
 def throughput(run: dict[str, Any]) -> list[Criterion]:
     """Return the throughput criteria, of BERT-base in fp16."""
-    rows = [row for row in run.get("speed", []) if row.get("size") == BASE and row.get("precision") == "fp16"]
+    rows = [
+        row
+        for row in run.get("speed", [])
+        if row.get("size") == BASE and row.get("precision") == "fp16"
+    ]
     mix = [row for row in rows if row.get("kind") == DOCSTRINGS]
     ours = best_rate(mix, ENGINE)
     named = f"{BASE}, fp16, {DOCSTRINGS}: the engine's tokens/s over"
-    batches = [row for row in rows if row.get("kind") == "length" and row.get("length") == PEAK_LENGTH]
+    batches = [
+        row for row in rows if row.get("kind") == "length" and row.get("length") == PEAK_LENGTH
+    ]
     peak = run.get("ceilings", {}).get("fp16")
     found = [
         Criterion(f"{named} torch.compile's", OF_COMPILED, ratio(ours, best_rate(mix, COMPILED))),
-        Criterion(f"{named} those of eager torch with the fused kernel", OF_FUSED, ratio(ours, best_rate(mix, FUSED))),
+        Criterion(
+            f"{named} those of eager torch with the fused kernel",
+            OF_FUSED,
+            ratio(ours, best_rate(mix, FUSED)),
+        ),
     ]
     for name, asked in ((ENGINE, OF_PEAK), (BARE, None)):
         what = f"{BASE}, fp16, batches of {PEAK_LENGTH} tokens: share of the measured matrix peak, {name}"
-        found.append(Criterion(what, asked, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)))
+        found.append(
+            Criterion(
+                what, asked, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)
+            )
+        )
     return found
 
 
@@ -98,7 +129,9 @@ def best_rate(rows: Iterable[dict[str, Any]], name: str) -> float | None:
 
 def best_flops(rows: Iterable[dict[str, Any]], name: str) -> float | None:
     """Return FLOP/s of real tokens."""
-    return max((1000 * row["flops"] / ms for row in rows if (ms := milliseconds(row, name))), default=None)
+    return max(
+        (1000 * row["flops"] / ms for row in rows if (ms := milliseconds(row, name))), default=None
+    )
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
@@ -108,7 +141,9 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
     found = {name: one["p50_ms"] for name, one in precisions.items() if "p50_ms" in one}
     best = min(found, key=lambda name: found[name], default=None)
     what = f"{MINILM}: one short text in the engine, p50 in ms"
-    return [Criterion(what, SHORT_MS, None if best is None else found[best], best or "", at_most=True)]
+    return [
+        Criterion(what, SHORT_MS, None if best is None else found[best], best or "", at_most=True)
+    ]
 
 
 def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
@@ -118,7 +153,10 @@ def over_the_wire(run: dict[str, Any]) -> list[Criterion]:
     measured = served.get("measured", {}) if asked else {}
     ours = measured.get(SERVED, {}).get(BATCHES, {}).get("texts_per_s")
     alone = measured.get(ALONE, {})
-    share, what = ratio(ours, alone.get("texts_per_s")), f"{MINILM}: batches of {GROUP} texts over the wire"
+    share, what = (
+        ratio(ours, alone.get("texts_per_s")),
+        f"{MINILM}: batches of {GROUP} texts over the wire",
+    )
     note = "" if share is None else f"the engine in batches of {alone['batch_tokens']} tokens"
     return [Criterion(f"{what}, over the engine's rate at its best", OF_ENGINE, share, note)]
 

@@ -24,7 +24,9 @@ PRODUCTS = ((8192, 8192, 8192), (32768, 768, 3072), (32768, 3072, 768))
 COPIES = (4 << 30, 1 << 30, 256 << 20)
 SMALL_COPIES = (1 << 20,)
 REPEATS = 5  # products or copies between two waits for the device
-QUERY = "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.draw,temperature.gpu"
+QUERY = (
+    "name,driver_version,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.draw,temperature.gpu"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,9 @@ class Device:
 
     @property
     def torch(self) -> torch.device:
-        return torch.device(self.kind, self.index) if self.provider == "cuda" else torch.device("cpu")
+        return (
+            torch.device(self.kind, self.index) if self.provider == "cuda" else torch.device("cpu")
+        )
 
     @property
     def gpu(self) -> Gpu:
@@ -52,7 +56,9 @@ class Device:
         choose_provider(self.provider, "fp32", self.gpu)
         if self.provider == "cuda":
             if not torch.cuda.is_available():
-                raise RuntimeError(f"torch {torch.__version__} sees no CUDA device; install its build for CUDA")
+                raise RuntimeError(
+                    f"torch {torch.__version__} sees no CUDA device; install its build for CUDA"
+                )
             torch.cuda.set_device(self.index)
         # Products in TF32 keep 10 bits: too few for comparisons.
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -77,7 +83,11 @@ class Device:
     @property
     def memory(self) -> int | None:
         """Bytes of the device; None for a CPU."""
-        return torch.cuda.get_device_properties(self.index).total_memory if self.provider == "cuda" else None
+        return (
+            torch.cuda.get_device_properties(self.index).total_memory
+            if self.provider == "cuda"
+            else None
+        )
 
     def used(self) -> int | None:
         """Return the bytes of device memory in use by any process; None for a CPU."""
@@ -89,10 +99,18 @@ class Device:
     def describe(self) -> dict[str, Any]:
         """Return names and versions, for the report."""
         versions = {package: found for package in PACKAGES if (found := _version(package))}
-        about: dict[str, Any] = {"provider": self.provider, "machine": machine(versions), "versions": versions}
+        about: dict[str, Any] = {
+            "provider": self.provider,
+            "machine": machine(versions),
+            "versions": versions,
+        }
         if self.provider == "cuda":
             properties = torch.cuda.get_device_properties(self.index)
-            about |= {"name": properties.name, "memory": properties.total_memory, "cuda": torch.version.cuda}
+            about |= {
+                "name": properties.name,
+                "memory": properties.total_memory,
+                "cuda": torch.version.cuda,
+            }
             about["smi"] = _smi(getattr(properties, "uuid", self.index))
         return about
 
@@ -106,7 +124,9 @@ class Device:
         found: dict[str, float] = {}
         for precision, dtype in DTYPES.items():
             for m, k, n in ((256, 256, 256),) if small else PRODUCTS:
-                a, b = (torch.randn(shape, device=self.torch).to(dtype) for shape in ((m, k), (k, n)))
+                a, b = (
+                    torch.randn(shape, device=self.torch).to(dtype) for shape in ((m, k), (k, n))
+                )
                 out = torch.empty((m, n), dtype=dtype, device=self.torch)
                 took = self._best(lambda a=a, b=b, out=out: torch.mm(a, b, out=out), seconds)
                 found[precision] = max(found.get(precision, 0.0), 2 * m * k * n / took / 1e12)
@@ -152,6 +172,8 @@ def _smi(device: object) -> str:
     named = device if isinstance(device, int) else f"GPU-{str(device).removeprefix('GPU-')}"
     command = ["nvidia-smi", f"--id={named}", f"--query-gpu={QUERY}", "--format=csv,noheader"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=20, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         return f"not told: {error}"

@@ -65,7 +65,9 @@ class Field:
             ENGINE: lambda: [self.runtime.engine.run(one, wide=len(one) == 1) for one in items],
             BARE: lambda: self.bare.run_all(bound),
         }
-        return found | {name: functools.partial(_all, call, padded) for name, call in self.peers(padded).items()}
+        return found | {
+            name: functools.partial(_all, call, padded) for name, call in self.peers(padded).items()
+        }
 
     def peers(self, padded: Sequence[tuple[Ids, Ids]]) -> dict[str, Forward | Compiled]:
         """Return PyTorch's forms, by name, that can run these batches.
@@ -75,7 +77,12 @@ class Field:
         found, whole = dict(self.torch), all(mask.all() for _, mask in padded)
         if not whole:
             found.pop(UNMASKED)
-        if not whole or len(padded) > 1 or len(padded[0][0]) == 1 or padded[0][0].shape[1] != self.chief:
+        if (
+            not whole
+            or len(padded) > 1
+            or len(padded[0][0]) == 1
+            or padded[0][0].shape[1] != self.chief
+        ):
             found.pop(FIXED, None)
         return found
 
@@ -91,7 +98,9 @@ class Field:
         """
         each = {(id(one[0]), one[1].shape): one for texts in cases for one in self._compiled(texts)}
         fixed = self.torch.get(FIXED)
-        for call, ids, mask in sorted(each.values(), key=lambda one: (len(one[1]) == 1, one[0] is fixed)):
+        for call, ids, mask in sorted(
+            each.values(), key=lambda one: (len(one[1]) == 1, one[0] is fixed)
+        ):
             with contextlib.suppress(Exception):
                 call(ids, mask)
 
@@ -105,8 +114,13 @@ class Field:
 
     def apart(self, texts: Texts) -> bool:
         """Return whether the largest batch's maps leave no memory for all contestants together."""
-        memory, largest = self.device.memory, max(len(one) * max(map(len, one)) ** 2 for one in texts)
-        return memory is not None and WRITERS * MAPS * 4 * self.exact.config.heads * largest > memory
+        memory, largest = (
+            self.device.memory,
+            max(len(one) * max(map(len, one)) ** 2 for one in texts),
+        )
+        return (
+            memory is not None and WRITERS * MAPS * 4 * self.exact.config.heads * largest > memory
+        )
 
     def release(self, *, cycles: bool = False) -> None:
         """Release device memory of the arenas and PyTorch: each keeps the most that it ever needed.
@@ -132,7 +146,10 @@ class Field:
             expected = self.exact(*here).pooled.cpu().numpy()
 
         def engine() -> list[Any]:
-            return [result.pooled for result in self.runtime.engine.run([EncodeItem(one, VECTORS) for one in some])]
+            return [
+                result.pooled
+                for result in self.runtime.engine.run([EncodeItem(one, VECTORS) for one in some])
+            ]
 
         def bare() -> Floats:
             [bound] = self.bound([(ids, mask)])
@@ -188,13 +205,17 @@ def _encoder(name: str) -> Encoder:
     return encoder_of(name)
 
 
-def opened(bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str, chief: int) -> Field:
+def opened(
+    bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str, chief: int
+) -> Field:
     """Return all contestants of the bundle's encoder.
 
     Raises BundleError if the bundle cannot run so.
     """
     encoder = _encoder(bundle.name)
-    runtime = Runtime(bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu)
+    runtime = Runtime(
+        bundle, provider=device.provider, precision=precision, attend=False, gpu=device.gpu
+    )
     graph = runtime.bundle.manifest.graph("embed", device.provider, precision)
     expected = SECONDS_A_LAYER * encoder.config.layers
     return Field(

@@ -98,7 +98,9 @@ def write_forms(encoder: Encoder, folder: Path) -> None:
 def formed(encoder: Encoder, form: Form) -> Encoder:
     """Return the encoder in a form and its precision, on the CPU."""
     copied = copy.deepcopy(encoder).to(DTYPES[form.precision])
-    copied.__class__ = Square if form.masked and form.fused else Encoder if form.masked else Unmasked
+    copied.__class__ = (
+        Square if form.masked and form.fused else Encoder if form.masked else Unmasked
+    )
     return copied
 
 
@@ -114,7 +116,9 @@ def operator_table(device: Device) -> list[dict[str, Any]]:
                 about: dict[str, Any] = {"precision": precision, "masked": masked}
                 about["gives"] = "context alone" if mode is None else MODES[mode]
                 found.append(about | _tried(device, precision, masked, mode))
-        found.append({"precision": precision, "masked": True, "gives": f"plain operations: {WEIGHTS}"})
+        found.append(
+            {"precision": precision, "masked": True, "gives": f"plain operations: {WEIGHTS}"}
+        )
         found[-1] |= _tried(device, precision, True, PLAIN)
     return found
 
@@ -128,7 +132,9 @@ def _tried(device: Device, precision: str, masked: bool, mode: int | None) -> di
 
 def _distances(device: Device, precision: str, masked: bool, mode: int | None) -> dict[str, Any]:
     rng = np.random.default_rng(7)
-    values = {name: rng.standard_normal(SHAPE, dtype=np.float32) for name in ("query", "key", "value")}
+    values = {
+        name: rng.standard_normal(SHAPE, dtype=np.float32) for name in ("query", "key", "value")
+    }
     visible = np.ones((SHAPE[0], 1, SHAPE[2], SHAPE[2]), dtype=np.bool_)
     if masked:
         visible[0, ..., 17:] = False
@@ -143,7 +149,9 @@ def _distances(device: Device, precision: str, masked: bool, mode: int | None) -
     session = Bare(_graph(precision, masked, mode), device, alone=True)
     session.run(session.bind(inputs, outputs))
     expected = _expected(values, added, mode)
-    return {name: distance(value.cpu().numpy(), expected[name])[1] for name, value in outputs.items()}
+    return {
+        name: distance(value.cpu().numpy(), expected[name])[1] for name, value in outputs.items()
+    }
 
 
 def _expected(values: dict[str, Floats], added: Floats, mode: int | None) -> dict[str, Any]:
@@ -164,10 +172,14 @@ def _graph(precision: str, masked: bool, mode: int | None) -> bytes:
     kind = getattr(TensorProto, ONNX_TYPES[precision])
     names = ("query", "key", "value", *(("added",) if masked else ()))
     nodes = [helper.make_node("Cast", [name], [f"{name}.in"], to=kind) for name in names]
-    shapes = dict.fromkeys(("query", "key", "value"), SHAPE) | {"added": (SHAPE[0], 1, SHAPE[2], SHAPE[2])}
+    shapes = dict.fromkeys(("query", "key", "value"), SHAPE) | {
+        "added": (SHAPE[0], 1, SHAPE[2], SHAPE[2])
+    }
     outputs = ["context"] if mode is None else ["context", "maps"]
     nodes += _plain() if mode == PLAIN else [_operator([f"{name}.in" for name in names], mode)]
-    nodes += [helper.make_node("Cast", [f"{name}.out"], [name], to=TensorProto.FLOAT) for name in outputs]
+    nodes += [
+        helper.make_node("Cast", [f"{name}.out"], [name], to=TensorProto.FLOAT) for name in outputs
+    ]
     graph = helper.make_graph(
         nodes,
         "attention",

@@ -29,7 +29,9 @@ TOGETHER = 4  # of them in a batch, so that most are padded
 BATCH_TOKENS = 16384
 
 
-def parity(bundles: Path, names: Sequence[str], device: Device, count: int, deadline: Deadline) -> dict[str, Any]:
+def parity(
+    bundles: Path, names: Sequence[str], device: Device, count: int, deadline: Deadline
+) -> dict[str, Any]:
     """Return output distances, vector cosines and the self-test's result, by model and precision.
 
     `count`: of the texts. If time runs out, fewer are compared, and the result has their number.
@@ -49,14 +51,24 @@ def parity(bundles: Path, names: Sequence[str], device: Device, count: int, dead
     return found
 
 
-def _of_one(bundle: Path, precision: str, device: Device, count: int, deadline: Deadline) -> dict[str, Any]:
+def _of_one(
+    bundle: Path, precision: str, device: Device, count: int, deadline: Deadline
+) -> dict[str, Any]:
     runtime = Runtime(bundle, provider=device.provider, precision=precision, gpu=device.gpu)
     exact, manifest = reference(encoder_of(bundle.name), device), runtime.bundle.manifest
     texts = read(bundle / "tokenizer.json", manifest.max_length, count)
     return {
-        "forms": sorted({f"{graph.role}: {graph.form}" for graph in manifest.graphs if graph.precision == precision}),
+        "forms": sorted(
+            {
+                f"{graph.role}: {graph.form}"
+                for graph in manifest.graphs
+                if graph.precision == precision
+            }
+        ),
         "gate": _gate(runtime),
-        **_outputs(runtime, exact, texts[:: max(1, len(texts) // WHOLE)], device, deadline.part(0.5)),
+        **_outputs(
+            runtime, exact, texts[:: max(1, len(texts) // WHOLE)], device, deadline.part(0.5)
+        ),
         "cosine": cosines(runtime, exact, texts, device, deadline),
     }
 
@@ -92,7 +104,9 @@ def _outputs(
             expected = expected_outputs(exact, ids, device)
             got = {name: getattr(result, name) for name in OUTPUTS[:-1]} | {"scores": raw.attention}
             for name in OUTPUTS:
-                for kind, value in zip(("relative", "absolute"), distance(got[name], expected[name]), strict=True):
+                for kind, value in zip(
+                    ("relative", "absolute"), distance(got[name], expected[name]), strict=True
+                ):
                     worst[name][kind] = max(worst[name][kind], value)
             compared += 1
     return {"outputs": worst, "whole": compared}
@@ -142,7 +156,12 @@ def cosines(
             if found and deadline.over:
                 break
             with torch.inference_mode():
-                expected = exact(torch.from_numpy(texts[row])[None].to(device.torch)).pooled[0].cpu().numpy()
+                expected = (
+                    exact(torch.from_numpy(texts[row])[None].to(device.torch))
+                    .pooled[0]
+                    .cpu()
+                    .numpy()
+                )
             found.append(cosine(result.pooled, expected))
     return {"least": min(found), "mean": float(np.mean(found)), "texts": len(found)}
 

@@ -21,7 +21,12 @@ from headlight.runtime.values import Floats, Ids
 from headlight_model.encoder import Encoder
 
 Forward = Callable[[Ids, Ids], Floats]
-PLAIN, FUSED, UNMASKED, COMPILED = "torch eager", "torch SDPA", "torch SDPA, no mask", "torch.compile"
+PLAIN, FUSED, UNMASKED, COMPILED = (
+    "torch eager",
+    "torch SDPA",
+    "torch SDPA, no mask",
+    "torch.compile",
+)
 FIXED = "torch.compile, no mask, for this shape alone"
 
 
@@ -79,7 +84,9 @@ class Compiled:
         free: bool = True,
     ) -> None:
         """`expected`: estimated seconds of compiling, which needs that much allowance to begin."""
-        self._run = forward(torch.compile(encoder, dynamic=free, backend=backend), device, fused=True)
+        self._run = forward(
+            torch.compile(encoder, dynamic=free, backend=backend), device, fused=True
+        )
         self._allowance, self._expected, self._free = allowance, expected, free
         self._seen: set[tuple[int, ...]] = set()
         self._refused: dict[str, str] = {}  # by kind
@@ -89,13 +96,21 @@ class Compiled:
     def __call__(self, ids: Ids, mask: Ids) -> Floats:
         if ids.shape in self._seen:
             return self._run(ids, mask)
-        kind = "one text" if len(ids) == 1 else "batches" if self._free else f"{len(ids)} x {ids.shape[1]}, no mask"
+        kind = (
+            "one text"
+            if len(ids) == 1
+            else "batches"
+            if self._free
+            else f"{len(ids)} x {ids.shape[1]}, no mask"
+        )
         known, taken = self.seconds.get(kind), list[float]()
         if kind in self._refused:
             raise NotMeasured(self._refused[kind])
         expected = self._expected if known is None else self._later.get(kind, 0.0)
         if self._allowance.left < expected or self._allowance.left <= 0 < self._expected:
-            raise NotMeasured(f"{self._allowance.left:.0f} s are left to compile in, {expected:.0f} are expected")
+            raise NotMeasured(
+                f"{self._allowance.left:.0f} s are left to compile in, {expected:.0f} are expected"
+            )
         try:
             with self._allowance.spent(taken):
                 found = self._run(ids, mask)
@@ -114,7 +129,12 @@ class Compiled:
 
 
 def peers(
-    encoder: Encoder, device: Device, precision: str, allowance: Allowance, backend: str, expected: float
+    encoder: Encoder,
+    device: Device,
+    precision: str,
+    allowance: Allowance,
+    backend: str,
+    expected: float,
 ) -> dict[str, Forward | Compiled]:
     """Return PyTorch's contestants by name.
 

@@ -24,7 +24,9 @@ def throughput(run: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(1, len(sizes), figsize=(5.2 * len(sizes), 4.2), squeeze=False)
     for axis, size in zip(axes[0], sizes, strict=True):
         mine = [row for row in rows if row["size"] == size]
-        precision = next((one for one in FASTEST if any(row["precision"] == one for row in mine)), "")
+        precision = next(
+            (one for one in FASTEST if any(row["precision"] == one for row in mine)), ""
+        )
         for at, name in enumerate(CONTESTANTS):
             points = sorted(
                 (row["length"], row["tokens"] / ms)
@@ -40,6 +42,8 @@ def throughput(run: dict[str, Any], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     if axes[0][0].has_data():
         axes[0][0].legend(fontsize=7)
-    name = "A REHEARSAL ON A CPU: says nothing of a GPU" if run["rehearsal"] else run["device"]["name"]
+    name = (
+        "A REHEARSAL ON A CPU: says nothing of a GPU" if run["rehearsal"] else run["device"]["name"]
+    )
     figure.suptitle(name, fontsize=9)
     save(figure, path)

@@ -31,7 +31,9 @@ def require(folder: Path, names: Iterable[str]) -> None:
     """Raise Unprepared, with the remedy, if a bundle is missing under `folder`."""
     absent = [name for name in names if not (folder / name / MANIFEST).is_file()]
     if absent:
-        raise Unprepared(f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with the same options")
+        raise Unprepared(
+            f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with the same options"
+        )
 
 
 def prepare(folder: Path, names: Iterable[str]) -> None:
@@ -42,12 +44,17 @@ def prepare(folder: Path, names: Iterable[str]) -> None:
     """
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
-        raise Unprepared(f"to prepare here wants {', '.join(missing)}: install them, or prepare on another machine")
+        raise Unprepared(
+            f"to prepare here wants {', '.join(missing)}: install them, or prepare on another machine"
+        )
     for name in names:
         out, begin = folder / name, time.monotonic()
         if not (out / MANIFEST).is_file():
             (_write_unproven if name in UNPROVEN else _export)(out, name)
-            print(f"{name}: {size(out) / 2**20:.0f} MiB, made in {time.monotonic() - begin:.0f} s", flush=True)
+            print(
+                f"{name}: {size(out) / 2**20:.0f} MiB, made in {time.monotonic() - begin:.0f} s",
+                flush=True,
+            )
 
 
 def size(bundle: Path) -> int:
@@ -70,7 +77,11 @@ def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is 
     from headlight_export.folders.sentence_folder import Recipe  # noqa: PLC0415
 
     encoder = encoder_of(name)
-    recipe = Recipe(transformer=TOKENIZER.parent, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
+    recipe = Recipe(
+        transformer=TOKENIZER.parent,
+        pooling=encoder.config.pooling,
+        normalize=encoder.config.normalize,
+    )
     return Origin(encoder, TOKENIZER.read_text(encoding="utf-8"), OURS, "", recipe)
 
 
@@ -89,6 +100,13 @@ def _write_unproven(out: Path, name: str) -> None:
         floors = dict.fromkeys(BASE_TOLERANCE, 0.0)
         manifest = write_parts(draft, origin, Reference(origin.encoder), floors, silent)
         exact = [graph for graph in manifest.graphs if graph.precision == "fp32"]
-        more = [graph for p in PRECISIONS for graph in write_precision(draft, exact, p, origin.encoder)]
-        save(draft, dataclasses.replace(manifest, name=name, version="random", graphs=(*manifest.graphs, *more)))
+        more = [
+            graph for p in PRECISIONS for graph in write_precision(draft, exact, p, origin.encoder)
+        ]
+        save(
+            draft,
+            dataclasses.replace(
+                manifest, name=name, version="random", graphs=(*manifest.graphs, *more)
+            ),
+        )
         put_in_place(out, draft)

@@ -45,7 +45,11 @@ def heading(run: dict[str, Any]) -> Lines:
     warning = "**Its figures say nothing of a GPU**: it shows that the program runs, and no more."
     ceilings = run.get("ceilings", {})
     told = ", ".join(f"{name} {ceilings[name]:.4g} TFLOP/s" for name in DTYPES if name in ceilings)
-    copy = f"; a copy within its memory, read and written, {ceilings['copy']:.4g} GB/s" if "copy" in ceilings else ""
+    copy = (
+        f"; a copy within its memory, read and written, {ceilings['copy']:.4g} GB/s"
+        if "copy" in ceilings
+        else ""
+    )
     gpu = [f"Driver and clocks, as found: {device['smi']}.", ""] if "smi" in device else []
     return [
         title,
@@ -62,7 +66,9 @@ def heading(run: dict[str, Any]) -> Lines:
 def criteria_table(run: dict[str, Any]) -> Lines:
     rows = []
     for one in criteria(run):
-        asked = "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked:g}"
+        asked = (
+            "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked:g}"
+        )
         value = ABSENT if one.found is None else f"{one.found:.6g}"
         verdict = "rehearsal" if run["rehearsal"] and one.found is not None else one.verdict
         rows.append((one.what, asked, value, "" if one.found is None else verdict, one.note))
@@ -97,7 +103,11 @@ def operator_table(run: dict[str, Any]) -> Lines:
         cells = [f"{one[name]:.1e}" if name in one else "" for name in ("context", "maps")]
         rows.append((one["precision"], masked, one["gives"], *cells, one.get("error", "")))
     about = "ONNX's operator `Attention` (opset 23) alone on the device, against NumPy in float64, largest difference:"
-    return [about, "", *(table(("", "", "gives", "context", "maps", "else"), rows) if rows else [ABSENT])]
+    return [
+        about,
+        "",
+        *(table(("", "", "gives", "context", "maps", "else"), rows) if rows else [ABSENT]),
+    ]
 
 
 def speed_tables(run: dict[str, Any]) -> Lines:
@@ -110,7 +120,10 @@ def speed_tables(run: dict[str, Any]) -> Lines:
         found += [WIDENED, ""] if multiplied(precision) != precision else []
         found += [f"{ABSENT}: {row['error']}" for row in mine if "error" in row]
         compiled = [
-            f"{kind} {s:.0f} s" for row in mine if row.get("kind") == "compile" for kind, s in row["seconds"].items()
+            f"{kind} {s:.0f} s"
+            for row in mine
+            if row.get("kind") == "compile"
+            for kind, s in row["seconds"].items()
         ]
         timed = [row for row in mine if "times" in row]
         found += [*speed_table(timed, run.get("ceilings", {}), precision), ""] if timed else [""]
@@ -126,7 +139,9 @@ def speed_tables(run: dict[str, Any]) -> Lines:
     return [about, "", *found[:-1]] if found else [ABSENT]
 
 
-def speed_table(rows: Sequence[dict[str, Any]], ceilings: dict[str, float], precision: str) -> Lines:
+def speed_table(
+    rows: Sequence[dict[str, Any]], ceilings: dict[str, float], precision: str
+) -> Lines:
     names = [name for name in CONTESTANTS if any(name in row["times"] for row in rows)]
     heads = (
         "",
@@ -140,9 +155,14 @@ def speed_table(rows: Sequence[dict[str, Any]], ceilings: dict[str, float], prec
     return table(heads, [_speed_row(row, names, ceilings, precision) for row in rows])
 
 
-def _speed_row(row: dict[str, Any], names: Sequence[str], ceilings: dict[str, float], precision: str) -> list[str]:
+def _speed_row(
+    row: dict[str, Any], names: Sequence[str], ceilings: dict[str, float], precision: str
+) -> list[str]:
     what = {"length": f"batches of {row['length']}", "one text": f"one of {row['length']}"}
-    label = what.get(row["kind"], f"{row['kind']}, batches of {row['length']} tokens, {row['padding']:.0%} padding")
+    label = what.get(
+        row["kind"],
+        f"{row['kind']}, batches of {row['length']} tokens, {row['padding']:.0%} padding",
+    )
     cells = [_rate(row, name) for name in names]
     ms, bare = (milliseconds(row, name) for name in (ENGINE, BARE))
     peak, copy = ceilings.get(multiplied(precision)), ceilings.get("copy")
@@ -175,12 +195,26 @@ def _rate(row: dict[str, Any], name: str) -> str:
 def short_table(run: dict[str, Any]) -> Lines:
     found = run.get("one short text", {})
     rows = [
-        (name, *([f"{one['p50_ms']:.3f}", f"{one['p99_ms']:.3f}", str(one["tokens"]), str(one["calls"])]))
+        (
+            name,
+            *(
+                [
+                    f"{one['p50_ms']:.3f}",
+                    f"{one['p99_ms']:.3f}",
+                    str(one["tokens"]),
+                    str(one["calls"]),
+                ]
+            ),
+        )
         if "p50_ms" in one
         else (name, ABSENT, ABSENT, "", one["error"])
         for name, one in found.get("precisions", {}).items()
     ]
-    return table((found.get("encoder", ""), "p50 ms", "p99 ms", "tokens", "calls"), rows) if rows else [ABSENT]
+    return (
+        table((found.get("encoder", ""), "p50 ms", "p99 ms", "tokens", "calls"), rows)
+        if rows
+        else [ABSENT]
+    )
 
 
 def attention_tables(run: dict[str, Any]) -> Lines:
@@ -189,7 +223,9 @@ def attention_tables(run: dict[str, Any]) -> Lines:
     heads = ["", *(f"{row['size']}, {row['texts']} x {row['length']}" for row in rows)]
     body = [[form, *(_cost(row, form) for row in rows)] for form in forms]
     failed = [
-        f"- {row['size']}, {row['texts']} x {row['length']}: {ABSENT}: {row['error']}" for row in rows if "error" in row
+        f"- {row['size']}, {row['texts']} x {row['length']}: {ABSENT}: {row['error']}"
+        for row in rows
+        if "error" in row
     ]
     return [*(table(heads, body) if body else [ABSENT]), *(["", *failed] if failed else [])]
 
@@ -211,7 +247,10 @@ def served_table(run: dict[str, Any]) -> Lines:
             rows.append((name, label, f"{by_workload['texts_per_s']:.0f}", "", "", ""))
             continue
         for workload, one in by_workload.items():
-            cells = [f"{one[key]:.2f}" if one[key] is not None else "" for key in ("p50_ms", "p99_ms", "cpu_ms")]
+            cells = [
+                f"{one[key]:.2f}" if one[key] is not None else ""
+                for key in ("p50_ms", "p99_ms", "cpu_ms")
+            ]
             rows.append((name, workload, f"{one['texts_per_s']:.0f}", *cells))
     failed = [f"- {name}: {ABSENT}: {error}" for name, error in found["failed"].items()]
     about = f"{found['encoder']} in {found['precision']}, `{' '.join(found['flags'])}`; batches and messages of {found['group']} texts."
@@ -246,6 +285,9 @@ def experiment_tables(run: dict[str, Any]) -> Lines:
 
 
 def left_out(run: dict[str, Any]) -> Lines:
-    found = [f"- {section}: there was no time for {'; '.join(what)}" for section, what in run["cut"].items()]
+    found = [
+        f"- {section}: there was no time for {'; '.join(what)}"
+        for section, what in run["cut"].items()
+    ]
     found += [f"- {section}: {error}" for section, error in run["failed"].items()]
     return found or ["Nothing was left out for want of time."]

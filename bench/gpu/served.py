@@ -63,8 +63,22 @@ class Plan:
         """
         queue = str(max(1 << 20, 64 * self.batch_tokens))
         return (
-            *("--provider", self.device.provider, "--precision", self.precision, "--attention", "off"),
-            *("--batch-tokens", str(self.batch_tokens), "--max-request-tokens", queue, "--max-queue-tokens", queue),
+            *(
+                "--provider",
+                self.device.provider,
+                "--precision",
+                self.precision,
+                "--attention",
+                "off",
+            ),
+            *(
+                "--batch-tokens",
+                str(self.batch_tokens),
+                "--max-request-tokens",
+                queue,
+                "--max-queue-tokens",
+                queue,
+            ),
             *(("--gpu-device", str(self.device.index)) if self.device.provider == "cuda" else ()),
         )
 
@@ -95,7 +109,9 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     manifest = Bundle(plan_.bundle).manifest
     reader = Tokenizer(plan_.bundle / "tokenizer.json", min(LONGEST, manifest.max_length))
     # Only texts that no one cuts, so that all have the same tokens.
-    ids = {text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None}
+    ids = {
+        text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None
+    }
     alone = _alone(plan_, list(ids.values()), deadline.part(0.2))
     file = (plan_.work / "texts.json").absolute()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +121,14 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     python = sys.executable
     operations = flops(manifest, tokens)
     setting = Serving(
-        python, plan_.bundle, plan_.bundle.absolute(), file, tokens, operations, plan_.work.absolute(), load
+        python,
+        plan_.bundle,
+        plan_.bundle.absolute(),
+        file,
+        tokens,
+        operations,
+        plan_.work.absolute(),
+        load,
     )
     everyone: list[Contestant] = [
         Unchecked(plan_, setting, deadline),
@@ -135,7 +158,9 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     return found
 
 
-def _measured(one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadline: Deadline) -> dict[str, Any]:
+def _measured(
+    one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadline: Deadline
+) -> dict[str, Any]:
     """Measure rounds of each workload; the first of each is not counted."""
     found: dict[str, Any] = {}
     workloads = plan_.workloads
@@ -147,7 +172,9 @@ def _measured(one: Contestant, plan_: Plan, texts_: int, budget: Budget, deadlin
         count = round(plan_.requests * plan_.group * workload.share)
         runs: list[Taken] = []
         one.run(workload, order(count, texts_, seed=999))
-        while len(runs) < FEWEST_ROUNDS or (len(runs) < min(MOST_ROUNDS, deadline.rounds) and not mine.over):
+        while len(runs) < FEWEST_ROUNDS or (
+            len(runs) < min(MOST_ROUNDS, deadline.rounds) and not mine.over
+        ):
             runs.append(one.run(workload, order(count, texts_, seed=len(runs))))
         found[workload.name] = summary(runs)
     return found
@@ -165,7 +192,11 @@ def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, 
     At the best batch size.
     """
     runtime = Runtime(
-        plan_.bundle, provider=plan_.device.provider, precision=plan_.precision, attend=False, gpu=plan_.device.gpu
+        plan_.bundle,
+        provider=plan_.device.provider,
+        precision=plan_.precision,
+        attend=False,
+        gpu=plan_.device.gpu,
     )
     read = [texts_[i] for i in order(plan_.requests * plan_.group, len(texts_), seed=0)]
     rates: dict[int, list[float]] = {}
@@ -182,10 +213,14 @@ def _alone(plan_: Plan, texts_: Sequence[Ids], deadline: Deadline) -> dict[str, 
     }
 
 
-def _passes(runtime: Runtime, batches: Sequence[list[EncodeItem]], deadline: Deadline) -> list[float]:
+def _passes(
+    runtime: Runtime, batches: Sequence[list[EncodeItem]], deadline: Deadline
+) -> list[float]:
     """Return the seconds of each pass over the batches, except the first."""
     seconds: list[float] = []
-    while len(seconds) < 2 or (len(seconds) < 1 + min(MOST_ROUNDS, deadline.rounds) and not deadline.over):
+    while len(seconds) < 2 or (
+        len(seconds) < 1 + min(MOST_ROUNDS, deadline.rounds) and not deadline.over
+    ):
         begin = time.perf_counter()
         for one in batches:
             runtime.engine.run(one)

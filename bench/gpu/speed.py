@@ -77,7 +77,9 @@ class Case:
 
 def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict[str, Any]]:
     """Yield a row for each case of each encoder and precision, or for each failed pair."""
-    names = sorted(setting.sizes, key=lambda name: list(ORDER).index(name) if name in ORDER else len(ORDER))
+    names = sorted(
+        setting.sizes, key=lambda name: list(ORDER).index(name) if name in ORDER else len(ORDER)
+    )
     pairs = [(name, precision) for precision in PRECISIONS for name in names]
     weights = [PRECISIONS[precision] * ORDER.get(name, 1.0) for name, precision in pairs]
     for at, (name, precision) in enumerate(pairs):
@@ -99,7 +101,14 @@ def _pair(
     deadline, share, first = time
     try:
         chief = setting.lengths[0]
-        field = opened(setting.bundles / name, precision, setting.device, setting.allowance, setting.backend, chief)
+        field = opened(
+            setting.bundles / name,
+            precision,
+            setting.device,
+            setting.allowance,
+            setting.backend,
+            chief,
+        )
         everything = cases(field, setting)
         field.warm([case.batches for case in everything])
     except Exception as error:  # the others go on
@@ -123,7 +132,9 @@ def _pair(
             yield {"kind": "compile", "seconds": call.seconds}
 
 
-def _measured(field: Field, case: Case, deadline: Deadline, allowance: Allowance, fewest: int) -> dict[str, Any]:
+def _measured(
+    field: Field, case: Case, deadline: Deadline, allowance: Allowance, fewest: int
+) -> dict[str, Any]:
     """Return one row.
 
     Vectors are compared, and compiled, before timing and outside the case's time.
@@ -160,7 +171,9 @@ def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[st
         return one_by_one(everyone, deadline, field.release, fewest)
     found = take_turns(everyone, deadline, fewest)
     again = {name: everyone[name] for name, one in found.items() if failed(one.error)}
-    return found | one_by_one(again, deadline, functools.partial(field.release, cycles=True), fewest)
+    return found | one_by_one(
+        again, deadline, functools.partial(field.release, cycles=True), fewest
+    )
 
 
 def least_bytes(field: Field, tokens: int, batches: int) -> float:
@@ -200,7 +213,11 @@ def cases(field: Field, setting: Setting) -> list[Case]:
 
 def _cases(field: Field, setting: Setting) -> Iterator[Case]:
     config = field.exact.config
-    batches, sizes = (BATCHES_A_MIX, (setting.tokens, setting.tokens // 4)) if _fast(field) else (1, (setting.tokens,))
+    batches, sizes = (
+        (BATCHES_A_MIX, (setting.tokens, setting.tokens // 4))
+        if _fast(field)
+        else (1, (setting.tokens,))
+    )
     lengths = log_normal(setting.tokens, config.max_length, batches)
     mixes = {
         DOCSTRINGS: _texts(setting, field, batches),
@@ -211,7 +228,12 @@ def _cases(field: Field, setting: Setting) -> Iterator[Case]:
             rows = plan([len(ids) for ids in texts], squared=False, tokens=tokens)
             # One text would be compiled separately: it is a case of its own, below.
             rows = [one for one in rows if len(one) > 1] or rows
-            yield Case(kind, tokens, tuple(tuple(texts[row] for row in one) for one in rows), kind == DOCSTRINGS)
+            yield Case(
+                kind,
+                tokens,
+                tuple(tuple(texts[row] for row in one) for one in rows),
+                kind == DOCSTRINGS,
+            )
     lengths = [length for length in setting.lengths if length <= config.max_length]
     for length in lengths:
         count = max(1, setting.tokens // length)
@@ -228,7 +250,9 @@ def _fast(field: Field) -> bool:
 
 def _texts(setting: Setting, field: Field, batches: int) -> list[Ids]:
     """Return docstrings, repeated until there are enough tokens."""
-    known = read(field.runtime.bundle.file("tokenizer.json"), field.exact.config.max_length, setting.texts)
+    known = read(
+        field.runtime.bundle.file("tokenizer.json"), field.exact.config.max_length, setting.texts
+    )
     wanted, found, tokens = batches * setting.tokens, list[Ids](), 0
     while tokens < wanted:
         found.append(known[len(found) % len(known)])
@@ -243,4 +267,6 @@ def log_normal(tokens: int, longest: int, batches: int = BATCHES_A_MIX) -> list[
     """
     drawn = np.random.default_rng(0).lognormal(np.log(100), 1.2, size=batches * tokens)
     lengths = np.clip(drawn, 4, min(longest, tokens)).astype(int)
-    return [int(n) for n in lengths[: int(np.searchsorted(np.cumsum(lengths), batches * tokens)) + 1]]
+    return [
+        int(n) for n in lengths[: int(np.searchsorted(np.cumsum(lengths), batches * tokens)) + 1]
+    ]

@@ -47,7 +47,9 @@ class Lab:
         self.device, self.tokens, self.forms = device, tokens, forms
         self.encoder: Encoder = encoder_of(bundle.name)
         self.precision = "fp16" if device.provider == "cuda" else "fp32"
-        self.path = bundle / Bundle(bundle).manifest.graph("embed", device.provider, self.precision).file
+        self.path = (
+            bundle / Bundle(bundle).manifest.graph("embed", device.provider, self.precision).file
+        )
         self.config = self.encoder.config
 
     def inputs(self, texts: int, length: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -58,10 +60,16 @@ class Lab:
 
     def outputs(self, deadline: Deadline) -> dict[str, Any]:
         """Compare vectors of every token bound to the host, or on the device and copied once."""
-        session, (inputs, pooled) = Bare(self.path, self.device), self.inputs(max(1, self.tokens // 512), 128)
+        session, (inputs, pooled) = (
+            Bare(self.path, self.device),
+            self.inputs(max(1, self.tokens // 512), 128),
+        )
         shape = (*inputs["ids"].shape, self.config.dim)
         there = self._poisoned(shape)
-        pageable, pinned = torch.empty(shape), torch.empty(shape, pin_memory=self.device.provider == "cuda")
+        pageable, pinned = (
+            torch.empty(shape),
+            torch.empty(shape, pin_memory=self.device.provider == "cuda"),
+        )
         bound = session.bind(inputs, {**pooled, "tokens": there})
 
         def copied(into: Tensor) -> None:
@@ -70,7 +78,9 @@ class Lab:
             self.device.wait()
 
         def to_host(into: Tensor) -> Callable[[], None]:
-            return functools.partial(session.run, session.bind(inputs, {**pooled, "tokens": into}, host=("tokens",)))
+            return functools.partial(
+                session.run, session.bind(inputs, {**pooled, "tokens": into}, host=("tokens",))
+            )
 
         found = take_turns(
             {
@@ -82,7 +92,10 @@ class Lab:
             },
             deadline,
         )
-        return {"about": f"vectors of tokens {list(shape)}, {there.nbytes / 1e6:.1f} MB", "times": _json(found)}
+        return {
+            "about": f"vectors of tokens {list(shape)}, {there.nbytes / 1e6:.1f} MB",
+            "times": _json(found),
+        }
 
     def graphs(self, deadline: Deadline) -> dict[str, Any]:
         """Replay warm shapes as CUDA graphs, a session for each: a graph's inputs stay in place."""
@@ -97,14 +110,18 @@ class Lab:
             try:
                 plain.run(bound)
                 replay, graph = self._replay(inputs, others)
-                found["cosines"][f"{name}, CUDA graph"] = min(map(cosine, graph.pooled(), bound.pooled()))
+                found["cosines"][f"{name}, CUDA graph"] = min(
+                    map(cosine, graph.pooled(), bound.pooled())
+                )
                 contestants[f"{name}, CUDA graph"] = replay
             except Exception as error:  # a failed replay is a result
                 found["times"][f"{name}, CUDA graph"] = {"error": told(error)}
         found["times"] |= _json(take_turns(contestants, deadline))
         return found
 
-    def _replay(self, inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> tuple[Callable[[], None], Bound]:
+    def _replay(
+        self, inputs: dict[str, Tensor], outputs: dict[str, Tensor]
+    ) -> tuple[Callable[[], None], Bound]:
         """Return a replay of a captured graph, and its outputs after one replay."""
         session = Bare(self.path, self.device, GRAPH)
         bound = session.bind(inputs, outputs)
@@ -120,19 +137,27 @@ class Lab:
         """Run a ragged mix under each strategy: time of a pass, and the session's memory then."""
         lengths = log_normal(self.tokens, self.config.max_length)
         texts = [random_ids(self.config, n, seed) for seed, n in enumerate(lengths)]
-        padded = [pad([texts[row] for row in rows]) for rows in plan(lengths, squared=False, tokens=self.tokens)]
+        padded = [
+            pad([texts[row] for row in rows])
+            for rows in plan(lengths, squared=False, tokens=self.tokens)
+        ]
         contestants: Contestants = {}
         memory: dict[str, int | None] = {}
         # Kernels are loaded on their first run, and stay: not in the memory of the first
         # contestant.
         thrown_away = Bare(self.path, self.device)
-        thrown_away.run_all([thrown_away.bind(*batch(self.device, *one, self.config.pooled_dim)) for one in padded])
+        thrown_away.run_all(
+            [thrown_away.bind(*batch(self.device, *one, self.config.pooled_dim)) for one in padded]
+        )
         del thrown_away
         for name in ARENAS:
             self.device.release()
             before = self.device.used()
             session = Bare(self.path, self.device, {"arena_extend_strategy": name})
-            bound = [session.bind(*batch(self.device, ids, mask, self.config.pooled_dim)) for ids, mask in padded]
+            bound = [
+                session.bind(*batch(self.device, ids, mask, self.config.pooled_dim))
+                for ids, mask in padded
+            ]
             contestants[name] = functools.partial(session.run_all, bound)
             for _ in range(PASSES):
                 contestants[name]()
@@ -166,7 +191,9 @@ class Lab:
         if not path.is_file():
             raise FileNotFoundError(f"{path} is not there; `python -m bench.gpu prepare` writes it")
         session = Bare(path, self.device)
-        return session, session.bind(inputs, {"pooled": self._poisoned((len(inputs["ids"]), self.config.pooled_dim))})
+        return session, session.bind(
+            inputs, {"pooled": self._poisoned((len(inputs["ids"]), self.config.pooled_dim))}
+        )
 
     def _poisoned(self, shape: tuple[int, ...]) -> Tensor:
         """Return an output of NaN. Wait for it, as ONNX Runtime uses a stream of its own."""

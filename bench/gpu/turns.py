@@ -32,7 +32,11 @@ class Timing:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in dataclasses.asdict(self).items() if value not in (None, "")}
+        return {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if value not in (None, "")
+        }
 
 
 def told(error: BaseException) -> str:
@@ -68,7 +72,10 @@ def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
                 continue
             if counted:
                 times[name].append(1000 * (deadline.now() - begin))
-    return {name: Timing(None, error=failed[name]) if name in failed else timing(times[name]) for name in contestants}
+    return {
+        name: Timing(None, error=failed[name]) if name in failed else timing(times[name])
+        for name in contestants
+    }
 
 
 def one_by_one(

@@ -42,7 +42,11 @@ def _end(seconds: float) -> None:
                 os.kill(child, number)
         while children() and time.monotonic() < until:
             time.sleep(0.05)
-    print(f"ended: not done after {seconds:.0f} s; what was measured is written", file=sys.stderr, flush=True)
+    print(
+        f"ended: not done after {seconds:.0f} s; what was measured is written",
+        file=sys.stderr,
+        flush=True,
+    )
     os._exit(1)
 
 
@@ -52,7 +56,9 @@ def children() -> list[int]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             # The name, in brackets, may hold anything; the state and the parent follow it.
-            state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
+            state, parent = (
+                path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
+            )
             if int(parent) == os.getpid() and state != "Z":
                 found.append(int(path.parent.name))
     return found

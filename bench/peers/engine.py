@@ -38,7 +38,9 @@ from headlight_service.telemetry.metrics import Metrics
 class Timed:
     """Session run, timed until its outputs exist, which is the library's computation."""
 
-    def __init__(self, inner: AbstractContextManager[Outputs], begun: float, seconds: list[float]) -> None:
+    def __init__(
+        self, inner: AbstractContextManager[Outputs], begun: float, seconds: list[float]
+    ) -> None:
         self._inner, self._begun, self._seconds = inner, begun, seconds
 
     def __enter__(self) -> Outputs:
@@ -58,7 +60,9 @@ def in_sessions() -> list[float]:
     return seconds
 
 
-def _timed(native: Callable[..., AbstractContextManager[Outputs]], seconds: list[float]) -> Callable[..., Timed]:
+def _timed(
+    native: Callable[..., AbstractContextManager[Outputs]], seconds: list[float]
+) -> Callable[..., Timed]:
     def run(*arguments: Any, **named: Any) -> Timed:
         begun = time.perf_counter()
         return Timed(native(*arguments, **named), begun, seconds)
@@ -74,7 +78,9 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     ended: Future[Computed | Exception] = Future()
     budget = RequestBudget(model.admission, "interactive")
     budget.queue(sum(len(item.ids) for item in items), math.inf)
-    pending = PendingRequest(model.ref.name, items, math.inf, "interactive", budget, ended.set_result)
+    pending = PendingRequest(
+        model.ref.name, items, math.inf, "interactive", budget, ended.set_result
+    )
     model.scheduler.submit(pending, here=True)
     outcome = ended.result()
     budget.computed()
@@ -84,7 +90,12 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
 
 
 def queued(
-    runtime: Runtime, config: Config, texts: Sequence[str], order: Sequence[int], callers: int, group: int
+    runtime: Runtime,
+    config: Config,
+    texts: Sequence[str],
+    order: Sequence[int],
+    callers: int,
+    group: int,
 ) -> dict[str, Any]:
     """Run callers that queue a request after each answer; each is a thread, as in the service."""
     tokenizer, selection = runtime.tokenizer, runtime.select()
@@ -106,7 +117,11 @@ def queued(
     with ThreadPoolExecutor(callers) as threads:
         for ended in [threads.submit(caller) for _ in range(callers)]:
             ended.result()
-    found = {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+    found = {
+        "seconds": time.perf_counter() - begin,
+        "cpu": time.process_time() - cpu,
+        "latencies": latencies,
+    }
     model.scheduler.close()
     return found
 
@@ -119,9 +134,16 @@ def main() -> None:
     runtime = load(config)
 
     def describe() -> dict[str, Any]:
-        packages = ("openvino" if runtime.provider == "openvino" else "onnxruntime", "tokenizers", "numpy")
+        packages = (
+            "openvino" if runtime.provider == "openvino" else "onnxruntime",
+            "tokenizers",
+            "numpy",
+        )
         told = f"{runtime.provider}, {runtime.precision}"
-        return {"versions": {package: version(package) for package in packages}, "precision_told": told}
+        return {
+            "versions": {package: version(package) for package in packages},
+            "precision_told": told,
+        }
 
     def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
         return queued(runtime, config, texts, order, callers, group)
@@ -158,7 +180,9 @@ def main() -> None:
         return {"port": listen(run)}
 
     def vectors(path: str) -> dict[str, Any]:
-        return save_vectors(path, [one.pooled for one in runtime.encode(texts, truncation="cut_end")])
+        return save_vectors(
+            path, [one.pooled for one in runtime.encode(texts, truncation="cut_end")]
+        )
 
     operations = (describe, online, offline, short, drained, bare, vectors)
     answer({work.__name__: work for work in operations})

@@ -20,7 +20,11 @@ from sentence_transformers import SentenceTransformer
 
 from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
 
-PACKAGES = {"torch": ("torch",), "onnx": ("optimum-onnx", "onnxruntime"), "openvino": ("optimum-intel", "openvino")}
+PACKAGES = {
+    "torch": ("torch",),
+    "onnx": ("optimum-onnx", "onnxruntime"),
+    "openvino": ("optimum-intel", "openvino"),
+}
 
 
 def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:

@@ -58,7 +58,11 @@ def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:
         start = time.perf_counter()
         call()
         latencies.append(time.perf_counter() - start)
-    return {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu": time.process_time() - cpu,
+        "latencies": latencies,
+    }
 
 
 def save_vectors(path: str, vectors: Any) -> dict[str, Any]:

@@ -37,23 +37,43 @@ FEWEST = 32  # texts: those of one request
 def parse() -> argparse.Namespace:
     """Parse the options; --quick changes the defaults of the others."""
     quick = argparse.ArgumentParser(add_help=False)
-    quick.add_argument("--quick", action="store_true", help="everything small: to see that it runs, not to measure")
+    quick.add_argument(
+        "--quick", action="store_true", help="everything small: to see that it runs, not to measure"
+    )
     small = quick.parse_known_args()[0].quick
-    parser = argparse.ArgumentParser(prog="python -m bench.serving", description=__doc__, parents=[quick])
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.serving", description=__doc__, parents=[quick]
+    )
     parser.add_argument("--rounds", type=int, default=1 if small else 3)
     parser.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
-    parser.add_argument("--open-seconds", type=float, default=2.0 if small else 20.0, help="of each open loop")
-    parser.add_argument("--flood-seconds", type=float, default=2.0 if small else 30.0, help="of each flood")
-    parser.add_argument("--deadline", type=float, default=2.0, help="seconds that a request of an open loop waits")
+    parser.add_argument(
+        "--open-seconds", type=float, default=2.0 if small else 20.0, help="of each open loop"
+    )
+    parser.add_argument(
+        "--flood-seconds", type=float, default=2.0 if small else 30.0, help="of each flood"
+    )
+    parser.add_argument(
+        "--deadline", type=float, default=2.0, help="seconds that a request of an open loop waits"
+    )
     parser.add_argument("--no-peers", action="store_true", help="Headlight alone")
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these")
-    parser.add_argument("--bundle", type=Path, help="default: a BERT of MiniLM's size, made and exported here")
-    parser.add_argument("--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more")
-    parser.add_argument("--families", type=Path, default=Path(".venv-families"), help="environment of transformers")
+    parser.add_argument(
+        "--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these"
+    )
+    parser.add_argument(
+        "--bundle", type=Path, help="default: a BERT of MiniLM's size, made and exported here"
+    )
+    parser.add_argument(
+        "--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more"
+    )
+    parser.add_argument(
+        "--families", type=Path, default=Path(".venv-families"), help="environment of transformers"
+    )
     parser.add_argument("--note", default="", help="what else ran on the machine, for the report")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
     parser.add_argument(
-        "--report", action="store_true", help="write the tables and plots of the last run's numbers anew"
+        "--report",
+        action="store_true",
+        help="write the tables and plots of the last run's numbers anew",
     )
     options = parser.parse_args()
     if options.texts < FEWEST:
@@ -69,7 +89,16 @@ def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
         subprocess.run([python, "-m", "bench.minilm", str(WORK)], cwd=ROOT, check=True)
     if not (bundle / "manifest.json").is_file():
         measured_on = ["--provider", "openvino"] if find_spec("openvino") else []
-        command = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle), *measured_on]
+        command = [
+            sys.executable,
+            "-m",
+            "headlight",
+            "export",
+            str(model),
+            "--out",
+            str(bundle),
+            *measured_on,
+        ]
         subprocess.run(command, cwd=ROOT, check=True)
     return model.absolute(), bundle.absolute()
 
@@ -99,7 +128,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
     manifest = Bundle(bundle).manifest
     load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
-    setting = Setting(sys.executable, model, bundle, texts, tokens, flops(manifest, tokens), WORK.absolute(), load)
+    setting = Setting(
+        sys.executable, model, bundle, texts, tokens, flops(manifest, tokens), WORK.absolute(), load
+    )
     everyone = contestants(setting, options)
     skipped: dict[str, str] = {}
     taking_part = started(everyone, skipped)
@@ -111,7 +142,12 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             one.close()
         load.close()
     seconds = time.monotonic() - begun
-    return found | {"skipped": skipped | run.dropped, "seconds": seconds, "tokens": tokens, "note": options.note}
+    return found | {
+        "skipped": skipped | run.dropped,
+        "seconds": seconds,
+        "tokens": tokens,
+        "note": options.note,
+    }
 
 
 def main() -> None:
@@ -123,7 +159,9 @@ def main() -> None:
         found = json.loads(numbers.read_text(encoding="utf-8"))
     else:
         found = measured(options) | {
-            "command": " ".join(["python -m bench.serving", *sys.argv[1:]]) if sys.argv[1:] else "make serving"
+            "command": " ".join(["python -m bench.serving", *sys.argv[1:]])
+            if sys.argv[1:]
+            else "make serving"
         }
         options.out.mkdir(parents=True, exist_ok=True)
         numbers.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -80,7 +80,9 @@ class Contestant(abc.ABC):
     def run(self, workload: Workload, order: Sequence[int]) -> Taken:
         """Run a workload once over the texts of these indices."""
         found = self._run(workload, order)
-        tokens, flops = (sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops))
+        tokens, flops = (
+            sum(values[i] for i in order) for values in (self._setting.tokens, self._setting.flops)
+        )
         return Taken(
             len(order),
             int(tokens),
@@ -111,7 +113,9 @@ class Library(Contestant):
     kind = "library"
     workloads = (ONE, BATCHES, BULK)
 
-    def __init__(self, name: str, precision: str, setting: Setting, python: Path, backend: str) -> None:
+    def __init__(
+        self, name: str, precision: str, setting: Setting, python: Path, backend: str
+    ) -> None:
         super().__init__(name, precision, setting)
         self._python, self._backend = python, backend
         self._batch_size = dict.fromkeys(self.workloads, BATCH_SIZES[0])
@@ -121,7 +125,9 @@ class Library(Contestant):
             raise Failed(f"{self._python.parent.parent.name} is not installed; see the Makefile")
         setting = self._setting
         arguments = (str(setting.model), str(setting.texts), self._backend, self.precision)
-        self.process: Worker = Worker(self._python, "bench.peers.sentence", *arguments, log=self.log)
+        self.process: Worker = Worker(
+            self._python, "bench.peers.sentence", *arguments, log=self.log
+        )
         self.process.ask("describe")
 
     def describe(self) -> dict[str, Any]:
@@ -134,13 +140,18 @@ class Library(Contestant):
             for size in BATCH_SIZES:
                 told = {"order": texts, "group": group, "batch_size": size}
                 # The faster of two: the first meets shapes for the first time.
-                tried[size] = len(texts) / min(self.process.ask("run", **told)["seconds"] for _ in range(2))
+                tried[size] = len(texts) / min(
+                    self.process.ask("run", **told)["seconds"] for _ in range(2)
+                )
             self._batch_size[workload] = max(tried, key=lambda size: tried[size])
             rates[workload] = {str(size): rate for size, rate in tried.items()}
         return {"batch_size": self._batch_size, "texts_per_s_by_batch_size": rates}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        group, size = 0 if workload.name == BULK else workload.group, self._batch_size[workload.name]
+        group, size = (
+            0 if workload.name == BULK else workload.group,
+            self._batch_size[workload.name],
+        )
         return self.process.ask("run", order=list(order), group=group, batch_size=size)
 
     def _save_vectors(self, path: Path) -> None:
@@ -160,7 +171,9 @@ class InProcess(Contestant):
     def start(self) -> None:
         setting = self._setting
         arguments = (str(setting.bundle), str(setting.texts), *self._flags)
-        self.process: Worker = Worker(setting.python, "bench.peers.engine", *arguments, log=self.log)
+        self.process: Worker = Worker(
+            setting.python, "bench.peers.engine", *arguments, log=self.log
+        )
         self.process.ask("describe")
 
     def describe(self) -> dict[str, Any]:

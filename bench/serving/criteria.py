@@ -34,12 +34,22 @@ class Criterion:
             return "not measured"
         if self.asked is None:
             return "told"
-        return "reached" if (self.found <= self.asked if self.at_most else self.found >= self.asked) else "**missed**"
+        return (
+            "reached"
+            if (self.found <= self.asked if self.at_most else self.found >= self.asked)
+            else "**missed**"
+        )
 
 
 def criteria(run: dict[str, Any]) -> list[Criterion]:
     """Return all criteria that this run can decide."""
-    return [*against_peers(run), *against_engine(run), *short_text(run), *open_loops(run), *floods(run)]
+    return [
+        *against_peers(run),
+        *against_engine(run),
+        *short_text(run),
+        *open_loops(run),
+        *floods(run),
+    ]
 
 
 def rate(run: dict[str, Any], workload: str, name: str) -> float | None:
@@ -55,7 +65,9 @@ def ratio(over: float | None, under: float | None) -> float | None:
 def served(run: dict[str, Any], precision: str) -> str | None:
     """Return the fastest Headlight of a precision at 8 x 32."""
     names = [
-        n for n, about in run["contestants"].items() if n.startswith("Headlight") and about["precision"] == precision
+        n
+        for n, about in run["contestants"].items()
+        if n.startswith("Headlight") and about["precision"] == precision
     ]
     return max(names, key=lambda name: rate(run, BATCHES, name) or 0.0, default=None)
 
@@ -65,7 +77,9 @@ def peers(run: dict[str, Any], precision: str) -> list[str]:
     return [
         name
         for name, about in run["contestants"].items()
-        if about["kind"] != "engine" and not name.startswith("Headlight") and about["precision"] == precision
+        if about["kind"] != "engine"
+        and not name.startswith("Headlight")
+        and about["precision"] == precision
         if run["vectors"][name]["min_cosine"] > SAME
     ]
 
@@ -81,23 +95,39 @@ def against_peers(run: dict[str, Any]) -> list[Criterion]:
         ours = served(run, precision)
         mine = None if ours is None else rate(run, BATCHES, ours)
         for workload, how in ((BATCHES, "at the same"), (BULK, "given the whole list at once")):
-            rates = {name: value for name in peers(run, precision) if (value := rate(run, workload, name)) is not None}
+            rates = {
+                name: value
+                for name in peers(run, precision)
+                if (value := rate(run, workload, name)) is not None
+            }
             best = max(rates, key=lambda name: rates[name], default=None)
             what = f"1. 8 x 32 in {precision}, over the best peer in {precision} {how}"
             note = "" if best is None else f"{ours} against {best}"
-            found.append(Criterion(what, asked, ratio(mine, None if best is None else rates[best]), note))
+            found.append(
+                Criterion(what, asked, ratio(mine, None if best is None else rates[best]), note)
+            )
     theirs = rate(run, BATCHES, "infinity torch")
     for precision, asked in (("fp32", 2.8), ("bf16", 9.0)):
         ours = served(run, precision)
         mine = None if ours is None else rate(run, BATCHES, ours)
-        found.append(Criterion(f"1. 8 x 32 in {precision}, over infinity's torch engine", asked, ratio(mine, theirs)))
+        found.append(
+            Criterion(
+                f"1. 8 x 32 in {precision}, over infinity's torch engine",
+                asked,
+                ratio(mine, theirs),
+            )
+        )
     return found
 
 
 def engines(run: dict[str, Any]) -> list[str]:
     """Return the settings that run both served and in process."""
     names = run["contestants"]
-    return [n.removeprefix("engine ") for n in names if n.startswith("engine ") and f"Headlight {n[7:]}" in names]
+    return [
+        n.removeprefix("engine ")
+        for n in names
+        if n.startswith("engine ") and f"Headlight {n[7:]}" in names
+    ]
 
 
 def against_engine(run: dict[str, Any]) -> list[Criterion]:
@@ -105,8 +135,14 @@ def against_engine(run: dict[str, Any]) -> list[Criterion]:
     found = []
     for name in engines(run):
         for workload, asked in ((BATCHES, 0.95), (BULK, 0.95), (SINGLES, 0.85)):
-            share = ratio(rate(run, workload, f"Headlight {name}"), rate(run, workload, f"engine {name}"))
-            found.append(Criterion(f"2. {name}, {workload}: served over in process, same policy", asked, share))
+            share = ratio(
+                rate(run, workload, f"Headlight {name}"), rate(run, workload, f"engine {name}")
+            )
+            found.append(
+                Criterion(
+                    f"2. {name}, {workload}: served over in process, same policy", asked, share
+                )
+            )
         offline = rate(run, LIST, f"engine {name}")
         share = ratio(rate(run, BATCHES, f"Headlight {name}"), offline)
         found.append(Criterion(f"2. {name}, {BATCHES}: served over the offline plan", None, share))
@@ -117,11 +153,19 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
     """Return criterion 3."""
     found = []
     for name, taken in run["short"].items():
-        served, bare, session, awaited = (taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited"))
+        served, bare, session, awaited = (
+            taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited")
+        )
         what = f"3. {name}, one short text"
         whole = f"{served:.2f} and {session:.2f} ms"
         found.append(
-            Criterion(f"{what}: p50 served less p50 in the session, ms", SHORT_MS, served - session, whole, True)
+            Criterion(
+                f"{what}: p50 served less p50 in the session, ms",
+                SHORT_MS,
+                served - session,
+                whole,
+                True,
+            )
         )
         for part, over, under in (
             ("the session where it slept before, less when it did not", awaited, session),
@@ -129,7 +173,12 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
             ("served, less by the bare server", served, bare),
         ):
             found.append(
-                Criterion(f"{what}, of that: {part}, ms", None, over - under, f"{over:.2f} and {under:.2f} ms")
+                Criterion(
+                    f"{what}, of that: {part}, ms",
+                    None,
+                    over - under,
+                    f"{over:.2f} and {under:.2f} ms",
+                )
             )
     return found
 
@@ -138,9 +187,22 @@ def open_loops(run: dict[str, Any]) -> list[Criterion]:
     """Return criterion 5 for an excessive load."""
     found = []
     for one in (each for each in run["open"] if each["share"] == 2.0):
-        what, asked = f"5. {one['name']}, {one['group']} texts a request, 200 %", 0.95 if one["group"] > 1 else 0.85
-        found.append(Criterion(f"{what}: goodput over capacity", asked, one["goodput_texts_per_s"] / one["capacity"]))
-        found.append(Criterion(f"{what}: refusals, p99 in ms", REFUSED_MS, one["refused_p99_ms"], at_most=True))
+        what, asked = (
+            f"5. {one['name']}, {one['group']} texts a request, 200 %",
+            0.95 if one["group"] > 1 else 0.85,
+        )
+        found.append(
+            Criterion(
+                f"{what}: goodput over capacity",
+                asked,
+                one["goodput_texts_per_s"] / one["capacity"],
+            )
+        )
+        found.append(
+            Criterion(
+                f"{what}: refusals, p99 in ms", REFUSED_MS, one["refused_p99_ms"], at_most=True
+            )
+        )
         grown = one["resident_after"] / one["resident_before"]
         found.append(Criterion(f"{what}: memory after over before", 1.1, grown, at_most=True))
     return found
@@ -151,6 +213,11 @@ def floods(run: dict[str, Any]) -> list[Criterion]:
     found = []
     for one in run["flood"]:
         what = f"5. {one['name']}, bulk batches of {one['batch_ms']} ms: p99 of a single beside them less p99 alone, ms"
-        asked, note = 1.2 * one["batch_ms"], f"bulk at {one['beside']['bulk_texts_per_s']:.0f} texts/s"
-        found.append(Criterion(what, asked, one["beside"]["p99_ms"] - one["alone"]["p99_ms"], note, True))
+        asked, note = (
+            1.2 * one["batch_ms"],
+            f"bulk at {one['beside']['bulk_texts_per_s']:.0f} texts/s",
+        )
+        found.append(
+            Criterion(what, asked, one["beside"]["p99_ms"] - one["alone"]["p99_ms"], note, True)
+        )
     return found

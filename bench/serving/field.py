@@ -35,8 +35,16 @@ def tuned(path: Path) -> tuple[str, str, tuple[str, ...]]:
     Its lines are NAME=value, as in the service's environment.
     """
     lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    values = dict(line.removeprefix("HEADLIGHT_").split("=", 1) for line in lines if line.startswith("HEADLIGHT_"))
-    flags = [part for name, value in values.items() for part in (f"--{name.lower().replace('_', '-')}", value)]
+    values = dict(
+        line.removeprefix("HEADLIGHT_").split("=", 1)
+        for line in lines
+        if line.startswith("HEADLIGHT_")
+    )
+    flags = [
+        part
+        for name, value in values.items()
+        for part in (f"--{name.lower().replace('_', '-')}", value)
+    ]
     precision = values.get("PRECISION", "fp32")
     return f"tuned {precision}", precision, tuple(flags)
 
@@ -49,7 +57,11 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
         found.append(InProcess(f"engine {name}", precision, setting, flags))
     if not options.no_peers:
         for backend, precision, environment in SENTENCE_TRANSFORMERS:
-            python = Path(environment).absolute() if environment != ".venv-families" else options.families.absolute()
+            python = (
+                Path(environment).absolute()
+                if environment != ".venv-families"
+                else options.families.absolute()
+            )
             name = f"sentence-transformers {backend} {precision}"
             found.append(Library(name, precision, setting, python / "bin/python", backend))
         python = Path(".venv-infinity/bin/python").absolute()

@@ -45,14 +45,21 @@ async def bulk(target: str, bodies: Iterator[bytes], callers: int, end: float) -
 
 
 def flooded(
-    target: str, singles: Sequence[bytes], many: Sequence[bytes], group: int, callers: int, seconds: float
+    target: str,
+    singles: Sequence[bytes],
+    many: Sequence[bytes],
+    group: int,
+    callers: int,
+    seconds: float,
 ) -> dict[str, Any]:
     """Send single texts now and then, beside so many callers of bulk."""
 
     async def both() -> tuple[Any, int]:
         end = time.perf_counter() + seconds
         waiting = send_all(target, singles, poisson(RATE, seconds, seed=3), deadline=10 * seconds)
-        sent, answered = await asyncio.gather(waiting, bulk(target, itertools.cycle(many), callers, end))
+        sent, answered = await asyncio.gather(
+            waiting, bulk(target, itertools.cycle(many), callers, end)
+        )
         return sent[0], answered
 
     with unpaused():
@@ -76,7 +83,9 @@ def floods(
         try:
             again.start()
             alone, beside = (
-                setting.load.ask("flood", target=again.target, group=GROUP, callers=callers, seconds=seconds)
+                setting.load.ask(
+                    "flood", target=again.target, group=GROUP, callers=callers, seconds=seconds
+                )
                 for callers in (0, CALLERS)
             )
         except (Failed, OSError) as error:

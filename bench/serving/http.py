@@ -28,7 +28,9 @@ def vectors_of(body: bytes) -> Floats:
 class Connection:
     """Persistent connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+    ) -> None:
         self._reader, self._writer, self._host = reader, writer, host
 
     @classmethod

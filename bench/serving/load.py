@@ -40,7 +40,11 @@ def prioritised(requests: Sequence[pb.EncodeRequest], bulk: bool) -> list[bytes]
     """Serialise requests, with the priority if the contract has such a field."""
     for request in requests if "priority" in pb.EncodeRequest.DESCRIPTOR.fields_by_name else ():
         name = "PRIORITY_BULK" if bulk else "PRIORITY_INTERACTIVE"
-        setattr(request, "priority", pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number)  # noqa: B010
+        setattr(
+            request,
+            "priority",
+            pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number,
+        )  # noqa: B010
     return [request.SerializeToString() for request in requests]
 
 
@@ -48,7 +52,11 @@ async def measured(work: Coroutine[Any, Any, list[float]]) -> dict[str, Any]:
     """Return the time of some work, and this process's CPU time."""
     begin, cpu = time.perf_counter(), time.process_time()
     latencies = await work
-    return {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu, "latencies": latencies}
+    return {
+        "seconds": time.perf_counter() - begin,
+        "cpu": time.process_time() - cpu,
+        "latencies": latencies,
+    }
 
 
 async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list[float]:
@@ -77,7 +85,9 @@ async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dic
     """Make POSTs, each caller over its own persistent connection."""
     connections = [await Connection.open(target) for _ in range(callers)]
     try:
-        return await measured(closed_loop(bodies, callers, lambda number, body: connections[number].post(body)))
+        return await measured(
+            closed_loop(bodies, callers, lambda number, body: connections[number].post(body))
+        )
     finally:
         for connection in connections:
             connection.close()
@@ -85,7 +95,10 @@ async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dic
 
 async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str, Any]:
     """Send all requests on one stream, as fast as the server reads them."""
-    frames = [pb.EncodeStreamRequest(id=str(at), encode=one).SerializeToString() for at, one in enumerate(requests)]
+    frames = [
+        pb.EncodeStreamRequest(id=str(at), encode=one).SerializeToString()
+        for at, one in enumerate(requests)
+    ]
     found: list[bytes] = []
 
     async def run(call: Any) -> list[float]:
@@ -99,7 +112,9 @@ async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str,
         taken = await measured(run(streaming.stream_stream(f"{SERVICE}/EncodeStream")))
     answers = [pb.EncodeStreamResponse.FromString(frame) for frame in found]
     if any(one.HasField("error") for one in answers) or len(answers) < len(requests):
-        raise RuntimeError(f"{len(answers)} frames for {len(requests)} requests, or an error among them")
+        raise RuntimeError(
+            f"{len(answers)} frames for {len(requests)} requests, or an error among them"
+        )
     return taken
 
 
@@ -145,7 +160,13 @@ class Load:
         return asyncio.run(vectors(target, self._texts, path))
 
     def open(
-        self, target: str, order: Sequence[int], group: int, rate: float, seconds: float, deadline: float
+        self,
+        target: str,
+        order: Sequence[int],
+        group: int,
+        rate: float,
+        seconds: float,
+        deadline: float,
     ) -> dict[str, Any]:
         whole = order[: len(order) // group * group]  # all requests of one size
         return open_loop(target, self._bodies(whole, group), group, rate, seconds, deadline)
@@ -160,7 +181,10 @@ class Load:
 
     def flood(self, target: str, group: int, callers: int, seconds: float) -> dict[str, Any]:
         everything = range(len(self._texts) // group * group)
-        singles, many = (prioritised(requests_of(self._texts, everything, size), bulk=size > 1) for size in (1, group))
+        singles, many = (
+            prioritised(requests_of(self._texts, everything, size), bulk=size > 1)
+            for size in (1, group)
+        )
         return flooded(target, singles, many, group, callers, seconds)
 
     def _bodies(self, order: Sequence[int], group: int) -> Sequence[bytes]:

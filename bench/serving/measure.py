@@ -21,7 +21,16 @@ from bench.serving.flood import BATCH_MS, floods
 from bench.serving.processes import ROOT, Failed
 from bench.serving.served import Headlight
 from bench.serving.texts import describe, order
-from bench.serving.workloads import BATCHES, BULK, SINGLES, WORKLOADS, Taken, Workload, percentile, summary
+from bench.serving.workloads import (
+    BATCHES,
+    BULK,
+    SINGLES,
+    WORKLOADS,
+    Taken,
+    Workload,
+    percentile,
+    summary,
+)
 from headlight.runtime.values import Floats
 
 SHORT = "Join two paths and tell whether the result is a directory."
@@ -37,8 +46,13 @@ def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
     exact = vectors.get(REFERENCE, next(iter(vectors.values())))
     found = {}
     for name, rough in vectors.items():
-        cosines = np.sum(rough * exact, axis=1) / (np.linalg.norm(rough, axis=1) * np.linalg.norm(exact, axis=1))
-        found[name] = {"max_abs": float(np.abs(rough - exact).max()), "min_cosine": float(cosines.min())}
+        cosines = np.sum(rough * exact, axis=1) / (
+            np.linalg.norm(rough, axis=1) * np.linalg.norm(exact, axis=1)
+        )
+        found[name] = {
+            "max_abs": float(np.abs(rough - exact).max()),
+            "min_cosine": float(cosines.min()),
+        }
     return found
 
 
@@ -49,7 +63,9 @@ class Run:
         dropped: those that failed, with the reason; the others go on.
     """
 
-    def __init__(self, setting: Setting, contestants: Sequence[Contestant], options: argparse.Namespace) -> None:
+    def __init__(
+        self, setting: Setting, contestants: Sequence[Contestant], options: argparse.Namespace
+    ) -> None:
         self._setting, self._contestants, self._options = setting, list(contestants), options
         self.dropped: dict[str, str] = {}
         self._taken: dict[str, dict[str, list[Taken]]] = defaultdict(lambda: defaultdict(list))
@@ -68,7 +84,12 @@ class Run:
             "texts": describe(self._setting.tokens),
             "rounds": self._options.rounds,
             "contestants": self._each(
-                lambda one: {"kind": one.kind, "precision": one.precision, **one.describe(), **chosen[one.name]}
+                lambda one: {
+                    "kind": one.kind,
+                    "precision": one.precision,
+                    **one.describe(),
+                    **chosen[one.name],
+                }
             ),
             "first": first,
             "vectors": precision,
@@ -106,7 +127,10 @@ class Run:
         """Run the bulk workload with every shape new, in an order that no round has."""
         [workload] = [workload for workload in WORKLOADS if workload.name == BULK]
         taken = one.run(workload, order(len(self._setting.tokens), len(self._setting.tokens), 999))
-        print(f"{one.name}: first pass {len(self._setting.tokens) / taken.seconds:.0f} texts/s", flush=True)
+        print(
+            f"{one.name}: first pass {len(self._setting.tokens) / taken.seconds:.0f} texts/s",
+            flush=True,
+        )
         return taken.numbers()
 
     def _settled(self, one: Contestant) -> dict[str, Any]:
@@ -142,7 +166,11 @@ class Run:
         """
         count = 20 if self._options.quick else 200
         found = {}
-        engines = {one.name.removeprefix("engine "): one for one in self._contestants if isinstance(one, InProcess)}
+        engines = {
+            one.name.removeprefix("engine "): one
+            for one in self._contestants
+            if isinstance(one, InProcess)
+        }
         for one in self._contestants:
             name = one.name.removeprefix("Headlight ")
             if not isinstance(one, Headlight) or name not in engines:
@@ -157,7 +185,9 @@ class Run:
                     # while ours serves, there is nothing
                     taken["awaited"] += engines[name].drained()
                 taken["session"] += engines[name].short(SHORT, count)
-            found[name] = {f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()}
+            found[name] = {
+                f"{kind}_p50_ms": percentile(seconds, 50) for kind, seconds in taken.items()
+            }
         return found
 
     def _open(self, closed: dict[str, Any]) -> list[dict[str, Any]]:

@@ -31,7 +31,10 @@ def products() -> Iterator[tuple[str, int, Product]]:
     """Yield library and precision, operations, and the product itself."""
     for m, k, n in SIZES:
         operations = 2 * m * k * n
-        a, b = (np.random.default_rng(0).standard_normal(shape, dtype=np.float32) for shape in ((m, k), (k, n)))
+        a, b = (
+            np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+            for shape in ((m, k), (k, n))
+        )
         out = np.empty((m, n), np.float32)
         yield "numpy fp32", operations, lambda a=a, b=b, out=out: np.matmul(a, b, out=out)  # type: ignore[misc]
         for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
@@ -46,7 +49,9 @@ def products() -> Iterator[tuple[str, int, Product]]:
             yield from by_openvino(a, b, operations)
 
 
-def by_openvino(a: np.ndarray, b: np.ndarray, operations: int) -> Iterator[tuple[str, int, Product]]:
+def by_openvino(
+    a: np.ndarray, b: np.ndarray, operations: int
+) -> Iterator[tuple[str, int, Product]]:
     """Yield the same as a graph, with the right matrix constant, as weights are."""
     import openvino  # noqa: PLC0415  (not everywhere)
     from openvino import opset13  # noqa: PLC0415
@@ -54,9 +59,17 @@ def by_openvino(a: np.ndarray, b: np.ndarray, operations: int) -> Iterator[tuple
     left = opset13.parameter(list(a.shape), np.float32)
     model = openvino.Model([opset13.matmul(left, opset13.constant(b), False, False)], [left])
     for precision, hint in (("fp32", "f32"), ("bf16", "bf16")):
-        hints = {"INFERENCE_PRECISION_HINT": hint, "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": cores()}
+        hints = {
+            "INFERENCE_PRECISION_HINT": hint,
+            "NUM_STREAMS": 1,
+            "INFERENCE_NUM_THREADS": cores(),
+        }
         request = openvino.Core().compile_model(model, "CPU", hints).create_infer_request()
-        yield f"openvino {precision}", operations, lambda request=request: request.infer([a], share_inputs=True)  # type: ignore[misc]
+        yield (
+            f"openvino {precision}",
+            operations,
+            lambda request=request: request.infer([a], share_inputs=True),
+        )  # type: ignore[misc]
 
 
 def cores() -> int:
@@ -77,7 +90,9 @@ def main() -> None:
     torch.set_num_threads(cores())
     found: dict[str, float] = {}
     for name, operations, product in products():
-        found[name] = max(found.get(name, 0.0), operations / best(product, float(sys.argv[1])) / 1e9)
+        found[name] = max(
+            found.get(name, 0.0), operations / best(product, float(sys.argv[1])) / 1e9
+        )
     print(json.dumps(found))
 
 

@@ -13,7 +13,12 @@ from matplotlib.axes import Axes
 
 from bench.serving.workloads import BATCHES, BULK, ONE, SINGLES
 
-COLOURS = {"Headlight": "#1b6ca8", "engine": "#8fbcd9", "sentence": "#c9772b", "infinity": "#7a5195"}
+COLOURS = {
+    "Headlight": "#1b6ca8",
+    "engine": "#8fbcd9",
+    "sentence": "#c9772b",
+    "infinity": "#7a5195",
+}
 
 
 def throughput(run: dict[str, Any], path: Path) -> None:
@@ -21,7 +26,10 @@ def throughput(run: dict[str, Any], path: Path) -> None:
     workloads = [name for name in (ONE, SINGLES, BATCHES, BULK) if name in run["measured"]]
     names = list(run["contestants"])
     figure, axes = plt.subplots(
-        1, len(workloads), figsize=(3.6 * len(workloads) + 2.5, 0.42 * len(names) + 1.6), sharey=True
+        1,
+        len(workloads),
+        figsize=(3.6 * len(workloads) + 2.5, 0.42 * len(names) + 1.6),
+        sharey=True,
     )
     for axis, workload in zip(axes, workloads, strict=True):
         measured = run["measured"][workload]
@@ -30,7 +38,13 @@ def throughput(run: dict[str, Any], path: Path) -> None:
                 continue
             value = measured[name]["texts_per_s"]
             hatch = "//" if run["contestants"][name]["precision"] == "bf16" else ""
-            axis.barh(at, value, color=COLOURS[name.split("-")[0].split()[0]], hatch=hatch, edgecolor="white")
+            axis.barh(
+                at,
+                value,
+                color=COLOURS[name.split("-")[0].split()[0]],
+                hatch=hatch,
+                edgecolor="white",
+            )
             axis.text(value, at, f" {value:.0f}", va="center", fontsize=8)
         axis.set_title(workload, fontsize=10)
         axis.set_xlabel("texts/s")
@@ -53,10 +67,17 @@ def open_loop(run: dict[str, Any], path: Path) -> None:
         # Both lines of one server in one colour, in all panels.
         style = f"C{at // 2}" + ("o-" if group == 1 else "s--")
         axes[0].plot(
-            offered, [100 * one["goodput_texts_per_s"] / one["capacity"] for one in points], style, label=label
+            offered,
+            [100 * one["goodput_texts_per_s"] / one["capacity"] for one in points],
+            style,
+            label=label,
         )
         axes[1].plot(offered, [one["p99_ms"] for one in points], style, label=label)
-        refused = [(x, one["refused_p99_ms"]) for x, one in zip(offered, points, strict=True) if one["refused_p99_ms"]]
+        refused = [
+            (x, one["refused_p99_ms"])
+            for x, one in zip(offered, points, strict=True)
+            if one["refused_p99_ms"]
+        ]
         if refused:
             axes[2].plot(*zip(*refused, strict=True), style, label=label)
     titles = ("goodput, % of capacity", "p99 of answers, ms", "p99 of refusals, ms")

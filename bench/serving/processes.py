@@ -13,7 +13,12 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 30
 # No access to a hub, no usage reports, and no time lost on progress bars.
-QUIET = {"HF_HUB_OFFLINE": "1", "DO_NOT_TRACK": "1", "ORT_DISABLE_TELEMETRY": "1", "TQDM_DISABLE": "1"}
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "DO_NOT_TRACK": "1",
+    "ORT_DISABLE_TELEMETRY": "1",
+    "TQDM_DISABLE": "1",
+}
 
 
 class Failed(RuntimeError):
@@ -24,10 +29,16 @@ class Process:
     """One process, its standard error in a file."""
 
     def __init__(
-        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, folder: Path = ROOT
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        folder: Path = ROOT,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
+        }
         pipe = subprocess.PIPE
         self.log = log
         with log.open("w", encoding="utf-8") as errors:
@@ -44,7 +55,12 @@ class Process:
     @property
     def cpu_seconds(self) -> float:
         """Return the CPU time of all its threads since its start."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{self._process.pid}/stat")
+            .read_text(encoding="ascii")
+            .rpartition(")")[2]
+            .split()
+        )
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
@@ -59,7 +75,11 @@ class Process:
 
     def failure(self) -> Failed:
         """Return the end of its log as an error."""
-        lines = [line for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        lines = [
+            line
+            for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if line.strip()
+        ]
         return Failed(f"{' '.join(lines[-1:]):.400} (see {self.log.name})")
 
     def close(self) -> None:

@@ -56,7 +56,11 @@ def heading(run: dict[str, Any]) -> list[str]:
         f'"{LIST}" is the offline plan (`Runtime.encode`).',
         "",
         *([f"Beside it: {run['note']}.", ""] if run.get("note") else []),
-        *([f"Other programs took of the CPUs: {others(run['others'])}.", ""] if "others" in run else []),
+        *(
+            [f"Other programs took of the CPUs: {others(run['others'])}.", ""]
+            if "others" in run
+            else []
+        ),
         "![throughput](serving-throughput.png)",
         "",
         "![open loop](serving-open-loop.png)",
@@ -67,7 +71,9 @@ def heading(run: dict[str, Any]) -> list[str]:
 def criteria_table(run: dict[str, Any]) -> list[str]:
     rows = []
     for one in criteria(run):
-        asked = "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked}"
+        asked = (
+            "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked}"
+        )
         rows.append((one.what, asked, number(one.found, ".2f"), one.verdict, one.note))
     return table(("", "asked", "measured", "", ""), rows)
 
@@ -90,10 +96,19 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
         measured = run["measured"].get(workload.name, {})
         names = sorted(measured, key=lambda name: -measured[name]["texts_per_s"])
         rows = [
-            (name, *(number(measured[name][key], form) for key, form in COLUMNS.values()), spread(measured[name]))
+            (
+                name,
+                *(number(measured[name][key], form) for key, form in COLUMNS.values()),
+                spread(measured[name]),
+            )
             for name in names
         ]
-        found += [f"### {workload.name}", "", f"{workload.about[0].upper()}{workload.about[1:]}.", ""]
+        found += [
+            f"### {workload.name}",
+            "",
+            f"{workload.about[0].upper()}{workload.about[1:]}.",
+            "",
+        ]
         found += [*table(("", *COLUMNS, "rounds, texts/s"), rows), ""]
     return found[:-1]
 
@@ -122,12 +137,23 @@ def open_table(run: dict[str, Any]) -> list[str]:
         )
         for one in run["open"]
     ]
-    heads = ("", "texts a request", "load", "offered texts/s", "goodput texts/s", "p50 ms", "p99 ms", "requests")
+    heads = (
+        "",
+        "texts a request",
+        "load",
+        "offered texts/s",
+        "goodput texts/s",
+        "p50 ms",
+        "p99 ms",
+        "requests",
+    )
     return [
         "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 x 32). Goodput counts what was answered "
         "within its deadline, after the first of them has passed.",
         "",
-        *table((*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows),
+        *table(
+            (*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows
+        ),
     ]
 
 
@@ -151,7 +177,16 @@ def flood_table(run: dict[str, Any]) -> list[str]:
         "under way; by how long a batch of bulk may take (`--bulk-batch-ms`).",
         "",
         *table(
-            ("", "bulk batch, ms", "alone, p50 ms", "p99 ms", "beside bulk, p50 ms", "p99 ms", "bulk, texts/s"), rows
+            (
+                "",
+                "bulk batch, ms",
+                "alone, p50 ms",
+                "p99 ms",
+                "beside bulk, p50 ms",
+                "p99 ms",
+                "bulk, texts/s",
+            ),
+            rows,
         ),
     ]
 
@@ -164,7 +199,10 @@ def peak_of(run: dict[str, Any], precision: str) -> float | None:
 
 def peak_tables(run: dict[str, Any]) -> list[str]:
     """Return the peak, and everyone's share of it: first pass and later ones apart."""
-    bulk, peaks = run["measured"].get("bulk", {}), {name: peak_of(run, name) for name in ("fp32", "bf16")}
+    bulk, peaks = (
+        run["measured"].get("bulk", {}),
+        {name: peak_of(run, name) for name in ("fp32", "bf16")},
+    )
     rows = []
     for name, about in run["contestants"].items():
         peak, later = peaks[about["precision"]], bulk.get(name)
@@ -173,14 +211,18 @@ def peak_tables(run: dict[str, Any]) -> list[str]:
         cells += [number(None if later is None else later["texts_per_s"], ".0f")]
         cells += ["" if peak is None or later is None else f"{later['gflops'] / peak:.0%}"]
         rows.append((name, about["precision"], *cells))
-    told = ", ".join(f"{name} {value:.0f}" for name, value in run["peak"].items() if name != "cores")
+    told = ", ".join(
+        f"{name} {value:.0f}" for name, value in run["peak"].items() if name != "cores"
+    )
     return [
         f"Best of many products of square matrices and of the encoder's own shapes, GFLOP/s: {told}.",
         "",
         "Share: the encoder's operations on real tokens (padding is waste) over the peak in that precision, in the bulk workload. The "
         "first pass meets each shape for the first time, but for what a service runs before it says that it is ready.",
         "",
-        *table(("", "", "first pass, texts/s", "of the peak", "later, texts/s", "of the peak"), rows),
+        *table(
+            ("", "", "first pass, texts/s", "of the peak", "later, texts/s", "of the peak"), rows
+        ),
     ]
 
 

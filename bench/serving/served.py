@@ -35,15 +35,30 @@ class Headlight(Contestant):
     def __init__(self, name: str, precision: str, setting: Setting, flags: Sequence[str]) -> None:
         super().__init__(name, precision, setting)
         self._flags = tuple(flags)
-        self._command = [setting.python, "-m", "headlight", "serve", "--bundle", str(setting.bundle), *flags]
+        self._command = [
+            setting.python,
+            "-m",
+            "headlight",
+            "serve",
+            "--bundle",
+            str(setting.bundle),
+            *flags,
+        ]
 
     def with_flags(self, name: str, *flags: str) -> Headlight:
         """Return another one of the same bundle, not yet started."""
-        return Headlight(f"{self.name}, {name}", self.precision, self._setting, (*self._flags, *flags))
+        return Headlight(
+            f"{self.name}, {name}", self.precision, self._setting, (*self._flags, *flags)
+        )
 
     def start(self) -> None:
         checked = subprocess.run(
-            [*self._command, "--check"], cwd=ROOT, capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+            [*self._command, "--check"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=CHECK_SECONDS,
+            check=False,
         )
         if checked.returncode != 0:
             raise Failed(" ".join(checked.stderr.split())[:300])
@@ -56,7 +71,9 @@ class Headlight(Contestant):
         ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
         self.process = Process([*self._command, *ports], self.log)
         listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
-        self.target, self._http = (f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port"))
+        self.target, self._http = (
+            f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port")
+        )
         wait_for(lambda: self._logged("serving"), self.process, until - time.monotonic())
 
     def _logged(self, event: str) -> dict[str, Any] | None:
@@ -79,7 +96,9 @@ class Headlight(Contestant):
         elif workload.name == LIST:
             found = self._setting.load.ask("listed", **told)
         else:
-            found = self._setting.load.ask("closed", callers=workload.callers, group=workload.group, **told)
+            found = self._setting.load.ask(
+                "closed", callers=workload.callers, group=workload.group, **told
+            )
         used, after = self.process.cpu_seconds - cpu, self._padding()
         batches = after[1] - before[1]
         padding = (after[0] - before[0]) / batches if batches else None
@@ -89,9 +108,15 @@ class Headlight(Contestant):
         """Return sum and count of the service's own histogram."""
         with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=30) as response:
             lines = response.read().decode().splitlines()
-        values = dict(line.rsplit(" ", 1) for line in lines if line.startswith("headlight_padding_ratio_"))
+        values = dict(
+            line.rsplit(" ", 1) for line in lines if line.startswith("headlight_padding_ratio_")
+        )
         return tuple(  # type: ignore[return-value]  # two of them
-            sum(float(value) for name, value in values.items() if name.startswith(f"headlight_padding_ratio_{part}"))
+            sum(
+                float(value)
+                for name, value in values.items()
+                if name.startswith(f"headlight_padding_ratio_{part}")
+            )
             for part in ("sum", "count")
         )
 
@@ -105,7 +130,9 @@ class Infinity(Contestant):
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK)
 
-    def __init__(self, name: str, setting: Setting, python: Path, engine: str, dtype: str = "float32") -> None:
+    def __init__(
+        self, name: str, setting: Setting, python: Path, engine: str, dtype: str = "float32"
+    ) -> None:
         super().__init__(name, "fp32", setting)
         self._python, self._engine, self._dtype = python, engine, dtype
 
@@ -118,7 +145,14 @@ class Infinity(Contestant):
         self.target = f"127.0.0.1:{port}"
         # From within the folder, under the name ".": its ONNX engine joins the names of the model
         # and the file. That works for a name on a hub, and for no other folder.
-        command = [str(self._python.parent / "infinity_emb"), "v2", "--model-id", ".", "--served-model-name", MODEL]
+        command = [
+            str(self._python.parent / "infinity_emb"),
+            "v2",
+            "--model-id",
+            ".",
+            "--served-model-name",
+            MODEL,
+        ]
         command += ["--engine", self._engine, "--device", "cpu", "--dtype", self._dtype]
         # its ONNX engine ignores the folder's and takes the first token
         command += ["--pooling-method", "mean"]
@@ -135,9 +169,23 @@ class Infinity(Contestant):
         if not (folder / ONNX_FILE).is_file():
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self._setting.model, folder)
-            command = [str(self._python.parent / "optimum-cli"), "export", "onnx", "--task", "feature-extraction"]
-            command += ["--library", "transformers", "--model", str(self._setting.model), str(folder / "converted")]
-            done = subprocess.run(command, env=os.environ | QUIET, capture_output=True, text=True, check=False)
+            command = [
+                str(self._python.parent / "optimum-cli"),
+                "export",
+                "onnx",
+                "--task",
+                "feature-extraction",
+            ]
+            command += [
+                "--library",
+                "transformers",
+                "--model",
+                str(self._setting.model),
+                str(folder / "converted"),
+            ]
+            done = subprocess.run(
+                command, env=os.environ | QUIET, capture_output=True, text=True, check=False
+            )
             if done.returncode != 0:
                 raise Failed(" ".join(done.stderr.split())[-300:])
             (folder / "converted" / ONNX_FILE).rename(folder / ONNX_FILE)
@@ -153,7 +201,9 @@ class Infinity(Contestant):
 
     def _post(self, texts: Sequence[str]) -> bytes:
         asked = urllib.request.Request(
-            f"http://{self.target}/embeddings", embeddings_body(texts), {"Content-Type": "application/json"}
+            f"http://{self.target}/embeddings",
+            embeddings_body(texts),
+            {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(asked, timeout=300) as response:
             body: bytes = response.read()
@@ -162,13 +212,27 @@ class Infinity(Contestant):
     def describe(self) -> dict[str, Any]:
         packages = ("infinity_emb", "transformers", "sentence-transformers", "optimum-onnx")
         program = f"import json; from importlib.metadata import version; print(json.dumps({{p: version(p) for p in {packages}}}))"
-        told = subprocess.run([str(self._python), "-c", program], capture_output=True, text=True, check=True, env=QUIET)
-        return {"versions": json.loads(told.stdout), "precision_told": f"{self._engine}, {self._dtype}"}
+        told = subprocess.run(
+            [str(self._python), "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=QUIET,
+        )
+        return {
+            "versions": json.loads(told.stdout),
+            "precision_told": f"{self._engine}, {self._dtype}",
+        }
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         group = 0 if workload.name == BULK else workload.group
         cpu = self.process.cpu_seconds
-        told = {"target": self.target, "order": list(order), "callers": workload.callers, "group": group}
+        told = {
+            "target": self.target,
+            "order": list(order),
+            "callers": workload.callers,
+            "group": group,
+        }
         found = self._setting.load.ask("posted", **told)
         return found | {"cpu": self.process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
 

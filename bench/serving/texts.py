@@ -31,14 +31,22 @@ def write_texts(path: Path, tokenizer: Path, count: int) -> None:
 
     # A text too long for the model is replaced by its first paragraph: a cut text would be
     # unnatural.
-    whole = (text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE))
+    whole = (
+        text if tokens(text) <= LONGEST else text.split("\n\n")[0] for text in docstrings(SPARE)
+    )
     # Some servers strip their input, and would compute something else.
-    found = [text for text in dict.fromkeys(text.strip() for text in whole) if tokens(text) <= LONGEST]
+    found = [
+        text for text in dict.fromkeys(text.strip() for text in whole) if tokens(text) <= LONGEST
+    ]
     if len(found) < count:
-        raise SystemExit(f"the library of this Python has {len(found)} docstrings that fit; {count} are needed")
+        raise SystemExit(
+            f"the library of this Python has {len(found)} docstrings that fit; {count} are needed"
+        )
     texts = [found[i * len(found) // count] for i in range(count)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"texts": texts, "tokens": [tokens(text) for text in texts]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"texts": texts, "tokens": [tokens(text) for text in texts]}), encoding="utf-8"
+    )
 
 
 def order(count: int, texts: int, seed: int) -> list[int]:

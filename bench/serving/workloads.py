@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-ONE, SINGLES, BATCHES, BULK, LIST = "one caller", "64 singles", "8 x 32", "bulk", "list by the client"
+ONE, SINGLES, BATCHES, BULK, LIST = (
+    "one caller",
+    "64 singles",
+    "8 x 32",
+    "bulk",
+    "list by the client",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +37,9 @@ class Workload:
 WORKLOADS = (
     Workload(ONE, 1, 1, 0.15, "one caller, one text a call"),
     Workload(SINGLES, 64, 1, 1, "64 callers at once, one text a call"),
-    Workload(BATCHES, 8, 32, 1, "8 callers, 32 texts a call; libraries: one caller, 32 texts a call"),
+    Workload(
+        BATCHES, 8, 32, 1, "8 callers, 32 texts a call; libraries: one caller, 32 texts a call"
+    ),
     Workload(
         BULK,
         1,

@@ -19,9 +19,18 @@ def own_invariants(renderings: Renderings) -> Iterable[str]:
     """Check each rendering by itself, some beside another, and the sources."""
     for name, manifests in renderings.items():
         yield from (f"{name}: {line}" for line in invariants.breaches(manifests))
-        yield from (f"{name}: {line}" for line in networking.routes_lead_somewhere(manifests, renderings[SERVING]))
-        yield from (f"{name}: {line}" for line in networking.gateways_believe_the_service(manifests, renderings[TLS]))
-        yield from (f"{name}: {line}" for line in networking.jobs_are_not_served(manifests, renderings[SERVING]))
+        yield from (
+            f"{name}: {line}"
+            for line in networking.routes_lead_somewhere(manifests, renderings[SERVING])
+        )
+        yield from (
+            f"{name}: {line}"
+            for line in networking.gateways_believe_the_service(manifests, renderings[TLS])
+        )
+        yield from (
+            f"{name}: {line}"
+            for line in networking.jobs_are_not_served(manifests, renderings[SERVING])
+        )
     yield from settings.open_entries()
     yield from sources.breaches()
 
@@ -39,7 +48,9 @@ def rules(renderings: Renderings) -> Iterable[str]:
     """
     if importlib.util.find_spec("deploy.check.rules") is None:
         return ["deploy/check/rules.py is missing: nothing checks the rules of deploy/prometheus"]
-    checks: Sequence[tuple[str, Callable[[], list[str]]]] = importlib.import_module("deploy.check.rules").CHECKS
+    checks: Sequence[tuple[str, Callable[[], list[str]]]] = importlib.import_module(
+        "deploy.check.rules"
+    ).CHECKS
     return [f"{name}: {line}" for name, check in checks for line in check()]
 
 
@@ -54,7 +65,11 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
 
 def report(name: str, found: Sequence[str]) -> None:
     """Print one line for a step, and one for each finding."""
-    print(f"{'FAILED' if found else 'ok':6}  {name}", *(f"          {line}" for line in found), sep="\n")
+    print(
+        f"{'FAILED' if found else 'ok':6}  {name}",
+        *(f"          {line}" for line in found),
+        sep="\n",
+    )
 
 
 def main() -> int:
@@ -66,7 +81,10 @@ def main() -> int:
             renderings[name_of(folder)] = render(folder)
         except CannotRender as error:
             unrendered.append(str(error))
-    report(f"kubectl kustomize: {len(renderings)} folders, {sum(map(len, renderings.values()))} objects", unrendered)
+    report(
+        f"kubectl kustomize: {len(renderings)} folders, {sum(map(len, renderings.values()))} objects",
+        unrendered,
+    )
     wrong = len(unrendered)
     if not {SERVING, TLS} <= renderings.keys():
         return 1

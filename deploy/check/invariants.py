@@ -41,12 +41,17 @@ def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         options = look.options(manifests, container)
         parts = {
-            "preStop": float(container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)),
+            "preStop": float(
+                container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+            ),
             "drain": float(options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", 0)),
             "grace": float(options.get("HEADLIGHT_GRACE_SECONDS", 30)),
             "margin": MARGIN_SECONDS,
         }
-        have, want = look.pod(deployment).get("terminationGracePeriodSeconds", 30), sum(parts.values())
+        have, want = (
+            look.pod(deployment).get("terminationGracePeriodSeconds", 30),
+            sum(parts.values()),
+        )
         if have != want:
             said = " + ".join(f"{name} {value:g}" for name, value in parts.items())
             yield f"{look.title(deployment)}: terminationGracePeriodSeconds is {have}, and must be {want:g}: {said}"
@@ -77,7 +82,9 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
         for scaler in scalers:
             spec = scaler["spec"]
             spec = spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", spec)
-            seconds = spec.get("behavior", {}).get("scaleDown", {}).get("stabilizationWindowSeconds", 300)
+            seconds = (
+                spec.get("behavior", {}).get("scaleDown", {}).get("stabilizationWindowSeconds", 300)
+            )
             if seconds not in SCALE_DOWN_SECONDS:
                 yield f"{look.title(scaler)}: scaleDown is stabilised for {seconds} s; it must be 300 to 900"
 
@@ -99,7 +106,8 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
 def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
     """Return the workers (HEADLIGHT_STREAMS) and the threads of each."""
     streams, threads = (
-        int(options[name]) if name in options else None for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
+        int(options[name]) if name in options else None
+        for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
     )
     return share(streams, threads, cpus)
 
@@ -117,7 +125,13 @@ def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
             continue
         requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
         batches, work = _work(options, max(1, int(look.quantity(limits.get("cpu", 0)))))
-        least = 2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"]) + requests + PROCESS_BYTES + 3 * WEIGHT_BYTES + work
+        least = (
+            2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"])
+            + requests
+            + PROCESS_BYTES
+            + 3 * WEIGHT_BYTES
+            + work
+        )
         if (limit := look.quantity(limits.get("memory", 0))) < least:
             own = f"three times the weights of {SHIPPED.name} and {batches} of its longest texts at once"
             said = f"twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES, 300 MiB, {own}"
@@ -130,7 +144,9 @@ def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
     same = {name: config[name] for name in ("positions", "layers", "heads", "dim", "vocab_size")}
     model = Architecture(**same, pooled_dim=config["dim"])
     provider = options.get("HEADLIGHT_PROVIDER", "cpu").replace("auto", "cpu")
-    streams, _ = _shared({"HEADLIGHT_STREAMS": "1"} | options if provider == "cuda" else options, cpus)
+    streams, _ = _shared(
+        {"HEADLIGHT_STREAMS": "1"} | options if provider == "cuda" else options, cpus
+    )
     batches = batches_at_once(streams, provider)
     attend = options.get("HEADLIGHT_ATTENTION", Config.attention) == "on"
     return batches, batches * text_bytes(model, config["max_length"], provider, attend=attend)
@@ -146,7 +162,9 @@ def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
             if limits != requests:
                 yield f"{where}: limits {limits} differ from requests {requests}"
             yield from (
-                f"{where}: no limit of {name}" for name in ("cpu", "memory", "ephemeral-storage") if name not in limits
+                f"{where}: no limit of {name}"
+                for name in ("cpu", "memory", "ephemeral-storage")
+                if name not in limits
             )
 
 
@@ -180,16 +198,26 @@ def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
     versions: dict[str, set[str]] = {}
     for workload in look.workloads(manifests):
         volumes = (
-            volume["image"]["reference"] for volume in look.pod(workload).get("volumes", []) if "image" in volume
+            volume["image"]["reference"]
+            for volume in look.pod(workload).get("volumes", [])
+            if "image" in volume
         )
-        for image in itertools.chain((container["image"] for container in look.containers(workload)), volumes):
+        for image in itertools.chain(
+            (container["image"] for container in look.containers(workload)), volumes
+        ):
             name, _, version = (
-                image.replace("@", ":", 1).rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
+                image.replace("@", ":", 1).rpartition(":")
+                if ":" in image.rpartition("/")[2]
+                else (image, "", "")
             )
             if "/" not in name or version in ("", "latest"):
                 yield f"{look.title(workload)}: image {image!r} is not set, or floats; the overlay's `images` must name one version"
             versions.setdefault(name, set()).add(version)
-    yield from (f"image {name} is used as {sorted(used)}; use one" for name, used in versions.items() if len(used) > 1)
+    yield from (
+        f"image {name} is used as {sorted(used)}; use one"
+        for name, used in versions.items()
+        if len(used) > 1
+    )
 
 
 def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
@@ -204,7 +232,10 @@ def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
 def shards_are_completions(manifests: list[Manifest]) -> Iterator[str]:
     """Check that each part of the input has exactly one worker."""
     for job in look.of_kind(manifests, "Job"):
-        shards = {look.options(manifests, container).get("SHARDS") for container in look.pod(job)["containers"]}
+        shards = {
+            look.options(manifests, container).get("SHARDS")
+            for container in look.pod(job)["containers"]
+        }
         if shards != {str(job["spec"]["completions"])}:
             yield f"{look.title(job)}: SHARDS is {shards}, completions {job['spec']['completions']}"
 

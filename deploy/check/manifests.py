@@ -9,7 +9,13 @@ from typing import Any
 Manifest = dict[str, Any]
 
 # The used suffixes of Kubernetes' quantities.
-UNITS = {"m": Decimal("0.001"), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "": Decimal(1)}
+UNITS = {
+    "m": Decimal("0.001"),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "": Decimal(1),
+}
 
 
 def title(manifest: Manifest) -> str:
@@ -63,7 +69,9 @@ def selector_of(manifest: Manifest) -> dict[str, str]:
 def ports(workload: Manifest) -> dict[str, int]:
     """Return names and numbers of the ports of its pods."""
     return {
-        port["name"]: port["containerPort"] for container in containers(workload) for port in container.get("ports", [])
+        port["name"]: port["containerPort"]
+        for container in containers(workload)
+        for port in container.get("ports", [])
     }
 
 
@@ -72,17 +80,24 @@ def quantity(text: object) -> Decimal:
     number = str(text).rstrip("mKMGi")
     unit = str(text)[len(number) :]
     if unit not in UNITS:
-        raise ValueError(f"{text!r} is a quantity of a unit that deploy/check does not know; add it to UNITS")
+        raise ValueError(
+            f"{text!r} is a quantity of a unit that deploy/check does not know; add it to UNITS"
+        )
     return Decimal(number) * UNITS[unit]
 
 
 def options(manifests: Iterable[Manifest], container: Manifest) -> dict[str, str]:
     """Return a container's environment: that of its ConfigMaps, then its own."""
-    maps = {manifest["metadata"]["name"]: manifest.get("data", {}) for manifest in of_kind(manifests, "ConfigMap")}
+    maps = {
+        manifest["metadata"]["name"]: manifest.get("data", {})
+        for manifest in of_kind(manifests, "ConfigMap")
+    }
     found: dict[str, str] = {}
     for source in container.get("envFrom", []):
         found |= maps.get(source.get("configMapRef", {}).get("name"), {})
-    return found | {entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry}
+    return found | {
+        entry["name"]: entry["value"] for entry in container.get("env", []) if "value" in entry
+    }
 
 
 def server(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:

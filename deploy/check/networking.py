@@ -21,7 +21,9 @@ def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
     for manifest in look.of_kind(manifests, *SELECTING):
         selector = look.selector_of(manifest)
         selected = [
-            workload for workload in look.workloads(manifests) if look.matches(selector, look.pod_labels(workload))
+            workload
+            for workload in look.workloads(manifests)
+            if look.matches(selector, look.pod_labels(workload))
         ]
         if not selected:
             yield f"{look.title(manifest)}: selects {selector}, which no pod here has"
@@ -29,7 +31,10 @@ def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
             yield f"{look.title(manifest)}: selects the pods of a Job, which serve nothing"
     for deployment in look.of_kind(manifests, "Deployment"):
         labels = look.pod_labels(deployment)
-        spread = [rule["labelSelector"] for rule in look.pod(deployment).get("topologySpreadConstraints", [])]
+        spread = [
+            rule["labelSelector"]
+            for rule in look.pod(deployment).get("topologySpreadConstraints", [])
+        ]
         for selector in (deployment["spec"]["selector"], *spread):
             if not look.matches(selector["matchLabels"], labels):
                 yield f"{look.title(deployment)}: selects {selector['matchLabels']}, which its own pods do not have"
@@ -40,7 +45,9 @@ def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
     for manifest in look.of_kind(manifests, "Service", "NetworkPolicy", "PodMonitor"):
         spec, selector = manifest["spec"], look.selector_of(manifest)
         wanted = [port.get("targetPort", port["port"]) for port in spec.get("ports", [])]
-        wanted += [port["port"] for rule in spec.get("ingress", []) for port in rule.get("ports", [])]
+        wanted += [
+            port["port"] for rule in spec.get("ingress", []) for port in rule.get("ports", [])
+        ]
         wanted += [endpoint["port"] for endpoint in spec.get("podMetricsEndpoints", [])]
         for workload in look.workloads(manifests):
             if look.matches(selector, look.pod_labels(workload)):
@@ -79,12 +86,19 @@ def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
 
 def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
     """Check for a headless Service beside the other; both name the port's protocol."""
-    services = {service["metadata"]["name"]: service["spec"] for service in look.of_kind(manifests, "Service")}
+    services = {
+        service["metadata"]["name"]: service["spec"]
+        for service in look.of_kind(manifests, "Service")
+    }
     for deployment, container in look.server(manifests):
         name = deployment["metadata"]["name"]
         if services.get(f"{name}-headless", {}).get("clusterIP") != "None":
             yield f"{look.title(deployment)}: there is no headless Service {name}-headless for clients that balance themselves"
-        speaks = "https" if "HEADLIGHT_TLS_CERT" in look.options(manifests, container) else "kubernetes.io/h2c"
+        speaks = (
+            "https"
+            if "HEADLIGHT_TLS_CERT" in look.options(manifests, container)
+            else "kubernetes.io/h2c"
+        )
         for service, spec in services.items():
             for port in spec["ports"]:
                 if port["name"] == "grpc" and port.get("appProtocol") != speaks:
@@ -136,9 +150,13 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
                     yield f"{look.title(route)}: leads to {backend['name']}:{backend['port']}; there are {sorted(have)}"
 
 
-def gateways_believe_the_service(policies: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
+def gateways_believe_the_service(
+    policies: list[Manifest], manifests: list[Manifest]
+) -> Iterator[str]:
     """Check that gateways' TLS policies fit Services and a certificate of another rendering."""
-    names = [name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]]
+    names = [
+        name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]
+    ]
     have = ports_of_services(manifests, "name")
     for policy in look.of_kind(policies, "BackendTLSPolicy"):
         for target in policy["spec"]["targetRefs"]:

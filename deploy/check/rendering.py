@@ -25,7 +25,9 @@ class CannotRender(Exception):
 def kustomizations() -> list[Path]:
     """Return every folder to apply, in order: overlays and examples."""
     found = sorted(
-        path.parent for kind in ("overlays", "examples") for path in (DEPLOY / kind).rglob("kustomization.yaml")
+        path.parent
+        for kind in ("overlays", "examples")
+        for path in (DEPLOY / kind).rglob("kustomization.yaml")
     )
     if not found:
         raise CannotRender(f"{DEPLOY} has neither overlays nor examples")
@@ -40,7 +42,9 @@ def render(folder: Path) -> list[Manifest]:
     """
     if shutil.which("kubectl") is None:
         raise CannotRender(NO_KUBECTL)
-    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
     if done.returncode or done.stderr.strip():
         raise CannotRender(f"kubectl kustomize {name_of(folder)}: {' '.join(done.stderr.split())}")
     return [document for document in yaml.safe_load_all(done.stdout) if document]

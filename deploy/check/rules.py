@@ -22,7 +22,14 @@ from deploy.prometheus.names import LABEL_VALUES, check_names, known_names
 from headlight_service.telemetry.metrics import SECONDS
 
 RUNBOOKS = sources.DEPLOY / "runbooks"
-HEADINGS = ("What it means", "What users feel", "How to look", "Likely causes", "What to do", "How to silence it")
+HEADINGS = (
+    "What it means",
+    "What users feel",
+    "How to look",
+    "Likely causes",
+    "What to do",
+    "How to silence it",
+)
 SEVERITIES = {"page", "ticket"}
 QUERIES = re.compile(r"^```promql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MATCHERS = re.compile(r'\b(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
@@ -33,7 +40,9 @@ VARIABLES = {"$__rate_interval": "5m", "$namespace": ".*", "$model": ".*"}
 def promtool(*arguments: str | Path) -> list[str]:
     """Run promtool; return its output if it fails."""
     try:
-        done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False, timeout=600)
+        done = subprocess.run(
+            ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=600
+        )
     except FileNotFoundError:
         return ["promtool is not installed; Debian has it in the package prometheus"]
     return [] if done.returncode == 0 else [(done.stdout + done.stderr).strip()]
@@ -73,7 +82,10 @@ def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[st
     for path in files:
         for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]:
             for case in test.get("alert_rule_test", ()):
-                fires |= {(case["alertname"], alert["exp_labels"]["severity"]) for alert in case["exp_alerts"]}
+                fires |= {
+                    (case["alertname"], alert["exp_labels"]["severity"])
+                    for alert in case["exp_alerts"]
+                }
                 if not case["exp_alerts"]:
                     silent.add(case["alertname"])
             for case in test.get("promql_expr_test", ()):
@@ -82,8 +94,14 @@ def every_alert_is_tested(files: Sequence[Path] = sources.TEST_FILES) -> list[st
                     if found.get("alertstate") == "firing":
                         fires.add((found["alertname"], found["severity"]))
     wanted = {(rule["alert"], rule["labels"]["severity"]) for rule in sources.alerts()}
-    problems = [f"no test in which {name} fires as a {severity}" for name, severity in sorted(wanted - fires)]
-    return problems + [f"no test in which {name} is silent" for name in sorted({name for name, _ in wanted} - silent)]
+    problems = [
+        f"no test in which {name} fires as a {severity}"
+        for name, severity in sorted(wanted - fires)
+    ]
+    return problems + [
+        f"no test in which {name} is silent"
+        for name in sorted({name for name, _ in wanted} - silent)
+    ]
 
 
 def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[str]:
@@ -93,7 +111,9 @@ def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[st
         name, said = rule["alert"], rule.get("annotations", {})
         if rule.get("labels", {}).get("severity") not in SEVERITIES:
             problems.append(f"{name}: its severity must be one of {', '.join(sorted(SEVERITIES))}")
-        problems += [f"{name}: it has no {key}" for key in ("summary", "description") if not said.get(key)]
+        problems += [
+            f"{name}: it has no {key}" for key in ("summary", "description") if not said.get(key)
+        ]
         if said.get("runbook_url") != f"deploy/runbooks/{name}.md":
             problems.append(f"{name}: its runbook_url must be deploy/runbooks/{name}.md")
     return problems
@@ -102,13 +122,25 @@ def alerts_say_enough(alerts: Sequence[dict[str, Any]] | None = None) -> list[st
 def runbooks_are_complete(folder: Path = RUNBOOKS) -> list[str]:
     """Check that each alert has a runbook with all its parts, and that there are no others."""
     wanted = {rule["alert"] for rule in sources.alerts()}
-    found = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.md") if path.stem != "README"}
-    problems = [f"{name}.md is missing from deploy/runbooks" for name in sorted(wanted - set(found))]
-    problems += [f"deploy/runbooks/{name}.md is of no alert" for name in sorted(set(found) - wanted)]
+    found = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in folder.glob("*.md")
+        if path.stem != "README"
+    }
+    problems = [
+        f"{name}.md is missing from deploy/runbooks" for name in sorted(wanted - set(found))
+    ]
+    problems += [
+        f"deploy/runbooks/{name}.md is of no alert" for name in sorted(set(found) - wanted)
+    ]
     for name, text in sorted(found.items()):
-        problems += [f"{name}.md has no part {head!r}" for head in HEADINGS if f"\n## {head}\n" not in text]
+        problems += [
+            f"{name}.md has no part {head!r}" for head in HEADINGS if f"\n## {head}\n" not in text
+        ]
         problems += [] if QUERIES.search(text) else [f"{name}.md has no query"]
-        problems += [] if f"alertname={name}" in text else [f"{name}.md does not say how to silence {name}"]
+        problems += (
+            [] if f"alertname={name}" in text else [f"{name}.md does not say how to silence {name}"]
+        )
     return problems
 
 
@@ -132,7 +164,11 @@ def substituted(expr: str) -> str:
 def everything() -> list[tuple[str, str]]:
     """Return every expression of rules, runbooks and dashboard, with its place."""
     ruled = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in sources.rules()]
-    return [*ruled, *queries(), *((f"panel {title}", substituted(expr)) for title, expr in dashboard.expressions())]
+    return [
+        *ruled,
+        *queries(),
+        *((f"panel {title}", substituted(expr)) for title, expr in dashboard.expressions()),
+    ]
 
 
 def expressions_parse() -> list[str]:
@@ -149,15 +185,27 @@ def names_are_known(expressions: Iterable[tuple[str, str]] | None = None) -> lis
         except ValueError as error:
             problems.append(str(error))
         for label, values in MATCHERS.findall(expr):
-            wrong = set(values.split("|")) - LABEL_VALUES.get(label, set(values.split("|"))) - {".*", ""}
+            wrong = (
+                set(values.split("|"))
+                - LABEL_VALUES.get(label, set(values.split("|")))
+                - {".*", ""}
+            )
             problems += [f"{where}: no {label} is called {value!r}" for value in sorted(wrong)]
     return problems
 
 
 def edges_are_buckets() -> list[str]:
     """Check histogram edges: a share is exact at a bucket's edge, and missing elsewhere."""
-    edges = [(rule["record"], edge) for rule in sources.rules() for edge in re.findall(r'\ble="([^"]+)"', rule["expr"])]
-    return [f"{name}: {edge} is the edge of no bucket of SECONDS" for name, edge in edges if float(edge) not in SECONDS]
+    edges = [
+        (rule["record"], edge)
+        for rule in sources.rules()
+        for edge in re.findall(r'\ble="([^"]+)"', rule["expr"])
+    ]
+    return [
+        f"{name}: {edge} is the edge of no bucket of SECONDS"
+        for name, edge in edges
+        if float(edge) not in SECONDS
+    ]
 
 
 def written_is_current() -> list[str]:
@@ -190,7 +238,10 @@ def main() -> int:
     for name, check in CHECKS:
         problems = check()
         failed += bool(problems)
-        sys.stdout.write(f"{'FAIL' if problems else 'ok'}  {name}\n" + "".join(f"      {line}\n" for line in problems))
+        sys.stdout.write(
+            f"{'FAIL' if problems else 'ok'}  {name}\n"
+            + "".join(f"      {line}\n" for line in problems)
+        )
     return 1 if failed else 0
 
 

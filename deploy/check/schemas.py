@@ -56,7 +56,12 @@ def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:
     ]
     install()
     done = subprocess.run(
-        ["node", "validate.mjs"], cwd=BUILD, input=json.dumps(found), capture_output=True, text=True, check=False
+        ["node", "validate.mjs"],
+        cwd=BUILD,
+        input=json.dumps(found),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"the check of custom resources failed: {done.stderr.strip()[-2000:]}")
@@ -81,5 +86,7 @@ def install() -> None:
             "npm is missing; custom resources are checked with it: tests/system/require.sh node npm"
         ) from None
     if done.returncode:
-        raise RuntimeError(f"npm ci failed in {BUILD}: {(done.stderr or done.stdout).strip()[-2000:]}")
+        raise RuntimeError(
+            f"npm ci failed in {BUILD}: {(done.stderr or done.stdout).strip()[-2000:]}"
+        )
     stamp.write_bytes(lock)

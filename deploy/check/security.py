@@ -33,7 +33,9 @@ def policies(renderings: Mapping[str, list[Manifest]]) -> Iterator[str]:
     for old in RENDERED.glob("*.yaml"):
         old.unlink()
     for name, manifests in renderings.items():
-        (RENDERED / f"{name.replace('/', '-')}.yaml").write_text(yaml.safe_dump_all(manifests), encoding="utf-8")
+        (RENDERED / f"{name.replace('/', '-')}.yaml").write_text(
+            yaml.safe_dump_all(manifests), encoding="utf-8"
+        )
     report = _run()
     summary = report["summary"]
     if summary["passed"] == 0 or summary["parsing_errors"]:
@@ -47,11 +49,26 @@ def policies(renderings: Mapping[str, list[Manifest]]) -> Iterator[str]:
 
 
 def _run() -> dict[str, Any]:
-    command = [sys.executable, str(Path(sys.executable).parent / "checkov"), "--directory", str(RENDERED)]
-    command += ["--framework", "kubernetes", "--quiet", "--compact", "--skip-download", "--output", "json"]
+    command = [
+        sys.executable,
+        str(Path(sys.executable).parent / "checkov"),
+        "--directory",
+        str(RENDERED),
+    ]
+    command += [
+        "--framework",
+        "kubernetes",
+        "--quiet",
+        "--compact",
+        "--skip-download",
+        "--output",
+        "json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         report: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise RuntimeError(f"checkov failed: {(done.stderr or done.stdout).strip()[-2000:]}") from None
+        raise RuntimeError(
+            f"checkov failed: {(done.stderr or done.stdout).strip()[-2000:]}"
+        ) from None
     return report

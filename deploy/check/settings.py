@@ -22,7 +22,9 @@ NAMESPACE = re.compile(r'namespace="([^"]*)"')
 # reason.
 OPEN: dict[tuple[str, str], str] = {}
 
-PARSERS = {PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)}
+PARSERS = {
+    PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)
+}
 
 
 def unreadable(name: str, value: str) -> str | None:
@@ -52,9 +54,15 @@ def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
         for container in look.pod(workload)["containers"]:
             where = f"{look.title(workload)}, container {container['name']}"
             given = {
-                name: value for name, value in look.options(manifests, container).items() if name.startswith(PREFIX)
+                name: value
+                for name, value in look.options(manifests, container).items()
+                if name.startswith(PREFIX)
             }
-            given = {pair[0]: pair[1] for pair in given.items() if pair not in OPEN and pair[0] not in CLIENT_VARIABLES}
+            given = {
+                pair[0]: pair[1]
+                for pair in given.items()
+                if pair not in OPEN and pair[0] not in CLIENT_VARIABLES
+            }
             alone = [why for name, value in given.items() if (why := unreadable(name, value))]
             yield from (f"{where}: {why}" for why in alone)
             if serving and not alone and (why := refusal(given)):
@@ -74,17 +82,29 @@ def references_exist(manifests: list[Manifest]) -> Iterator[str]:
     for workload in look.workloads(manifests):
         where = look.title(workload)
         volumes = [
-            volume["configMap"]["name"] for volume in look.pod(workload).get("volumes", []) if "configMap" in volume
+            volume["configMap"]["name"]
+            for volume in look.pod(workload).get("volumes", [])
+            if "configMap" in volume
         ]
         for container in look.containers(workload):
             sources = [
-                source["configMapRef"]["name"] for source in container.get("envFrom", []) if "configMapRef" in source
+                source["configMapRef"]["name"]
+                for source in container.get("envFrom", [])
+                if "configMapRef" in source
             ]
-            yield from (f"{where}: ConfigMap {name} is not here" for name in (*sources, *volumes) if name not in maps)
-            mounts = [PurePosixPath(mount["mountPath"]) for mount in container.get("volumeMounts", [])]
+            yield from (
+                f"{where}: ConfigMap {name} is not here"
+                for name in (*sources, *volumes)
+                if name not in maps
+            )
+            mounts = [
+                PurePosixPath(mount["mountPath"]) for mount in container.get("volumeMounts", [])
+            ]
             for name, value in look.options(manifests, container).items():
                 path = PurePosixPath(value)
-                if value.startswith("/") and not any(path.is_relative_to(mount) for mount in mounts):
+                if value.startswith("/") and not any(
+                    path.is_relative_to(mount) for mount in mounts
+                ):
                     yield f"{where}, container {container['name']}: {name} is {value}, which is on no volume"
 
 
@@ -119,7 +139,11 @@ def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[st
     for scaler in look.of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
         spec = scaler["spec"]
         queries = [trigger["metadata"].get("query", "") for trigger in spec.get("triggers", [])]
-        names = [metric["pods"]["metric"]["name"] for metric in spec.get("metrics", []) if "pods" in metric]
+        names = [
+            metric["pods"]["metric"]["name"]
+            for metric in spec.get("metrics", [])
+            if "pods" in metric
+        ]
         for text in (*queries, *names):
             wrong = set(METRIC.findall(text)) - known
             if wrong or not METRIC.search(text):
@@ -130,4 +154,9 @@ def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[st
                 yield f"{look.title(scaler)}: asks {query!r}, and is in namespace {own}"
 
 
-INVARIANTS = (options_are_taken, references_exist, secrets_stay_out, scalers_ask_for_metrics_that_exist)
+INVARIANTS = (
+    options_are_taken,
+    references_exist,
+    secrets_stay_out,
+    scalers_ask_for_metrics_that_exist,
+)

@@ -46,7 +46,10 @@ def kustomizations_explain_themselves(deploy: Path) -> Iterator[str]:
 def components_are_tried(deploy: Path) -> Iterator[str]:
     """Check that each component is in an overlay or example, else no check would see it."""
     used: set[Path] = set()
-    for path in (*deploy.glob("overlays/*/kustomization.yaml"), *deploy.glob("examples/**/kustomization.yaml")):
+    for path in (
+        *deploy.glob("overlays/*/kustomization.yaml"),
+        *deploy.glob("examples/**/kustomization.yaml"),
+    ):
         listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("components", [])
         used |= {(path.parent / component).resolve() for component in listed}
     for path in sorted(deploy.glob("components/*/kustomization.yaml")):
@@ -61,5 +64,7 @@ def examples_build_on_overlays(deploy: Path) -> Iterator[str]:
     """
     for path in sorted(deploy.glob("examples/**/kustomization.yaml")):
         listed = yaml.safe_load(path.read_text(encoding="utf-8")).get("resources", [])
-        if (deploy / "base").resolve() in {(path.parent / resource).resolve() for resource in listed}:
+        if (deploy / "base").resolve() in {
+            (path.parent / resource).resolve() for resource in listed
+        }:
             yield f"{name_of(path)}: builds on the base; build on an overlay"

@@ -18,7 +18,9 @@ ABOUT = "Embeddings and attention over gRPC. Written by `make monitoring` from d
 
 def expressions(rows: tuple[Row, ...] = ROWS) -> list[tuple[str, str]]:
     """Return the title of each panel with each of its expressions."""
-    return [(panel.title, query.expr) for row in rows for panel in row.panels for query in panel.queries]
+    return [
+        (panel.title, query.expr) for row in rows for panel in row.panels for query in panel.queries
+    ]
 
 
 def dashboard(rows: tuple[Row, ...] = ROWS) -> Json:
@@ -49,7 +51,9 @@ def dashboard(rows: tuple[Row, ...] = ROWS) -> Json:
         "timepicker": {},
         "links": [],
         "annotations": {"list": [_alerts()]},
-        "templating": {"list": [_datasource(), _label("namespace", "namespace"), _label("model", "model")]},
+        "templating": {
+            "list": [_datasource(), _label("namespace", "namespace"), _label("model", "model")]
+        },
         "panels": panels_json(rows),
     }
 

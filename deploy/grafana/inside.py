@@ -30,7 +30,10 @@ QUEUE = Row(
             about="Waiting or running. --max-queue-tokens is where refusals begin; an eighth of it is kept free of bulk.",
             queries=[
                 Query(f"sum(headlight_queue_bulk_tokens{OURS})", "bulk"),
-                Query(f"sum(headlight_queue_tokens{OURS}) - sum(headlight_queue_bulk_tokens{OURS})", "interactive"),
+                Query(
+                    f"sum(headlight_queue_tokens{OURS}) - sum(headlight_queue_bulk_tokens{OURS})",
+                    "interactive",
+                ),
             ],
             unit="short",
             stacked=True,
@@ -77,14 +80,18 @@ BATCHES = Row(
         Panel(
             title="Time of a batch, p95",
             about="Bulk's should be about --bulk-batch-ms (more on a busy machine): that is how long others share the device with it.",
-            queries=[Query(quantile(0.95, "headlight_batch_seconds", OURS, "priority"), "{{priority}}")],
+            queries=[
+                Query(quantile(0.95, "headlight_batch_seconds", OURS, "priority"), "{{priority}}")
+            ],
             unit="s",
             width=12,
         ),
         Panel(
             title="Batches",
             about="A second, by priority.",
-            queries=[Query(rate("headlight_batch_seconds_count", OURS, "priority"), "{{priority}}")],
+            queries=[
+                Query(rate("headlight_batch_seconds_count", OURS, "priority"), "{{priority}}")
+            ],
             unit="ops",
             width=12,
             stacked=True,
@@ -151,7 +158,11 @@ PROCESSES = Row(
         Panel(
             title="On the CPU instead of a GPU",
             about="1: the installed ONNX Runtime is for GPUs, and --provider auto found none that works.",
-            queries=[Query(f"max by (pod, model) (headlight_provider_fallback{OURS})", "{{pod}} {{model}}")],
+            queries=[
+                Query(
+                    f"max by (pod, model) (headlight_provider_fallback{OURS})", "{{pod}} {{model}}"
+                )
+            ],
             unit="short",
             width=6,
             greatest=1,
@@ -169,7 +180,9 @@ PROCESSES = Row(
         Panel(
             title="Restarts within an hour",
             about="Of the container, by kube-state-metrics; empty without it.",
-            queries=[Query(f"increase(kube_pod_container_status_restarts_total{POD}[1h])", "{{pod}}")],
+            queries=[
+                Query(f"increase(kube_pod_container_status_restarts_total{POD}[1h])", "{{pod}}")
+            ],
             unit="short",
             width=6,
         ),
@@ -189,7 +202,12 @@ PROCESSES = Row(
         Panel(
             title="Lines left out of the log",
             about="rate: too many of one kind. queue_full: nobody reads the log. failed: no space, or no reader.",
-            queries=[Query(rate("headlight_log_lines_dropped_total", PLACE, "pod, reason"), "{{pod}} {{reason}}")],
+            queries=[
+                Query(
+                    rate("headlight_log_lines_dropped_total", PLACE, "pod, reason"),
+                    "{{pod}} {{reason}}",
+                )
+            ],
             unit="ops",
         ),
     ],
@@ -201,7 +219,11 @@ TLS = Row(
         Panel(
             title="Until the certificate ends",
             about="A ticket comes 14 days before, a page 2 days before. Empty without TLS.",
-            queries=[Query(f"headlight_tls_certificate_expiry_timestamp_seconds{PLACE} - time()", "{{pod}}")],
+            queries=[
+                Query(
+                    f"headlight_tls_certificate_expiry_timestamp_seconds{PLACE} - time()", "{{pod}}"
+                )
+            ],
             unit="s",
             limits=[172800, 1209600],
             falling=True,
@@ -212,7 +234,9 @@ TLS = Row(
             about="The replica goes on with the certificate and the tokens it has. Empty without TLS and tokens.",
             queries=[
                 Query(f"increase(headlight_tls_reload_failures_total{PLACE}[1h])", "{{pod}} TLS"),
-                Query(f"increase(headlight_auth_reload_failures_total{PLACE}[1h])", "{{pod}} tokens"),
+                Query(
+                    f"increase(headlight_auth_reload_failures_total{PLACE}[1h])", "{{pod}} tokens"
+                ),
             ],
             unit="short",
         ),
@@ -225,7 +249,10 @@ TLS = Row(
                     f" or 0 * {rate('grpc_server_handled_total', CALLS, 'grpc_method')}",
                     "{{grpc_method}} UNAUTHENTICATED",
                 ),
-                Query(f"{rate('headlight_rejected_total', OURS, '', OVER_QUOTA)} or vector(0)", "over quota"),
+                Query(
+                    f"{rate('headlight_rejected_total', OURS, '', OVER_QUOTA)} or vector(0)",
+                    "over quota",
+                ),
             ],
             unit="reqps",
         ),

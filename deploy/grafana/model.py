@@ -109,7 +109,10 @@ def _panel(panel: Panel) -> Json:
         "datasource": SOURCE,
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": OPTIONS[panel.kind],
-        "targets": [_target(panel, letter, query) for letter, query in zip("ABCDEFGH", panel.queries, strict=False)],
+        "targets": [
+            _target(panel, letter, query)
+            for letter, query in zip("ABCDEFGH", panel.queries, strict=False)
+        ],
         **_extra(panel),
     }
 
@@ -132,13 +135,19 @@ def _steps(panel: Panel) -> list[Json]:
     rising = (GREEN, RED) if len(panel.limits) == 1 else (GREEN, ORANGE, RED)
     colours = rising[: len(panel.limits) + 1]
     colours = colours[::-1] if panel.falling else colours
-    return [{"color": colour, "value": value} for colour, value in zip(colours, (None, *panel.limits), strict=True)]
+    return [
+        {"color": colour, "value": value}
+        for colour, value in zip(colours, (None, *panel.limits), strict=True)
+    ]
 
 
 def _mappings(panel: Panel) -> list[Json]:
     if not panel.words:
         return []
-    options = {str(value): {"text": text, "index": index} for index, (value, text) in enumerate(panel.words.items())}
+    options = {
+        str(value): {"text": text, "index": index}
+        for index, (value, text) in enumerate(panel.words.items())
+    }
     return [{"type": "value", "options": options}]
 
 
@@ -160,7 +169,9 @@ def _extra(panel: Panel) -> Json:
     """Return a table's options: a line for each series, labels as columns, no time."""
     if panel.kind != "table":
         return {}
-    hidden = dict.fromkeys(("Time", "Value", "__name__", "job", "instance", "container", "endpoint"), True)
+    hidden = dict.fromkeys(
+        ("Time", "Value", "__name__", "job", "instance", "container", "endpoint"), True
+    )
     options = {"excludeByName": hidden, "indexByName": {}, "renameByName": {}}
     return {"transformations": [{"id": "organize", "options": options}]}
 
@@ -176,7 +187,11 @@ OPTIONS: dict[str, Json] = {
         "orientation": "auto",
         "textMode": "auto",
     },
-    "table": {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "fields": ""}},
+    "table": {
+        "showHeader": True,
+        "cellHeight": "sm",
+        "footer": {"show": False, "reducer": ["sum"], "fields": ""},
+    },
     "heatmap": {
         "calculate": False,
         "cellGap": 1,

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from deploy.grafana.model import Panel, Query, Row
-from deploy.grafana.queries import BURN, CALLS, FAILURES, INTERACTIVE, OURS, PLACE, STAGE, TOTAL, quantile, rate, where
+from deploy.grafana.queries import (
+    BURN,
+    CALLS,
+    FAILURES,
+    INTERACTIVE,
+    OURS,
+    PLACE,
+    STAGE,
+    TOTAL,
+    quantile,
+    rate,
+    where,
+)
 
 GLANCE = Row(
     "At a glance",
@@ -22,7 +34,12 @@ GLANCE = Row(
         Panel(
             title="Alerts firing",
             about="Of Headlight's, of any severity and namespace.",
-            queries=[Query('count(ALERTS{alertname=~"Headlight.+", alertstate="firing"}) or vector(0)', "firing")],
+            queries=[
+                Query(
+                    'count(ALERTS{alertname=~"Headlight.+", alertstate="firing"}) or vector(0)',
+                    "firing",
+                )
+            ],
             unit="short",
             kind="stat",
             width=3,
@@ -61,7 +78,11 @@ GLANCE = Row(
         Panel(
             title="Wait of interactive requests",
             about="What somebody who asks now waits for, on average over the replicas. Bulk is left out.",
-            queries=[Query(f"max(namespace_model:headlight_interactive_backlog_seconds:avg{OURS})", "wait")],
+            queries=[
+                Query(
+                    f"max(namespace_model:headlight_interactive_backlog_seconds:avg{OURS})", "wait"
+                )
+            ],
             unit="s",
             kind="stat",
             width=3,
@@ -91,7 +112,9 @@ TRAFFIC = Row(
         Panel(
             title="Calls by method",
             about="RPCs answered a second. A stream counts once, when it ends.",
-            queries=[Query(rate("grpc_server_handled_total", CALLS, "grpc_method"), "{{grpc_method}}")],
+            queries=[
+                Query(rate("grpc_server_handled_total", CALLS, "grpc_method"), "{{grpc_method}}")
+            ],
             unit="reqps",
             stacked=True,
         ),
@@ -118,14 +141,23 @@ TRAFFIC = Row(
         Panel(
             title="Texts",
             about="Inputs encoded a second, by priority.",
-            queries=[Query(rate("headlight_texts_total", OURS, "model, priority"), "{{model}} {{priority}}")],
+            queries=[
+                Query(
+                    rate("headlight_texts_total", OURS, "model, priority"), "{{model}} {{priority}}"
+                )
+            ],
             unit="ops",
             stacked=True,
         ),
         Panel(
             title="Tokens",
             about="Tokens encoded a second, padding excluded: the work that there was, whatever the lengths of texts.",
-            queries=[Query(rate("headlight_tokens_total", OURS, "model, priority"), "{{model}} {{priority}}")],
+            queries=[
+                Query(
+                    rate("headlight_tokens_total", OURS, "model, priority"),
+                    "{{model}} {{priority}}",
+                )
+            ],
             unit="ops",
             stacked=True,
         ),
@@ -146,7 +178,12 @@ ERRORS = Row(
             about="UNAVAILABLE, INTERNAL, UNKNOWN, DATA_LOSS and DEADLINE_EXCEEDED count against the error budget.",
             queries=[
                 Query(
-                    rate("grpc_server_handled_total", CALLS, "grpc_method, grpc_code", 'grpc_code!="OK"'),
+                    rate(
+                        "grpc_server_handled_total",
+                        CALLS,
+                        "grpc_method, grpc_code",
+                        'grpc_code!="OK"',
+                    ),
                     "{{grpc_method}} {{grpc_code}}",
                 )
             ],
@@ -194,7 +231,8 @@ LATENCY = Row(
             title="Interactive requests, in all",
             about="From arrival until the answer is ready. The objective: 99 of 100 within 0.5 s.",
             queries=[
-                Query(quantile(q, STAGE, OURS, "", TOTAL, INTERACTIVE), f"p{q * 100:g}") for q in (0.5, 0.95, 0.99)
+                Query(quantile(q, STAGE, OURS, "", TOTAL, INTERACTIVE), f"p{q * 100:g}")
+                for q in (0.5, 0.95, 0.99)
             ],
             unit="s",
             limits=[0.5],
@@ -223,7 +261,12 @@ LATENCY = Row(
         Panel(
             title="Calls p99 by method",
             about="As gRPC sees them, refused ones included. A stream lasts as long as its caller likes.",
-            queries=[Query(quantile(0.99, "grpc_server_handling_seconds", CALLS, "grpc_method"), "{{grpc_method}}")],
+            queries=[
+                Query(
+                    quantile(0.99, "grpc_server_handling_seconds", CALLS, "grpc_method"),
+                    "{{grpc_method}}",
+                )
+            ],
             unit="s",
             width=12,
         ),

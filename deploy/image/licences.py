@@ -25,7 +25,9 @@ class Rules:
 def read_rules() -> Rules:
     """Read the rules of the repository."""
     table = tomllib.loads((IMAGE / "licences.toml").read_text(encoding="utf-8"))
-    return Rules(accepted=frozenset(table["accepted"]), words=table["words"], allowed=table["allowed"])
+    return Rules(
+        accepted=frozenset(table["accepted"]), words=table["words"], allowed=table["allowed"]
+    )
 
 
 def stated(metadata: Mapping[str, Any]) -> str:
@@ -41,7 +43,9 @@ def stated(metadata: Mapping[str, Any]) -> str:
     if words and "\n" not in words:
         return words
     classifiers: Sequence[str] = metadata.get("classifier", ())
-    found = sorted(text.rpartition(" :: ")[2] for text in classifiers if text.startswith("License ::"))
+    found = sorted(
+        text.rpartition(" :: ")[2] for text in classifiers if text.startswith("License ::")
+    )
     return " AND ".join(found)
 
 

@@ -53,7 +53,9 @@ def read_lock(path: Path) -> dict[str, Pin]:
         found = _PIN.fullmatch(requirement)
         hashes = [_HASH.match(text) for text in options]
         if found is None or not hashes or None in hashes:
-            raise ValueError(f"{path}: {requirement!r} is not one version with its digests; run `make lock`")
+            raise ValueError(
+                f"{path}: {requirement!r} is not one version with its digests; run `make lock`"
+            )
         pin = Pin(
             name=canonical(found["name"]),
             version=found["version"],

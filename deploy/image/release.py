@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from deploy.image import licences
-from deploy.image.locked import IMAGE, ROOT, VARIANTS, canonical, read_lock, read_names, requirements_file
+from deploy.image.locked import (
+    IMAGE,
+    ROOT,
+    VARIANTS,
+    canonical,
+    read_lock,
+    read_names,
+    requirements_file,
+)
 
 LOCKS = [requirements_file(variant) for variant in VARIANTS]
 PYTHONS = ("3.11", "3.12")
@@ -70,20 +78,30 @@ def versions() -> Problems:
     version = tomllib.loads(text("pyproject.toml"))["project"]["version"]
     said = {
         "headlight/__init__.py": found(r'^__version__ = "(.+)"', "headlight/__init__.py"),
-        "deploy/image/Dockerfile (ARG VERSION)": found(r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"),
-        "CHANGELOG.md (its newest section)": found(r"^## \[(?!Unreleased\]\s+## )(.+?)\]", "CHANGELOG.md"),
+        "deploy/image/Dockerfile (ARG VERSION)": found(
+            r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"
+        ),
+        "CHANGELOG.md (its newest section)": found(
+            r"^## \[(?!Unreleased\]\s+## )(.+?)\]", "CHANGELOG.md"
+        ),
     }
     tags = 0
     for path in sorted((ROOT / "deploy").rglob("*.yaml")):
         name, content = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
-        for tag in re.findall(r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE):
+        for tag in re.findall(
+            r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE
+        ):
             tags += 1
             said[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu")
         for label in re.findall(r"app\.kubernetes\.io/version: (\S+)", content):
             said[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
     if not tags:
         yield "no overlay under deploy/ names a tag of the image"
-    yield from (f"{where} says {what}, pyproject.toml {version}" for where, what in said.items() if what != version)
+    yield from (
+        f"{where} says {what}, pyproject.toml {version}"
+        for where, what in said.items()
+        if what != version
+    )
 
 
 def base() -> Problems:
@@ -126,11 +144,20 @@ def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
     platforms = [f"manylinux_2_{minor}_{processor}" for minor in range(GLIBC, 4, -1)]
     platforms += [f"manylinux{year}_{processor}" for year in ("2014", "2010", "1")]
     options = [f"--platform={name}" for name in platforms]
-    options += ["--dry-run", "--ignore-installed", "--no-deps", "--only-binary=:all:", "--quiet", "--report=-"]
+    options += [
+        "--dry-run",
+        "--ignore-installed",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--quiet",
+        "--report=-",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "names.txt"
         pins = read_lock(requirements_file(variant)).values()
-        wanted = (f"{pin.name}=={pin.version}" + (f"; {pin.marker}" if pin.marker else "") for pin in pins)
+        wanted = (
+            f"{pin.name}=={pin.version}" + (f"; {pin.marker}" if pin.marker else "") for pin in pins
+        )
         names.write_text("\n".join(wanted), encoding="utf-8")
         done = run(tool("python"), "-m", "pip", "install", *options, f"--python-version={python}", "--target",
                    f"{folder}/none", "--requirement", names)  # fmt: skip
@@ -169,7 +196,14 @@ def files() -> Problems:
 def vulnerabilities() -> Problems:
     """Check that pip-audit knows every locked package, and no vulnerability of one."""
     for path in (*LOCKS, IMAGE / "tools.txt"):
-        options = ("--disable-pip", "--require-hashes", "--progress-spinner", "off", "--format", "json")
+        options = (
+            "--disable-pip",
+            "--require-hashes",
+            "--progress-spinner",
+            "off",
+            "--format",
+            "json",
+        )
         done = run(tool("pip-audit"), *options, "--requirement", path)
         try:
             audited = json.loads(done.stdout)["dependencies"]
@@ -205,7 +239,12 @@ def main() -> int:
         problems = list(check())
         failed += bool(problems)
         sys.stdout.write(
-            "".join([f"{'FAILED' if problems else 'ok':6}  {name}\n", *(f"          {p}\n" for p in problems)])
+            "".join(
+                [
+                    f"{'FAILED' if problems else 'ok':6}  {name}\n",
+                    *(f"          {p}\n" for p in problems),
+                ]
+            )
         )
         sys.stdout.flush()
     return 1 if failed else 0

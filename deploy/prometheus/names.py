@@ -44,7 +44,9 @@ ENDS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 
 def series_names(registry: CollectorRegistry) -> set[str]:
     """Return the names under which a registry's metrics are scraped."""
-    return {family.name + end for family in registry.collect() for end in ENDS.get(family.type, ("",))}
+    return {
+        family.name + end for family in registry.collect() for end in ENDS.get(family.type, ("",))
+    }
 
 
 def our_names() -> set[str]:
@@ -69,4 +71,6 @@ def check_names(found: Iterable[str], known: set[str], where: str) -> None:
     """
     unknown = sorted(set(found) - known)
     if unknown:
-        raise ValueError(f"{where} reads {', '.join(unknown)}, which no metric, rule or exporter is called")
+        raise ValueError(
+            f"{where} reads {', '.join(unknown)}, which no metric, rule or exporter is called"
+        )

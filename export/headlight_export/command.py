@@ -67,15 +67,23 @@ def _parser() -> argparse.ArgumentParser:
         prog="headlight export", description="Turn a checkpoint into a bundle to be served."
     )
     parser.add_argument(
-        "checkpoint", type=Path, help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers"
+        "checkpoint",
+        type=Path,
+        help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="bundle directory to write; an older bundle there is replaced"
+        "--out",
+        type=Path,
+        required=True,
+        help="bundle directory to write; an older bundle there is replaced",
     )
     parser.add_argument("--name", help="name that clients use; default: the last part of --out")
-    parser.add_argument("--version", help="default: the first 12 digits of the SHA-256 of the weights")
     parser.add_argument(
-        "--pooling", help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len"
+        "--version", help="default: the first 12 digits of the SHA-256 of the weights"
+    )
+    parser.add_argument(
+        "--pooling",
+        help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len",
     )
     parser.add_argument(
         "--max-length",
@@ -83,7 +91,9 @@ def _parser() -> argparse.ArgumentParser:
         help="tokens to be accepted; default: what the folder says, as far as the model was trained",
     )
     parser.add_argument(
-        "--ids-only", action="store_true", help="serve a folder without a tokenizer, for token ids alone"
+        "--ids-only",
+        action="store_true",
+        help="serve a folder without a tokenizer, for token ids alone",
     )
     parser.add_argument(
         "--precision",
@@ -115,7 +125,10 @@ def _export(options: argparse.Namespace) -> Exported:
     try:
         progress("reading the folder")
         origin = read_origin(
-            options.checkpoint, pooling=options.pooling, max_length=options.max_length, ids_only=options.ids_only
+            options.checkpoint,
+            pooling=options.pooling,
+            max_length=options.max_length,
+            ids_only=options.ids_only,
         )
         progress.tell(origin.about)
         return export_origin(

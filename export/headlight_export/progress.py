@@ -24,7 +24,11 @@ class Lines:
     def __call__(self, step: str) -> None:
         """Show a step."""
         line = f"{time.monotonic() - self._begin:5.0f} s  {step}"
-        print(f"\r\x1b[2K{line}" if self._redraws else line, end="" if self._redraws else "\n", flush=True)
+        print(
+            f"\r\x1b[2K{line}" if self._redraws else line,
+            end="" if self._redraws else "\n",
+            flush=True,
+        )
         self._open = self._redraws
 
     def tell(self, line: str) -> None:

@@ -62,7 +62,11 @@ class Analysis:
 
 
 def analyse(
-    client: Client, texts: Iterable[Input] | str, *, ablate: bool = False, **reading: Unpack[Reading]
+    client: Client,
+    texts: Iterable[Input] | str,
+    *,
+    ablate: bool = False,
+    **reading: Unpack[Reading],
 ) -> Analysis:
     """Return kind, strongest link and (with `ablate`) importance of each head over some texts.
 
@@ -94,14 +98,18 @@ def analyse(
             answered.append(maps.model)
     moved = importance(client, inputs, **reading) if ablate else None
     return Analysis(
-        heads=tuple(dataclasses.replace(head, link=link) for head, link in zip(heads, links, strict=True)),
+        heads=tuple(
+            dataclasses.replace(head, link=link) for head, link in zip(heads, links, strict=True)
+        ),
         token_counts=tuple(len(maps.tokens) for maps in statistics),
         model=same_weights([*answered, moved.model] if moved else answered),
         importance=moved,
     )
 
 
-def importance(client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]) -> Importance:
+def importance(
+    client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]
+) -> Importance:
     """Return how far the vectors of texts move without each head in turn.
 
     Args:
@@ -159,5 +167,7 @@ def same_weights(models: Iterable[ModelRef]) -> ModelRef:
     """
     first, *rest = models
     if not all(ref.compares_with(first) for ref in rest):
-        raise MixedWeights("the service's weights changed during the analysis; start again when the roll-out has ended")
+        raise MixedWeights(
+            "the service's weights changed during the analysis; start again when the roll-out has ended"
+        )
     return first

@@ -22,7 +22,12 @@ from headlight.spec import STATISTICS
 Doubles = NDArray[np.float64]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
 # The deciding statistic of each kind; of equal ones the first wins.
-DECIDES: Mapping[Kind, str] = {"self": "self", "previous": "previous", "next": "next", "delimiter": "special"}
+DECIDES: Mapping[Kind, str] = {
+    "self": "self",
+    "previous": "previous",
+    "next": "next",
+    "delimiter": "special",
+}
 # Share of the weight from which a head has a kind: Clark et al. name heads by "over 50%" of their
 # attention.
 CALLED = 0.5
@@ -91,9 +96,14 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     """
     maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
-        raise InvalidInput("texts", "none has two tokens or more; what looks at one token alone cannot be told apart")
+        raise InvalidInput(
+            "texts",
+            "none has two tokens or more; what looks at one token alone cannot be told apart",
+        )
     if any(set(each.statistics) != set(STATISTICS) for each in maps):
-        raise InvalidInput("maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))")
+        raise InvalidInput(
+            "maps", "hold no statistics; ask for them by AttentionSpec(reduce=('statistics',))"
+        )
     names = maps[0].statistics
     values = np.stack([each.values.reshape(-1, len(names)) for each in maps]).astype(np.float64)
     queries = np.array([_queries(each) for each in maps], dtype=np.float64)  # [texts, statistics]
@@ -117,7 +127,9 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
     """
     if spread >= UNIFORM:
         return "uniform", spread
-    shares = {kind: statistics[name] for kind, name in DECIDES.items() if not math.isnan(statistics[name])}
+    shares = {
+        kind: statistics[name] for kind, name in DECIDES.items() if not math.isnan(statistics[name])
+    }
     kind = max(shares, key=shares.__getitem__)
     return kind if shares[kind] >= CALLED else "other", shares[kind]
 
@@ -127,8 +139,13 @@ def _queries(maps: AttentionMaps) -> list[int]:
 
     The first token has none before it, the last none behind.
     """
-    rows, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
-    has = {"previous": int(np.isin(rows - 1, keys).sum()), "next": int(np.isin(rows + 1, keys).sum())}
+    rows, keys = (
+        np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys)
+    )
+    has = {
+        "previous": int(np.isin(rows - 1, keys).sum()),
+        "next": int(np.isin(rows + 1, keys).sum()),
+    }
     return [has.get(name, len(rows)) for name in maps.statistics]
 
 
@@ -153,9 +170,13 @@ def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list
     Returns:
         In the order of the heads; None if there are no ordinary tokens.
     """
-    queries, keys = (np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys))
+    queries, keys = (
+        np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys)
+    )
     weights = maps.weights.reshape(-1, *maps.values.shape[-2:])
-    places: NDArray[Any] = np.arange(len(keys)) if maps.indices is None else maps.indices.reshape(weights.shape)
+    places: NDArray[Any] = (
+        np.arange(len(keys)) if maps.indices is None else maps.indices.reshape(weights.shape)
+    )
     special = np.array(maps.tokens.special)
     links: list[Link | None] = []
     for rows, at in zip(weights, np.broadcast_to(keys[places], weights.shape), strict=True):
@@ -178,4 +199,6 @@ def stronger(held: Link | None, new: Link | None) -> Link | None:
     """
     if held is None or new is None:
         return held or new
-    return max(held, new, key=lambda link: (link.query != link.key and link.weight >= FAINT, link.weight))
+    return max(
+        held, new, key=lambda link: (link.query != link.key and link.weight >= FAINT, link.weight)
+    )

@@ -63,7 +63,9 @@ def plot_attention(
     rows = [[attention.head(each, other) for other in heads] for each in layers]
     figure = panels_of(rows, layers, heads, labels)
     what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
-    figure.suptitle(f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False)
+    figure.suptitle(
+        f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False
+    )
     with warnings.catch_warnings():
         # The font may lack a script: its labels become boxes, but the weights are right.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -90,24 +92,35 @@ def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
 
 
 def panels_of(
-    rows: Sequence[Sequence[Floats]], layers: Sequence[int], heads: Sequence[int], labels: Sequence[str]
+    rows: Sequence[Sequence[Floats]],
+    layers: Sequence[int],
+    heads: Sequence[int],
+    labels: Sequence[str],
 ) -> Figure:
     """Return a figure with a panel for each head, a row for each layer, one colour scale."""
     from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, for drawing alone
 
     alone = len(layers) == len(heads) == 1
-    side, size = single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
+    side, size = (
+        single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
+    )
     # inches in a panel, and beside all
     rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)
-    figure = Figure(figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained")
+    figure = Figure(
+        figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained"
+    )
     panels = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
     top = max(float(weights.max()) for row in rows for weights in row)
     for (row, column), axes in np.ndenumerate(panels):
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
-            axes.set_title(f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7)
+            axes.set_title(
+                f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7
+            )
         if size:  # labels are no formulas, whatever signs they have
-            axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False)
+            axes.set_xticks(
+                range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False
+            )
             axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
         axes.label_outer()
     (panels[0, 0].set_xlabel if alone else figure.supxlabel)("key token")

@@ -31,18 +31,25 @@ def visible(label: str) -> str:
 
 def cells(text: str) -> int:
     """Return a text's columns in a terminal: two for wide characters, none for combining ones."""
-    return sum(0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
 
 
 def fit(text: str, width: int) -> str:
     """Return the text in exactly `width` cells: cut with an ellipsis, or filled with spaces."""
-    fitting = list(itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text))))
+    fitting = list(
+        itertools.takewhile(lambda taken: taken <= width, itertools.accumulate(map(cells, text)))
+    )
     if len(fitting) < len(text):
         text = f"{text[: sum(taken < width for taken in fitting)]}…"  # room for the ellipsis
     return text + " " * (width - cells(text))
 
 
-def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
+def attention_map(
+    weights: Floats, labels: Sequence[str], *, width: int = 80, colour: bool = False
+) -> str:
     """Draw one attention matrix as shaded blocks: a larger weight is more solid (or brighter).
 
     Args:
@@ -63,7 +70,10 @@ def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, co
     top = float(weights[:shown, :shown].max())
     left_out = [f"the first {shown} of {count} tokens"] if shown < count else []
     blocks = (shade_row(row[:shown], top, cell, colour) for row in weights[:shown])
-    rows = (f"{at:>{index_width}} {fit(names[at], label_width)} │{row}│" for at, row in enumerate(blocks))
+    rows = (
+        f"{at:>{index_width}} {fit(names[at], label_width)} │{row}│"
+        for at, row in enumerate(blocks)
+    )
     headers = (" " * margin + header for header in column_numbers(shown, cell))
     return "\n".join([*headers, *rows, legend(top, colour), *left_out])
 
@@ -71,7 +81,9 @@ def attention_map(weights: Floats, labels: Sequence[str], *, width: int = 80, co
 def column_numbers(count: int, cell: int) -> Iterator[str]:
     """Yield the column numbers: a line of tens if there are any, a line of units."""
     if count > 10:
-        yield "".join((str(at // 10) if at % 10 == 0 and at else " ").ljust(cell) for at in range(count)).rstrip()
+        yield "".join(
+            (str(at // 10) if at % 10 == 0 and at else " ").ljust(cell) for at in range(count)
+        ).rstrip()
     yield "".join(str(at % 10).ljust(cell) for at in range(count)).rstrip()
 
 
@@ -99,7 +111,9 @@ def legend(top: float, colour: bool) -> str:
     return f"rows: queries, columns: keys; {' '.join(steps)}"
 
 
-def strongest_links(weights: Floats, labels: Sequence[str], special: Sequence[bool], *, most: int = MAX_TOKENS) -> str:
+def strongest_links(
+    weights: Floats, labels: Sequence[str], special: Sequence[bool], *, most: int = MAX_TOKENS
+) -> str:
     """Return a line with the key that each token attends to most, or "" if there is none.
 
     The token itself and special tokens are left out.
@@ -137,7 +151,9 @@ def heads_table(attention: Attention) -> str:
     for place, layer in enumerate(attention.layers):
         for head, weights in enumerate(attention.weights[place].astype(np.float64)):
             entropy = abs((weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean())
-            shares = [np.trace(weights, offset) / count for offset in (0, -1, 1)] + [weights[:, special].sum() / count]
+            shares = [np.trace(weights, offset) / count for offset in (0, -1, 1)] + [
+                weights[:, special].sum() / count
+            ]
             spread = entropy / max(np.log(count), 1e-30)
             columns = "  ".join(f"{share:6.2f}" for share in shares)
             lines.append(f"{layer:5}  {head:4}  {spread:6.2f}  {columns}")

@@ -60,35 +60,62 @@ INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     top = argparse.ArgumentParser(
-        prog="headlight", description="Embeddings and attention: ask a Headlight service, or be one."
+        prog="headlight",
+        description="Embeddings and attention: ask a Headlight service, or be one.",
     )
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
-    commands = top.add_subparsers(required=True, metavar="embed|attend|heads|tokens|info|serve|export")
+    commands = top.add_subparsers(
+        required=True, metavar="embed|attend|heads|tokens|info|serve|export"
+    )
 
     add_embed(commands)
 
-    attend = command(commands, "attend", run_attend, "attention weights of one text", formats=("text", "json", "npz"))
-    attend.add_argument("text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input")
-    attend.add_argument("--file", metavar="F", help="the text is all of a file")
-    attend.add_argument(
-        "--layer", type=int, metavar="L", help="from 0, or negative from the last; without it an overview of all"
+    attend = command(
+        commands,
+        "attend",
+        run_attend,
+        "attention weights of one text",
+        formats=("text", "json", "npz"),
     )
     attend.add_argument(
-        "--head", type=int, metavar="H", help="from 0, or negative from the last; without it their mean is drawn"
+        "text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input"
+    )
+    attend.add_argument("--file", metavar="F", help="the text is all of a file")
+    attend.add_argument(
+        "--layer",
+        type=int,
+        metavar="L",
+        help="from 0, or negative from the last; without it an overview of all",
+    )
+    attend.add_argument(
+        "--head",
+        type=int,
+        metavar="H",
+        help="from 0, or negative from the last; without it their mean is drawn",
     )
     attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra [plot])")
     attend.add_argument(
-        "--html", metavar="F.html", help="write a page to explore all heads in, with any browser, offline"
+        "--html",
+        metavar="F.html",
+        help="write a page to explore all heads in, with any browser, offline",
     )
     add_reading(attend, several=False)
 
     add_heads(commands)
 
-    tokens = command(commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json"))
+    tokens = command(
+        commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json")
+    )
     add_texts(tokens)
     add_prompt(tokens)
 
-    command(commands, "info", run_info, "the model, its limits, its distance from PyTorch", formats=("text", "json"))
+    command(
+        commands,
+        "info",
+        run_info,
+        "the model, its limits, its distance from PyTorch",
+        formats=("text", "json"),
+    )
     for name, (_, purpose) in PARTS.items():
         commands.add_parser(name, help=purpose)  # for --help alone: `headlight.cli.main` runs them
     return top
@@ -140,17 +167,23 @@ def run_attend(arguments: argparse.Namespace) -> None:
             attention.head_number(head)  # the number of heads is known only now
     if arguments.html:
         with refusing("--html"), writing(arguments.html):
-            Path(arguments.html).write_text(attention_page(attention, text, head=head), encoding="utf-8")
+            Path(arguments.html).write_text(
+                attention_page(attention, text, head=head), encoding="utf-8"
+            )
     if head is not None and arguments.layer is None:
         # The page has all layers. All other outputs have the last one.
-        attention = dataclasses.replace(attention, weights=attention.weights[-1:], layers=attention.layers[-1:])
+        attention = dataclasses.replace(
+            attention, weights=attention.weights[-1:], layers=attention.layers[-1:]
+        )
     if arguments.png:
         with refusing("--png"), writing(arguments.png):
             plot_attention(attention, arguments.png, head=head, text=text)
     if not draws_alone(arguments):
         write_result(
             arguments,
-            text=lambda: result_output.attention_text(attention, text, head, *screen(arguments.out)),
+            text=lambda: result_output.attention_text(
+                attention, text, head, *screen(arguments.out)
+            ),
             json=lambda: result_output.attention_json(attention, head),
             arrays=lambda: attention_arrays(attention, head),
         )

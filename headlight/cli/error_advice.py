@@ -50,9 +50,13 @@ INDEX = re.compile(r"\[(\d+)\]")
 
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
     """Return an error on one line."""
-    message = " ".join((in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split())
+    message = " ".join(
+        (in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split()
+    )
     if isinstance(error, Unavailable) and not isinstance(error, MixedWeights):
-        return "; ".join([f"no answer from {arguments.target} ({message})", *connecting(message, arguments)])
+        return "; ".join(
+            [f"no answer from {arguments.target} ({message})", *connecting(message, arguments)]
+        )
     return "; ".join([message, *remedy(error, message, arguments)])
 
 
@@ -70,8 +74,16 @@ def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> lis
     if not isinstance(error, Overloaded):
         return []
     # This very command may fill the queue.
-    late = ["give more time by --timeout"] if arguments.timeout is not None and TOO_LATE in message else []
-    again = [] if error.retry_after_seconds is None else [f"try again in {error.retry_after_seconds:g} s"]
+    late = (
+        ["give more time by --timeout"]
+        if arguments.timeout is not None and TOO_LATE in message
+        else []
+    )
+    again = (
+        []
+        if error.retry_after_seconds is None
+        else [f"try again in {error.retry_after_seconds:g} s"]
+    )
     return [", or ".join([*late, *again])] if late or again else []
 
 
@@ -86,7 +98,9 @@ def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
             "that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT"
         )
     if CLOSED.search(message):
-        found.append(f"if there is one, it closed the connection at once: it may want {wanted(arguments)}")
+        found.append(
+            f"if there is one, it closed the connection at once: it may want {wanted(arguments)}"
+        )
     return found
 
 
@@ -110,5 +124,9 @@ def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
     if field.startswith("inputs") and index and read is not None:
         if getattr(arguments, "skip_bad", None) is False:
             problem += ", or leave such lines out by --skip-bad"
-        return f"{read}: line {int(index[1]) + 1}: {problem}" if "texts" in arguments else f"{read}: {problem}"
+        return (
+            f"{read}: line {int(index[1]) + 1}: {problem}"
+            if "texts" in arguments
+            else f"{read}: {problem}"
+        )
     return str(error)

@@ -41,7 +41,9 @@ def say_here(message: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{f'headlight: {escaped(message)}'[:width] if message else ''}")
+            sys.stderr.write(
+                f"\r\x1b[K{f'headlight: {escaped(message)}'[:width] if message else ''}"
+            )
             sys.stderr.flush()
 
 
@@ -91,7 +93,9 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
             with Path(file).open("rb") as stream:
                 yield file, stream
     except OSError as error:
-        raise UsageError(f"{file or STANDARD_INPUT}: cannot read it: {error.strerror or error}") from None
+        raise UsageError(
+            f"{file or STANDARD_INPUT}: cannot read it: {error.strerror or error}"
+        ) from None
 
 
 def source(arguments: argparse.Namespace) -> str | None:
@@ -111,7 +115,9 @@ def decode(name: str, data: bytes, place: int = 0) -> str:
         return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         mark = len(data) - len(error.object)  # which the codec takes off first
-        raise UsageError(f"{name}: not UTF-8 (byte {place + mark + error.start}); convert it first") from None
+        raise UsageError(
+            f"{name}: not UTF-8 (byte {place + mark + error.start}); convert it first"
+        ) from None
 
 
 def write_result(
@@ -164,7 +170,9 @@ def show(text: str, form: str | None = None) -> None:
         if file is not None:
             # Not through the text layer: without a buffer (PYTHONUNBUFFERED) it writes once and
             # ignores how much was written.
-            write_all(file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace"))
+            write_all(
+                file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace")
+            )
             file.flush()
     except OSError as error:
         # Else the interpreter would write the rest of the buffer again when it ends, and complain.
@@ -211,7 +219,11 @@ def check_writable(option: str, name: str) -> None:
     elif not os.path.isdir(folder):
         problem = f"there is no folder {folder}"
     else:
-        problem = "" if os.access(folder, os.W_OK | os.X_OK) else f"the folder {folder} may not be changed"
+        problem = (
+            ""
+            if os.access(folder, os.W_OK | os.X_OK)
+            else f"the folder {folder} may not be changed"
+        )
     if problem:
         raise UsageError(f"{name}: cannot write it: {problem}")
 

@@ -25,7 +25,13 @@ SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
 
 def add_heads(commands: Any) -> None:
     """Add the command and its options."""
-    made = command(commands, "heads", run_heads, "what each attention head does", formats=("text", "json", "npz"))
+    made = command(
+        commands,
+        "heads",
+        run_heads,
+        "what each attention head does",
+        formats=("text", "json", "npz"),
+    )
     add_texts(made)
     add_reading(made, several=True)
     made.add_argument(
@@ -50,7 +56,11 @@ def run_heads(arguments: argparse.Namespace) -> None:
 
 def heads_text(analysis: Analysis) -> str:
     """Return a line for each head, of at most 80 columns, and a legend."""
-    moved, texts, tokens = analysis.importance, len(analysis.token_counts), sum(analysis.token_counts)
+    moved, texts, tokens = (
+        analysis.importance,
+        len(analysis.token_counts),
+        sum(analysis.token_counts),
+    )
     title, *links = link_column(analysis.heads, SHORT_LABEL_CELLS if moved else LABEL_CELLS)
     lines = [
         f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}, {tokens} tokens",
@@ -67,7 +77,11 @@ def heads_text(analysis: Analysis) -> str:
         f"share: of the weight, on tokens of that kind; of other the largest, under {CALLED:.2f}",
         f"spread: 0 looks at one token, 1 everywhere alike (uniform from {UNIFORM:.2f})",
         "dist: in tokens, mean; strongest link: between two tokens that are not special",
-        *(["moved: distance of the vectors without the head from those with all, mean"] if moved else []),
+        *(
+            ["moved: distance of the vectors without the head from those with all, mean"]
+            if moved
+            else []
+        ),
     ]
     return "\n".join(line.rstrip() for line in lines)
 
@@ -84,7 +98,9 @@ def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
     Labels are cut to so many cells.
     """
     links = [head.link for head in found]
-    names = [(visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links]
+    names = [
+        (visible(link.query_label), visible(link.key_label)) if link else ("", "") for link in links
+    ]
     left, right = (min(label_cells, max(cells(pair[side]) for pair in names)) for side in (0, 1))
     column = [
         f"{fit(query, left)} → {fit(key, right)} {link.weight:.2f}" if link else ""
@@ -106,7 +122,10 @@ def heads_json(analysis: Analysis) -> dict[str, object]:
         del row["statistics"]
         if moved:
             at = (head.layer, head.head)
-            row["importance"] = {"distance": float(moved.distance[at]), "cosine": float(moved.cosine[at])}
+            row["importance"] = {
+                "distance": float(moved.distance[at]),
+                "cosine": float(moved.cosine[at]),
+            }
         rows.append(shortened(row))
     return {
         "model": dataclasses.asdict(analysis.model),
@@ -144,10 +163,16 @@ def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
             for name in ("text", "query", "key", "query_label", "key_label")
         },
     }
-    statistics = np.array([[head.statistics[name] for name in STATISTICS] for head in found], np.float32)
+    statistics = np.array(
+        [[head.statistics[name] for name in STATISTICS] for head in found], np.float32
+    )
     distances: dict[str, NDArray[Any]] = {}
     if moved:
-        distances = {"importance": moved.distance, "importance_cosine": moved.cosine, "embeddings": moved.baseline}
+        distances = {
+            "importance": moved.distance,
+            "importance_cosine": moved.cosine,
+            "embeddings": moved.baseline,
+        }
     return {
         **{name: column.reshape(shape) for name, column in columns.items()},
         "statistics": statistics.reshape(*shape, len(STATISTICS)),

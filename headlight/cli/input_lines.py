@@ -54,9 +54,13 @@ def given(arguments: argparse.Namespace) -> Given:
         name, lines = split_lines(bool(lines), arguments.file)
         fields = fields or name.lower().endswith(JSON_LINES)
     elif fields:
-        raise UsageError("--text-field and --id-field are of lines of JSON; give them by --file or on standard input")
+        raise UsageError(
+            "--text-field and --id-field are of lines of JSON; give them by --file or on standard input"
+        )
     if fields and numbers:
-        raise UsageError("--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines")
+        raise UsageError(
+            "--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines"
+        )
     ids = [""] * len(lines)
     found = Given(lines, {}, name, None if id_field is None else ids)
     for place, line in enumerate(lines):
@@ -83,11 +87,15 @@ def ids_of(line: str) -> list[int]:
     """Return the token ids of a line. Raises UsageError if it holds anything else, or none."""
     numbers = line.replace(",", " ").split()
     if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
-        raise UsageError("is no list of token ids; put whole numbers there, those of special tokens among them")
+        raise UsageError(
+            "is no list of token ids; put whole numbers there, those of special tokens among them"
+        )
     ids = [int(number) for number in numbers]
     if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
         beyond = min(ids) if min(ids) < 0 else max(ids)
-        raise UsageError(f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there")
+        raise UsageError(
+            f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there"
+        )
     return ids
 
 
@@ -122,7 +130,9 @@ def id_of(entry: dict[str, Any], field: str) -> str:
     """
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
-        raise UsageError(f"has no text and no whole number in the field {field!r}, which --id-field names")
+        raise UsageError(
+            f"has no text and no whole number in the field {field!r}, which --id-field names"
+        )
     text = str(found)
     for wrong, problem in (
         (

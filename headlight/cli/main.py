@@ -18,7 +18,10 @@ from headlight.extras import MissingExtra
 # Command: the module with `main(arguments)`, and its line in --help.
 PARTS = {
     "serve": ("headlight_service.__main__", "serve a bundle over gRPC"),
-    "export": ("headlight_export.__main__", "turn a checkpoint or a Hugging Face folder into a bundle"),
+    "export": (
+        "headlight_export.__main__",
+        "turn a checkpoint or a Hugging Face folder into a bundle",
+    ),
 }
 
 
@@ -32,7 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else [*argv]
     name = arguments[0] if arguments else ""
     try:
-        part = importlib.import_module(PARTS[name][0] if name in PARTS else "headlight.cli.commands")
+        part = importlib.import_module(
+            PARTS[name][0] if name in PARTS else "headlight.cli.commands"
+        )
         if name in PARTS:
             arguments = with_bundle(arguments[1:], os.environ) if name == "serve" else arguments[1:]
     except (MissingExtra, PartError) as error:

@@ -7,7 +7,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
+from headlight.analysis.terminal_view import (
+    attention_map,
+    cells,
+    fit,
+    heads_table,
+    strongest_links,
+    visible,
+)
 from headlight.archive import chosen_heads
 from headlight.description import ModelDescription, Quality
 from headlight.results import Attention, TokenList
@@ -26,7 +33,9 @@ def numbers(array: NDArray[Any]) -> list[Any]:
     return [float(str(entry)) if array.ndim == 1 else numbers(entry) for entry in array]
 
 
-def attention_text(attention: Attention, text: str, head: int | None, width: int, colour: bool) -> str:
+def attention_text(
+    attention: Attention, text: str, head: int | None, width: int, colour: bool
+) -> str:
     """Draw the last layer held, of one head or the mean of all, and its strongest links.
 
     Several layers have a table of all heads first.
@@ -36,11 +45,19 @@ def attention_text(attention: Attention, text: str, head: int | None, width: int
     """
     labels, layer = attention.tokens.labels(text), attention.layers[-1]
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
-    which = f"mean of {attention.heads} heads" if head is None else f"head {attention.head_number(head)}"
+    which = (
+        f"mean of {attention.heads} heads"
+        if head is None
+        else f"head {attention.head_number(head)}"
+    )
     parts = []
     if len(attention.layers) > 1:
-        parts.append(f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}")
-    parts.append(f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}")
+        parts.append(
+            f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}"
+        )
+    parts.append(
+        f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}"
+    )
     links = strongest_links(weights, labels, attention.tokens.special)
     if links:
         parts.append(f"Strongest link of each token (itself and special tokens left out)\n{links}")
@@ -64,7 +81,9 @@ def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
 
 def token_table(tokens: TokenList, text: str) -> str:
     """Return a line for each token: number, id, piece, offsets, covered characters."""
-    lines = [f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"]
+    lines = [
+        f"{'token':>5}  {'id':>7}  {fit('piece', PIECE_CELLS)}  {'start':>6}  {'end':>6}  text"
+    ]
     for index, piece in enumerate(tokens.pieces):
         start, end = tokens.starts[index], tokens.ends[index]
         covered = visible(text[start:end])
@@ -82,7 +101,10 @@ def info_text(model: ModelDescription) -> str:
         ("model", f"{model.name} {model.version}".strip()),
         ("bundle", model.bundle_sha256),
         ("running on", f"{model.provider}, {model.precision}"),
-        ("could run on", ", ".join(f"{provider} {precision}" for provider, precision in model.variants)),
+        (
+            "could run on",
+            ", ".join(f"{provider} {precision}" for provider, precision in model.variants),
+        ),
         (
             "architecture",
             f"{model.layers} layers of {model.heads} heads, {model.dim} wide, {model.vocab_size} tokens known",
@@ -92,34 +114,54 @@ def info_text(model: ModelDescription) -> str:
         ("pooling", model.pooling + (", normalised" if model.normalized else "")),
         ("vectors", vectors_line(model)),
         ("prompts", prompts_line(model)),
-        ("special tokens", "parsed in texts" if model.special_tokens == "parse" else "read as text"),
+        (
+            "special tokens",
+            "parsed in texts" if model.special_tokens == "parse" else "read as text",
+        ),
         ("accepts", ", ".join(model.accepts)),
         ("gives", ", ".join(model.outputs)),
-        *((name.replace("_", " "), f"{value:,}" if value else "not said") for name, value in limits.items()),
+        *(
+            (name.replace("_", " "), f"{value:,}" if value else "not said")
+            for name, value in limits.items()
+        ),
     ]
     width = max(cells(name) for name, _ in rows)
     lines = [f"{fit(name, width)}  {value}".rstrip() for name, value in rows]
     if model.parity:
-        lines += ["", "Distance from PyTorch", f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}"]
+        lines += [
+            "",
+            "Distance from PyTorch",
+            f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}",
+        ]
     lines += [
         f"{row.output:<10} {f'{row.provider} {row.precision}':<14} {row.max_error:9.1e} {row.tolerance:9.1e}"
         for row in model.parity
     ]
     if model.quality:
-        lines += ["", "Precisions beside fp32", f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}"]
+        lines += [
+            "",
+            "Precisions beside fp32",
+            f"{'on':<14} {'cosine':>9} {'least':>9} {'nearest':>9} {'of ten':>9}",
+        ]
     return "\n".join(map(escaped, [*lines, *map(quality_line, model.quality)]))
 
 
 def quality_line(found: Quality) -> str:
     """Return how near the vectors of one precision are to those of fp32."""
-    kept = f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%" if found.real_text else "not said"
+    kept = (
+        f"{100 * found.nearest_kept:8.1f}% {100 * found.ten_nearest_kept:8.1f}%"
+        if found.real_text
+        else "not said"
+    )
     where = f"{found.provider} {found.precision}"
     return f"{where:<14} {found.cosine_mean:9.6f} {found.cosine_min:9.6f} {kept}"
 
 
 def vectors_line(model: ModelDescription) -> str:
     """Return the widths and types of pooled vectors."""
-    cuts, of_int8 = (", ".join(map(str, each)) for each in (model.trained_dimensions, model.int8_dimensions))
+    cuts, of_int8 = (
+        ", ".join(map(str, each)) for each in (model.trained_dimensions, model.int8_dimensions)
+    )
     types = [f"{name} of {of_int8}" if name == "int8" else name for name in model.pooled_types]
     parts = [
         f"{model.pooled_dim} wide",
@@ -133,6 +175,7 @@ def vectors_line(model: ModelDescription) -> str:
 def prompts_line(model: ModelDescription) -> str:
     """Return the model's prompts, with the default marked."""
     named = [
-        f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}" for name, text in model.prompts.items()
+        f"{name} {text!r}{' (default)' if name == model.default_prompt else ''}"
+        for name, text in model.prompts.items()
     ]
     return (", ".join(named) or "none") + ("" if model.include_prompt else "; not pooled")

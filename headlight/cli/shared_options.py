@@ -22,7 +22,11 @@ RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], None], summary: str, formats: Sequence[str]
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    summary: str,
+    formats: Sequence[str],
 ) -> argparse.ArgumentParser:
     """Add a command with the common options."""
     made: argparse.ArgumentParser = commands.add_parser(
@@ -31,19 +35,30 @@ def command(
     made.set_defaults(run=run)
     target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
     made.add_argument(
-        "--target", default=target, metavar="HOST:PORT", help="default: HEADLIGHT_TARGET, else %(default)s"
+        "--target",
+        default=target,
+        metavar="HOST:PORT",
+        help="default: HEADLIGHT_TARGET, else %(default)s",
     )
     made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
-    made.add_argument("--tls", action="store_true", help="encrypt the connection; implied by the other --tls-...")
+    made.add_argument(
+        "--tls", action="store_true", help="encrypt the connection; implied by the other --tls-..."
+    )
     for option, metavar, purpose in (
         ("--tls-ca", "F", "trust these authorities, PEM; default: gRPC's"),
         ("--tls-cert", "F", "certificate to show, PEM; with --tls-key"),
         ("--tls-key", "F", "its key, PEM"),
         ("--tls-server-name", "NAME", "the server's certificate is for this, not for --target"),
-        ("--token-file", "F", "token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN"),
+        (
+            "--token-file",
+            "F",
+            "token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN",
+        ),
     ):
         made.add_argument(option, metavar=metavar, help=purpose)
-    made.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never")
+    made.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
+    )
     made.add_argument("--format", choices=formats, help="default: text")
     made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
     return made
@@ -59,9 +74,16 @@ def seconds(text: str) -> float:
 
 def add_texts(made: argparse.ArgumentParser) -> None:
     """Add options for several texts: arguments, or lines."""
-    made.add_argument("texts", nargs="*", metavar="TEXT", help="none, and no --file: standard input, a text a line")
     made.add_argument(
-        "--file", metavar="F", help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line"
+        "texts",
+        nargs="*",
+        metavar="TEXT",
+        help="none, and no --file: standard input, a text a line",
+    )
+    made.add_argument(
+        "--file",
+        metavar="F",
+        help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line",
     )
     made.add_argument(
         "--text-field",
@@ -75,18 +97,28 @@ def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     long = "texts too long, instead of refusing them" if several else "a text too long"
     made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
     add_prompt(made)
-    usual = "bulk for texts from a file or standard input, else interactive" if several else "interactive"
+    usual = (
+        "bulk for texts from a file or standard input, else interactive"
+        if several
+        else "interactive"
+    )
     made.add_argument(
-        "--priority", choices=PRIORITIES, help=f"bulk lets everybody else's requests go first; default: {usual}"
+        "--priority",
+        choices=PRIORITIES,
+        help=f"bulk lets everybody else's requests go first; default: {usual}",
     )
 
 
 def add_prompt(made: argparse.ArgumentParser) -> None:
     """Add options for prompts and special tokens."""
     either = made.add_mutually_exclusive_group()
-    either.add_argument("--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info")
     either.add_argument(
-        "--prompt", metavar="TEXT", help="put this before each text; '' for nothing, not even the model's default"
+        "--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info"
+    )
+    either.add_argument(
+        "--prompt",
+        metavar="TEXT",
+        help="put this before each text; '' for nothing, not even the model's default",
     )
     made.add_argument(
         "--special-tokens",
@@ -131,7 +163,9 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     """
     dtypes = tuple(arguments.dtype or ())
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
-        raise UsageError("--dtype: text and npy hold one type; use --format json or npz for several")
+        raise UsageError(
+            "--dtype: text and npy hold one type; use --format json or npz for several"
+        )
     return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
@@ -184,7 +218,9 @@ def check_output(arguments: argparse.Namespace) -> None:
         check_writable(option, name)
         for other, beside in others:
             if is_same_file(name, beside):
-                raise UsageError(f"{option}: {name} is the file of {other}, which it would replace; name another")
+                raise UsageError(
+                    f"{option}: {name} is the file of {other}, which it would replace; name another"
+                )
         others.append((option, name))
     if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
         raise UsageError("standard output: is closed; name a file by --out")
@@ -192,11 +228,16 @@ def check_output(arguments: argparse.Namespace) -> None:
 
 def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:
     """Return the options that name a file, and the file."""
-    names = ((option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None)) for option in options)
+    names = (
+        (option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None))
+        for option in options
+    )
     return [(option, name) for option, name in names if name is not None]
 
 
 def draws_alone(arguments: argparse.Namespace) -> bool:
     """Return whether only a picture or a page is requested."""
-    drawn = getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
+    drawn = (
+        getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
+    )
     return drawn and arguments.format is None and arguments.out is None

@@ -27,7 +27,9 @@ def with_bundle(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
     Raises:
         PartError: there is no bundle, and none can be exported here.
     """
-    given = any(each in {"--bundle", "--help", "-h"} or each.startswith("--bundle=") for each in arguments)
+    given = any(
+        each in {"--bundle", "--help", "-h"} or each.startswith("--bundle=") for each in arguments
+    )
     if given or "HEADLIGHT_BUNDLE" in environ:
         return [*arguments]
     return ["--bundle", str(shipped_bundle(environ)), *arguments]
@@ -43,22 +45,36 @@ def shipped_bundle(environ: Mapping[str, str]) -> Path:
     """
     spec = importlib.util.find_spec(MODEL_PACKAGE)
     if spec is None or spec.origin is None:
-        raise PartError(f"{NONE}, and no model is shipped here; give a folder that `headlight export` wrote")
+        raise PartError(
+            f"{NONE}, and no model is shipped here; give a folder that `headlight export` wrote"
+        )
     shipped = Path(spec.origin).parent
     installed, checkpoint = shipped / "bundles" / NAME, shipped / "checkpoints" / NAME
     if _is_bundle(installed):
         return installed
     if importlib.util.find_spec("torch") is None:
-        problem = "this installation has no exported model, and exporting its checkpoint needs torch"
+        problem = (
+            "this installation has no exported model, and exporting its checkpoint needs torch"
+        )
         raise PartError(f"{NONE}: {problem} ({remedy('serve,export')}); or give a bundle")
     cached = _cache(environ) / "headlight" / f"{NAME}-{headlight.__version__}-{_digest(checkpoint)}"
     if not _is_bundle(cached):
         sys.stderr.write(f"headlight: exporting the shipped model to {cached}, once\n")
         # In a separate process: the serving one never loads torch.
-        export = [sys.executable, "-m", "headlight", "export", str(checkpoint), "--out", str(cached)]
+        export = [
+            sys.executable,
+            "-m",
+            "headlight",
+            "export",
+            str(checkpoint),
+            "--out",
+            str(cached),
+        ]
         code = subprocess.run(export, stdout=sys.stderr, check=False).returncode
         if code:
-            raise PartError(f"{NONE}, and the export of the shipped model ended with exit code {code}")
+            raise PartError(
+                f"{NONE}, and the export of the shipped model ended with exit code {code}"
+            )
     return cached
 
 
@@ -69,7 +85,9 @@ def _is_bundle(folder: Path) -> bool:
 def _digest(checkpoint: Path) -> str:
     """Return 12 hexadecimal digits of a checkpoint's weights, vocabulary and configuration."""
     files = sorted(path for path in checkpoint.iterdir() if path.is_file())
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)).hexdigest()[:12]
+    return hashlib.sha256(
+        b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
+    ).hexdigest()[:12]
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -12,7 +12,18 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
 import grpc
 
-from headlight.client.call_flow import Command, Failure, Flow, LayOut, Linger, Output, Pause, Read, Wait, steps
+from headlight.client.call_flow import (
+    Command,
+    Failure,
+    Flow,
+    LayOut,
+    Linger,
+    Output,
+    Pause,
+    Read,
+    Wait,
+    steps,
+)
 from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.channel import Options
 from headlight.client.client_flows import ClientFlows
@@ -29,7 +40,9 @@ OVERWRITTEN = "Internal error from Core"  # grpc.aio's words; no server sends th
 MANY_INPUTS = 256  # fewer take a few ms, or tens of ms for long lists of ids
 
 
-def awaited(method: Callable[Concatenate[Client, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+def awaited(
+    method: Callable[Concatenate[Client, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """Turn a method of the blocking client into a coroutine that awaits its flow."""
 
     @functools.wraps(method)
@@ -70,11 +83,15 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         """Yield the attention of one text piece by piece; see `Client.attention_pieces`."""
         return self._iterate(self._pieces(text, spec, reading))
 
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
+    def _open(
+        self, target: str, credentials: grpc.ChannelCredentials | None, options: Options
+    ) -> Any:
         try:
             asyncio.get_running_loop()
         except RuntimeError:  # gRPC would take another loop and report it only at the first call
-            raise RuntimeError("there is no running event loop: make an AsyncClient inside of one") from None
+            raise RuntimeError(
+                "there is no running event loop: make an AsyncClient inside of one"
+            ) from None
         return super()._open(target, credentials, options)
 
     def _discard(self, channel: grpc.aio.Channel) -> None:
@@ -85,7 +102,10 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
@@ -223,5 +243,9 @@ def status_now(call: Any) -> grpc.aio.AioRpcError | None:
 
 
 async def _status(call: Any) -> grpc.aio.AioRpcError:
-    code, trailing, details = await call.code(), await call.trailing_metadata(), await call.details()
+    code, trailing, details = (
+        await call.code(),
+        await call.trailing_metadata(),
+        await call.details(),
+    )
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details, "")

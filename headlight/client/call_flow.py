@@ -120,7 +120,10 @@ class Retries:
     """
 
     def __init__(
-        self, deadline: float | None, *mended: type[HeadlightError], once_answered: type[HeadlightError] | None = None
+        self,
+        deadline: float | None,
+        *mended: type[HeadlightError],
+        once_answered: type[HeadlightError] | None = None,
     ) -> None:
         """Begin to count.
 
@@ -148,7 +151,9 @@ class Retries:
         the deadline.
         """
         seconds = None if isinstance(error, MixedWeights) else self._backoff(error)
-        if seconds is None or (self._deadline is not None and seconds >= self._deadline - time.monotonic()):
+        if seconds is None or (
+            self._deadline is not None and seconds >= self._deadline - time.monotonic()
+        ):
             return None
         self._shed = isinstance(error, Overloaded)
         return min(seconds, LONGEST_PUSHBACK_SECONDS)

@@ -62,7 +62,12 @@ SERVICE_CONFIG = {
 # itself.
 UNARY = ("Encode", "Tokenize", "Occlude", "GetModel")
 BLOCKING_CONFIG = SERVICE_CONFIG | {
-    "methodConfig": [{"name": [{"service": SERVICE, "method": name} for name in UNARY], "retryPolicy": RETRY_POLICY}]
+    "methodConfig": [
+        {
+            "name": [{"service": SERVICE, "method": name} for name in UNARY],
+            "retryPolicy": RETRY_POLICY,
+        }
+    ]
 }
 
 DEFAULT_OPTIONS: Options = (
@@ -138,7 +143,9 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         if asked.fixed:
             channel: Any = self._open(target, asked.credentials(), wanted)
         else:
-            channel = Renewing(asked, lambda found: self._open(target, found, wanted), self._discard)
+            channel = Renewing(
+                asked, lambda found: self._open(target, found, wanted), self._discard
+            )
         self._channel: ChannelT | Renewing = channel
         self._problems: Callable[[], Sequence[str]] = asked.problems
         self._closed: Any = self._event()
@@ -148,7 +155,9 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         self._concurrency = concurrency
         self._description: ModelDescription | None = None  # for its limits; None: not yet requested
 
-    def _open(self, target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
+    def _open(
+        self, target: str, credentials: grpc.ChannelCredentials | None, options: Options
+    ) -> Any:
         """Open a channel of the client's kind."""
         if credentials is None:
             return self._grpc.insecure_channel(target, options)
@@ -177,12 +186,18 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
             try:
                 yield
             except grpc.RpcError as error:
-                if self._closed.is_set() and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED:
+                if (
+                    self._closed.is_set()
+                    and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED
+                ):
                     raise ValueError(CLOSED) from None
                 found = error_of_call(error, first_input, large)
                 # a TLS or token file may be the cause
                 if isinstance(found, Unauthenticated | Unavailable):
-                    told: list[str] = [f"{each}, and what was there before is still used" for each in self._problems()]
+                    told: list[str] = [
+                        f"{each}, and what was there before is still used"
+                        for each in self._problems()
+                    ]
                     found = type(found)("; ".join([found.message, *told]))
                 raise found from None
 
@@ -245,7 +260,8 @@ def check_model(name: Any) -> None:
     # Python makes lone surrogates of a command-line argument that is no UTF-8
     except (TypeError, UnicodeEncodeError):
         raise InvalidInput(
-            "model", f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model"
+            "model",
+            f"is {name!r}; must be a text that UTF-8 can express, or empty for the only model",
         ) from None
 
 
@@ -264,7 +280,10 @@ def check_target(target: object) -> None:
     address, where = ADDRESS.fullmatch(text), 'name a service as "host:port"'
     if address is not None:
         where = f"a port is a number from 1 to {HIGHEST_PORT}"
-        if len(address["port"]) <= len(str(HIGHEST_PORT)) and 1 <= int(address["port"] or 0) <= HIGHEST_PORT:
+        if (
+            len(address["port"]) <= len(str(HIGHEST_PORT))
+            and 1 <= int(address["port"] or 0) <= HIGHEST_PORT
+        ):
             return  # int refuses thousands of digits
     elif "://" in text:
         where += ", without what a URL has; TLS is asked for by itself"

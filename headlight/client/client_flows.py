@@ -8,7 +8,17 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from headlight.client.call_flow import Command, Flow, LayOut, Linger, Output, Read, Retries, Wait, in_order
+from headlight.client.call_flow import (
+    Command,
+    Flow,
+    LayOut,
+    Linger,
+    Output,
+    Read,
+    Retries,
+    Wait,
+    in_order,
+)
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
@@ -42,14 +52,18 @@ class ClientFlows(ClientBase[ChannelT]):
         return self._description or (yield from self._learn(deadline))
 
     def _learn(self, deadline: float | None) -> Flow[ModelDescription]:
-        response = yield from self._ask(self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline)
+        response = yield from self._ask(
+            self._stub.GetModel, pb.GetModelRequest(model=self._model), deadline
+        )
         self._description = description = check_description(from_model(response), self._model)
         return description
 
     def _ask(self, method: Any, request: Any, deadline: float | None) -> Flow[Any]:
         """Return the response of one unary call."""
         answers: list[Any] = []
-        yield from self._send(method, [(range(1), request)], lambda _, answer: answers.append(answer), deadline)
+        yield from self._send(
+            method, [(range(1), request)], lambda _, answer: answers.append(answer), deadline
+        )
         return answers[0]
 
     def _call(
@@ -76,7 +90,9 @@ class ClientFlows(ClientBase[ChannelT]):
     ) -> Flow[list[ResultT]]:
         """Return the results of the work of `make`, over as many streams as it needs."""
         deadline = self._deadline()
-        work: Streamed[ResultT] = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
+        work: Streamed[ResultT] = yield from self._laid_out(
+            deadline, texts, make, *rest, **keywords
+        )
         retries = Retries(deadline, Overloaded, Unavailable)
 
         def receive(frame: pb.EncodeStreamResponse) -> Sequence[Command]:
@@ -119,7 +135,12 @@ class ClientFlows(ClientBase[ChannelT]):
         inputs = as_list(texts)
         model = yield from self._describe(deadline)
         with self._doubts():
-            return (yield LayOut(functools.partial(make, model, self._model, inputs, *rest, **keywords), len(inputs)))
+            return (
+                yield LayOut(
+                    functools.partial(make, model, self._model, inputs, *rest, **keywords),
+                    len(inputs),
+                )
+            )
 
     def _send(
         self,
@@ -151,7 +172,11 @@ class ClientFlows(ClientBase[ChannelT]):
         yield from in_order(requests, self._concurrency, start, take, retries)
 
     def _exchange(
-        self, work: Streamed[Any] | Pieces, receive: Receive, retries: Retries, deadline: float | None
+        self,
+        work: Streamed[Any] | Pieces,
+        receive: Receive,
+        retries: Retries,
+        deadline: float | None,
     ) -> Flow[None]:
         """Send the requests of some work over one stream after another, until all are answered."""
 

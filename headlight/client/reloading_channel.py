@@ -32,7 +32,10 @@ class Renewing:
     """Reloading channel for a stub. Threads may share it."""
 
     def __init__(
-        self, access: Access, make: Callable[[grpc.ChannelCredentials | None], Any], close: Callable[[Any], None]
+        self,
+        access: Access,
+        make: Callable[[grpc.ChannelCredentials | None], Any],
+        close: Callable[[Any], None],
     ) -> None:
         """Make the first channel.
 
@@ -108,7 +111,9 @@ class Renewing:
         """
         line = self.enter()
         try:
-            real = line.methods.get(method) or line.methods.setdefault(method, method.make(line.channel))
+            real = line.methods.get(method) or line.methods.setdefault(
+                method, method.make(line.channel)
+            )
             metadata = self._access.metadata and self._access.metadata()
             call = getattr(real, way)(request, timeout=timeout, metadata=metadata)
         except BaseException:

@@ -32,7 +32,15 @@ from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import BLOCKING_CONFIG
 from headlight.client.client_flows import ClientFlows
 from headlight.description import ModelDescription
-from headlight.results import Attention, AttentionMaps, Embeddings, Hidden, Occlusion, TokenList, TokenVectors
+from headlight.results import (
+    Attention,
+    AttentionMaps,
+    Embeddings,
+    Hidden,
+    Occlusion,
+    TokenList,
+    TokenVectors,
+)
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -131,10 +139,18 @@ class Client(ClientFlows[grpc.Channel]):
         **reading: Unpack[Reading],
     ) -> Embeddings:
         """Encode in any number of types, with counts, truncation and weights; see `encode`."""
-        return self._run(then(self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading), Pooled.result))
+        return self._run(
+            then(
+                self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading),
+                Pooled.result,
+            )
+        )
 
     def encode_tokens(
-        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+        self,
+        texts: Iterable[Input] | str,
+        spec: TokensSpec | None = None,
+        **reading: Unpack[Reading],
     ) -> list[NDArray[Any]]:
         """Return the vector of each token: float32 [n, D] for an input of n tokens.
 
@@ -143,12 +159,17 @@ class Client(ClientFlows[grpc.Channel]):
         return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
 
     def token_vectors(
-        self, texts: Iterable[Input] | str, spec: TokensSpec | None = None, **reading: Unpack[Reading]
+        self,
+        texts: Iterable[Input] | str,
+        spec: TokensSpec | None = None,
+        **reading: Unpack[Reading],
     ) -> list[TokenVectors]:
         """Return the vectors of `encode_tokens` together with their tokens and positions."""
         return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
-    def attend(self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]) -> Attention:
+    def attend(
+        self, text: Input, layers: IndicesLike = None, **reading: Unpack[Reading]
+    ) -> Attention:
         """Return the whole attention maps of one text of any length.
 
         They arrive in frames that fit default message limits.
@@ -158,7 +179,9 @@ class Client(ClientFlows[grpc.Channel]):
             layers: indices from 0, or negative from the end; None: all.
             reading: as in `encode`.
         """
-        return self._run(then(self._stream([text], large_outputs.whole_attention, layers, reading), only))
+        return self._run(
+            then(self._stream([text], large_outputs.whole_attention, layers, reading), only)
+        )
 
     def attention(
         self,
@@ -176,7 +199,9 @@ class Client(ClientFlows[grpc.Channel]):
             head_mask: as in `encode`.
             reading: as in `encode`.
         """
-        return self._run(self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask))
+        return self._run(
+            self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask)
+        )
 
     def attention_pieces(
         self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
@@ -198,9 +223,13 @@ class Client(ClientFlows[grpc.Channel]):
         """
         request = unary_calls.dry_run(self._model, text, spec, reading)
         answer = self._ask(self._stub.Encode, request, self._deadline())
-        return self._run(then(answer, lambda response: unary_calls.data_bytes(response, self._model)))
+        return self._run(
+            then(answer, lambda response: unary_calls.data_bytes(response, self._model))
+        )
 
-    def occlusion(self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]) -> Occlusion:
+    def occlusion(
+        self, text: Input, tokens: TokensLike | None = None, **reading: Unpack[Reading]
+    ) -> Occlusion:
         """Return how far the pooled vector of one text moves as each token is hidden.
 
         It shows the tokens that the vector depends on, without attention. It costs one encoding for
@@ -214,7 +243,9 @@ class Client(ClientFlows[grpc.Channel]):
         """
         request = unary_calls.occlusion_request(self._model, text, tokens, reading)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
-        return self._run(then(answer, lambda response: unary_calls.occlusion(response, self._model, text)))
+        return self._run(
+            then(answer, lambda response: unary_calls.occlusion(response, self._model, text))
+        )
 
     def hidden(
         self,
@@ -234,15 +265,21 @@ class Client(ClientFlows[grpc.Channel]):
             dtype: "float32" or "float16".
             reading: as in `encode`.
         """
-        spec = HiddenSpec(layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype)
+        spec = HiddenSpec(
+            layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype
+        )
         return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
 
-    def tokenize(self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]) -> list[TokenList]:
+    def tokenize(
+        self, texts: Iterable[Input] | str, **prompting: Unpack[Prompting]
+    ) -> list[TokenList]:
         """Return the tokens of each input, without running the model. Nothing is truncated.
 
         `prompt`, `prompt_name` and `special_tokens` as in `encode`.
         """
-        return self._run(then(self._call(self._stub.Tokenize, texts, Tokenized, prompting), Tokenized.result))
+        return self._run(
+            then(self._call(self._stub.Tokenize, texts, Tokenized, prompting), Tokenized.result)
+        )
 
     def model(self) -> ModelDescription:
         """Return the model, its runtime, limits and parity with PyTorch.
@@ -258,7 +295,10 @@ class Client(ClientFlows[grpc.Channel]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

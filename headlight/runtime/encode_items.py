@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headlight.runtime.attention.resolved_spec import Choice, States, states, whole
-from headlight.runtime.attention.token_units import Places, attention_bytes, place, place_rows, place_states
+from headlight.runtime.attention.token_units import (
+    Places,
+    attention_bytes,
+    place,
+    place_rows,
+    place_states,
+)
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
 from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Vector
@@ -47,13 +53,17 @@ class Selection:
         object.__setattr__(self, "role", "attend" if parts else "embed")
         object.__setattr__(self, "vectors_alone", not self.tokens and not parts)
         object.__setattr__(self, "computes", bool(self.pooled or self.tokens or parts))
-        object.__setattr__(self, "needs_tokens", skips or True in [part.needs_tokens for part in parts])
+        object.__setattr__(
+            self, "needs_tokens", skips or True in [part.needs_tokens for part in parts]
+        )
 
 
 def everything(architecture: Architecture) -> Selection:
     """Return the selection of all outputs of an encoder, whole."""
     layers = architecture.layers
-    return Selection(True, True, whole(range(layers), architecture.heads), states(range(layers + 1)))
+    return Selection(
+        True, True, whole(range(layers), architecture.heads), states(range(layers + 1))
+    )
 
 
 class EncodeItem(NamedTuple):
@@ -102,11 +112,17 @@ class EncodeItem(NamedTuple):
         """Return the bytes of each output, 0 if it is not requested; known before anything runs."""
         selection, hidden = self.selection, self.selection.hidden
         row = architecture.dim * NUMBER_BYTES[selection.rows.dtype]
-        state = 0 if hidden is None else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
+        state = (
+            0
+            if hidden is None
+            else architecture.dim * NUMBER_BYTES[hidden.spec.dtype] * len(hidden.layers)
+        )
         return {
             "pooled": selection.vector.bytes(architecture.pooled_dim) if selection.pooled else 0,
             "tokens": self.row_count * row if selection.tokens else 0,
-            "attention": 0 if selection.attention is None else attention_bytes(selection.attention, self.where),
+            "attention": 0
+            if selection.attention is None
+            else attention_bytes(selection.attention, self.where),
             "hidden": state * len(self.ids if self.states is None else self.states),
         }
 
@@ -122,7 +138,9 @@ def output_bytes(items: Sequence[EncodeItem], architecture: Architecture) -> dic
     return {name: sum(size[name] for size in sizes) for name in first}
 
 
-def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None) -> EncodeItem:
+def item_of(
+    tokenized: Tokenized, selection: Selection, pooling: str, head_mask: Floats | None = None
+) -> EncodeItem:
     """Return the item of one tokenised input.
 
     Raises:
@@ -130,7 +148,9 @@ def item_of(tokenized: Tokenized, selection: Selection, pooling: str, head_mask:
             `field` is the selection's.
     """
     if selection.vectors_alone:  # the usual case
-        return EncodeItem(tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out)
+        return EncodeItem(
+            tokenized.ids, selection, tokenized.segments, head_mask, left_out=tokenized.left_out
+        )
     attention, hidden = selection.attention, selection.hidden
     return EncodeItem(
         tokenized.ids,

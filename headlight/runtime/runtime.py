@@ -13,7 +13,12 @@ from typing import cast
 from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
-from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, resolve_attention, resolve_hidden
+from headlight.runtime.attention.resolved_spec import (
+    ATTENTION,
+    HIDDEN,
+    resolve_attention,
+    resolve_hidden,
+)
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
@@ -110,7 +115,9 @@ class Runtime:
         if streams is None and self.provider == "cuda":
             streams = 1
         count, each = share(streams, threads, usable_cpus())
-        self.workers = Workers(count, each, choose_wide(wide, count * each, self.provider, attend=attend), spin)
+        self.workers = Workers(
+            count, each, choose_wide(wide, count * each, self.provider, attend=attend), spin
+        )
         self.engine = Engine(
             self.bundle,
             provider=self.provider,
@@ -133,7 +140,9 @@ class Runtime:
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, file = manifest.architecture.pooled_dim, manifest.ranges
         self.offer = Offer(
-            width, manifest.normalize, {} if file is None else load_ranges(self.bundle.files[file], width)
+            width,
+            manifest.normalize,
+            {} if file is None else load_ranges(self.bundle.files[file], width),
         )
         self.tokenizer: Tokenizer | None = None
         if manifest.tokenizer is not None:
@@ -162,7 +171,9 @@ class Runtime:
         """
         self.self_test.probe()
 
-    def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
+    def check_ids(
+        self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
+    ) -> Tokenized:
         """Check token ids from outside; a GPU would not check them.
 
         Args:
@@ -176,7 +187,9 @@ class Runtime:
         """
         array, types = checked_ids(self.bundle.manifest, ids, segments)
         pieces = self.tokenizer.pieces(array.tolist()) if with_info and self.tokenizer else ()
-        return Tokenized(array, len(array), list_of_ids(array, types, pieces) if with_info else None, types)
+        return Tokenized(
+            array, len(array), list_of_ids(array, types, pieces) if with_info else None, types
+        )
 
     def select(
         self,
@@ -207,7 +220,8 @@ class Runtime:
     def _check_attends(self, field: str, wanted: object | None) -> None:
         if wanted is not None and "attend" not in self.roles:
             raise InvalidInput(
-                field, "this runtime was opened with attend=False; leave it out, or open another without"
+                field,
+                "this runtime was opened with attend=False; leave it out, or open another without",
             )
 
     def encode(
@@ -252,7 +266,11 @@ class Runtime:
         mask = None if head_mask is None else checked_head_mask(self.bundle.manifest, head_mask)
         items = [
             self.item(
-                self._tokenize(i, value, truncation, selection.needs_tokens, before, special_tokens), selection, mask
+                self._tokenize(
+                    i, value, truncation, selection.needs_tokens, before, special_tokens
+                ),
+                selection,
+                mask,
             )
             for i, value in enumerate(inputs)
         ]
@@ -260,11 +278,15 @@ class Runtime:
         if not isinstance(pooled, PooledSpec):
             return ordered
         return [
-            each._replace(by_type=as_types(each.pooled, selection.vector)) if each.pooled is not None else each
+            each._replace(by_type=as_types(each.pooled, selection.vector))
+            if each.pooled is not None
+            else each
             for each in ordered
         ]
 
-    def item(self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None) -> EncodeItem:
+    def item(
+        self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None
+    ) -> EncodeItem:
         """Return the engine's item for one input.
 
         Raises:
@@ -294,7 +316,9 @@ class Runtime:
                 if not is_pair(value):
                     return self.check_ids(cast(Sequence[int], value), with_info=with_info)
                 if "pair" not in self.bundle.manifest.accepts:
-                    raise InvalidInput("", "is a pair of texts, which the model was not trained on; send one text")
+                    raise InvalidInput(
+                        "", "is a pair of texts, which the model was not trained on; send one text"
+                    )
             if self.tokenizer is None:
                 raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
             return self.tokenizer.encode(
@@ -305,4 +329,6 @@ class Runtime:
                 special_tokens=special_tokens,
             )
         except InvalidInput as error:
-            raise InvalidInput(f"inputs[{index}].{error.field}".rstrip("."), error.problem) from None
+            raise InvalidInput(
+                f"inputs[{index}].{error.field}".rstrip("."), error.problem
+            ) from None

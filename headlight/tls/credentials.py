@@ -57,7 +57,10 @@ def access(
         ((tls_cert is None) != (tls_key is None), "tls_cert, tls_key: give both, or neither"),
         (token is not None and token_file is not None, "token, token_file: give one of them"),
         (token is not None and not TOKEN.fullmatch(token), f"token: {TOKEN_PROBLEM}"),
-        (credentials is not None and bool(given), f"credentials, {', '.join(given)}: give one or the other"),
+        (
+            credentials is not None and bool(given),
+            f"credentials, {', '.join(given)}: give one or the other",
+        ),
     ):
         if wrong:
             raise ValueError(problem)

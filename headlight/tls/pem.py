@@ -32,7 +32,9 @@ class PemError(ValueError):
     """Content of a file that cannot be used; the message has the reason, and quotes none of it."""
 
 
-def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | None = None) -> float:
+def check_pair(
+    certificate: bytes, key: bytes, role: Role, authorities: bytes | None = None
+) -> float:
     """Check that a certificate and a key can be used.
 
     Args:
@@ -53,7 +55,9 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
         check_authorities(authorities, "the file of the certificate's own authorities")
     text = _text(certificate, "the certificate")
     if b"ENCRYPTED" in key:
-        raise PemError("the key is encrypted; give it without a passphrase, in a file that nobody else can read")
+        raise PemError(
+            "the key is encrypted; give it without a passphrase, in a file that nobody else can read"
+        )
     own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if role == "client":
         own, other = other, own
@@ -68,7 +72,9 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
     # a trusted certificate need not be a root, as for gRPC's clients
     other.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
-        other.load_verify_locations(cadata=text if authorities is None else authorities.decode("ascii"))
+        other.load_verify_locations(
+            cadata=text if authorities is None else authorities.decode("ascii")
+        )
         peer, found = _shake_hands(own, other, role)
     except ssl.SSLCertVerificationError as error:
         if authorities is not None and error.verify_code in FOREIGN:
@@ -80,7 +86,9 @@ def check_pair(certificate: bytes, key: bytes, role: Role, authorities: bytes | 
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None
     if not any(begin in found for begin in KEYS.values()):
-        raise PemError(f"the key is of a kind that gRPC cannot use; it must be one of {', '.join(KEYS)}")
+        raise PemError(
+            f"the key is of a kind that gRPC cannot use; it must be one of {', '.join(KEYS)}"
+        )
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
@@ -139,10 +147,14 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise PemError("the key is not that of the certificate") from None
-        raise PemError(f"the certificate or the key is incomplete or damaged: {_reason(error)}") from None
+        raise PemError(
+            f"the certificate or the key is incomplete or damaged: {_reason(error)}"
+        ) from None
 
 
-def _shake_hands(own: ssl.SSLContext, other: ssl.SSLContext, role: Role) -> tuple[dict[str, Any], bytes]:
+def _shake_hands(
+    own: ssl.SSLContext, other: ssl.SSLContext, role: Role
+) -> tuple[dict[str, Any], bytes]:
     """Return the certificate that the other side of a handshake in memory saw: dict and DER."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = own.wrap_bio(there, back, server_side=role == "server")

@@ -78,7 +78,9 @@ class Watched(Generic[T]):
         with self._lock:
             state, seen = self._state(), self._seen
             self._seen = state
-            again = self._refused_at is not None and self._clock() - self._refused_at >= AGAIN_SECONDS
+            again = (
+                self._refused_at is not None and self._clock() - self._refused_at >= AGAIN_SECONDS
+            )
             if again or state != seen:
                 try:
                     self._seen, self._value = self._read()
@@ -89,7 +91,9 @@ class Watched(Generic[T]):
                     # only the kind is reported.
                     kind = type(error).__name__
                     other = f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind
-                    self.problem = self._named(str(error) if isinstance(error, ValueError) else other)
+                    self.problem = self._named(
+                        str(error) if isinstance(error, ValueError) else other
+                    )
                     self._on_refused(self.problem)
             return self._value
 

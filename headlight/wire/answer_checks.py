@@ -118,12 +118,16 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
     texts, ids = texts_of(given), np.array(tokens.ids, np.int64)
     if len(ids):
         known = 0 <= ids.min() <= ids.max() < (vocab_size or 2**63)
-        require(known, f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}")
+        require(
+            known, f"{field}.ids are {ids.min()} .. {ids.max()}, and the model knows {vocab_size}"
+        )
     if not texts:
         require(tokens.ids == tuple(given), f"{field}.ids are not those that were sent")
         return
     found = ~np.array(tokens.special, bool)
-    segments, starts, ends = (np.array(each, np.int64)[found] for each in (tokens.segments, tokens.starts, tokens.ends))
+    segments, starts, ends = (
+        np.array(each, np.int64)[found] for each in (tokens.segments, tokens.starts, tokens.ends)
+    )
     last = segments.max(initial=0)
     require(last < len(texts), f"{field}.segments has {last}, and {len(texts)} texts were sent")
     inside = (starts <= ends) & (ends <= np.array([len(text) for text in texts])[segments])
@@ -146,7 +150,9 @@ class Expected:
     outputs: pb.Outputs
     reading: Reading
 
-    def check(self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]) -> None:
+    def check(
+        self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]
+    ) -> None:
         """Check everything but the numbers, so that memory is reserved only for requested outputs.
 
         Args:
@@ -201,7 +207,10 @@ class Expected:
             self._check_counts(f"items[{at}]", item, given)
             if told:
                 tokens = from_token_info(item.tokens)
-                require(len(tokens) == item.token_count, f"{len(tokens)} tokens described of {item.token_count}")
+                require(
+                    len(tokens) == item.token_count,
+                    f"{len(tokens)} tokens described of {item.token_count}",
+                )
                 check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
@@ -224,25 +233,41 @@ class Expected:
         fewest = most = len(given)  # for ids nothing is added and nothing is cut off
         if texts := texts_of(given):
             characters = sum(map(len, texts)) + len(prompt)
-            fewest, most = 1, min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND)
-        require(fewest <= count <= most, f"{field}.token_count is {count}, and {fewest} .. {most} are possible")
+            fewest, most = (
+                1,
+                min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND),
+            )
+        require(
+            fewest <= count <= most,
+            f"{field}.token_count is {count}, and {fewest} .. {most} are possible",
+        )
         side = "a side" if truncates else "nothing"
-        rightly = count <= original and item.truncated == (count < original) and (truncates or not item.truncated)
+        rightly = (
+            count <= original
+            and item.truncated == (count < original)
+            and (truncates or not item.truncated)
+        )
         require(rightly, f"{field} has {count} of {original} tokens, and {side} was to be cut off")
         require(
-            item.prompt_token_count <= count, f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}"
+            item.prompt_token_count <= count,
+            f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}",
         )
 
     def _check_outputs(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
         asked = self._asked()
         if layouts.keys() != asked.keys():
-            raise malformed(f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}")
+            raise malformed(
+                f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}"
+            )
         for output, (dtype, width) in asked.items():
             layout = layouts[output]
             if layout.dtype != dtype:
                 raise malformed(f"{output} has the type {layout.dtype}, and {dtype} was asked for")
             for shape in layout.shapes if width is not None else ():
-                require(shape[-1] == width, f"{output} has vectors of {shape[-1]} numbers, and {width} were asked for")
+                require(
+                    shape[-1] == width,
+                    f"{output} has vectors of {shape[-1]} numbers, and {width} were asked for",
+                )
         if "tokens" in asked:
             some = self.outputs.tokens.skip_special or self.outputs.tokens.skip_prompt
             check_places("kept_tokens", response, response.kept_tokens, None if some else "all")
@@ -262,7 +287,11 @@ class Expected:
             width = outputs.pooled.dimensions or self.model.pooled_dim
             for at, number in enumerate(outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]):
                 asked[pooled_key(at)] = DTYPES[number], packed(width, VECTOR_NAMES[number])[0]
-        for output, size in (("tokens", self.model.dim), ("attention", None), ("hidden", self.model.dim)):
+        for output, size in (
+            ("tokens", self.model.dim),
+            ("attention", None),
+            ("hidden", self.model.dim),
+        ):
             if outputs.HasField(output):
                 asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
         if outputs.attention.HasField("top_k"):

@@ -15,7 +15,9 @@ from headlight.wire.client_codec import malformed, require
 from headlight.wire.reassembly import Layout
 
 
-def check_numbers_of(field: str, found: Sequence[object], expected: Sequence[object] | None) -> None:
+def check_numbers_of(
+    field: str, found: Sequence[object], expected: Sequence[object] | None
+) -> None:
     """Raise BadAnswer unless a field lists exactly the expected numbers.
 
     None: no check, because the server should have refused the request.
@@ -32,14 +34,21 @@ def resolved(indices: Indices, count: int) -> tuple[int, ...] | None:
     for index in indices:
         run = index if isinstance(index, Run) else Run(index, index + 1 or None)
         begin, end, _ = slice(*run).indices(count)
-        if not -count <= run.begin < count or begin >= end or not -count < (run.end or count) <= count:
+        if (
+            not -count <= run.begin < count
+            or begin >= end
+            or not -count < (run.end or count) <= count
+        ):
             return None
         found += range(begin, end)
     return tuple(found)
 
 
 def check_places(
-    field: str, response: pb.EncodeResponse, places: Sequence[pb.TokenIndices], choice: TokenChoice | None
+    field: str,
+    response: pb.EncodeResponse,
+    places: Sequence[pb.TokenIndices],
+    choice: TokenChoice | None,
 ) -> None:
     """Check the tokens that rows belong to.
 
@@ -69,7 +78,8 @@ def check_tokens(field: str, tokens: Sequence[int], count: int, choice: TokenCho
     some = 0 < len(tokens) == len(set(tokens)) <= count and 0 <= min(tokens) <= max(tokens) < count
     require(some, f"{field} names {len(tokens)} tokens, which are not some of {count}, each once")
     require(
-        choice != "pooled" or len(tokens) == 1, f"{field} names {len(tokens)} tokens, and the pooled one was asked for"
+        choice != "pooled" or len(tokens) == 1,
+        f"{field} names {len(tokens)} tokens, and the pooled one was asked for",
     )
     named = (0,) if choice == "first" else choice
     if isinstance(named, tuple) and not isinstance(named, Span):
@@ -77,7 +87,10 @@ def check_tokens(field: str, tokens: Sequence[int], count: int, choice: TokenCho
 
 
 def check_attention(
-    model: ModelDescription, spec: AttentionSpec, response: pb.EncodeResponse, layouts: dict[str, Layout]
+    model: ModelDescription,
+    spec: AttentionSpec,
+    response: pb.EncodeResponse,
+    layouts: dict[str, Layout],
 ) -> None:
     """Check axes, layers, heads, rows and columns of attention.
 
@@ -92,7 +105,11 @@ def check_attention(
         ("attention_map.axes", told.axes, spec.axes),
         ("attention.layers", layout.layers, layers),
         ("attention_map.heads", told.heads, heads),
-        ("attention_map.statistics", told.statistics, STATISTICS if "statistics" in spec.reduce else ()),
+        (
+            "attention_map.statistics",
+            told.statistics,
+            STATISTICS if "statistics" in spec.reduce else (),
+        ),
     ]
     for output, shapes in (
         ("attention_indices", layout.shapes),
@@ -113,7 +130,11 @@ def check_attention(
 
 
 def check_units(
-    field: Literal["queries", "keys"], places: pb.AttentionPlaces, count: int, choice: TokenChoice, spec: AttentionSpec
+    field: Literal["queries", "keys"],
+    places: pb.AttentionPlaces,
+    count: int,
+    choice: TokenChoice,
+    spec: AttentionSpec,
 ) -> int:
     """Return the number of rows or columns.
 
@@ -131,7 +152,10 @@ def check_units(
         untouched = choice == "all" and spec.unit == "token"
         require(untouched, f"attention_map.places lacks {field}, which were chosen or grouped")
         return count
-    where, units = f"attention_map.places.{field}", places.queries if field == "queries" else places.keys
+    where, units = (
+        f"attention_map.places.{field}",
+        places.queries if field == "queries" else places.keys,
+    )
     # each is one token, and special ones are included
     whole = spec.unit == "token" and not spec.drop_special
     require(
@@ -141,7 +165,8 @@ def check_units(
     check_tokens(where, units.tokens, count, choice if whole else "all")
     starts = list(units.starts)
     require(
-        not starts or (starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] < len(units.tokens)),
+        not starts
+        or (starts[0] == 0 and starts == sorted(set(starts)) and starts[-1] < len(units.tokens)),
         f"{where} has units that begin at {starts[:20]}, of {len(units.tokens)} tokens",
     )
     return len(starts or units.tokens)

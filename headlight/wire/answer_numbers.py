@@ -14,7 +14,9 @@ from headlight.wire.client_codec import malformed, require
 # "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1;
 # "parts": to at most 1; "largest": weights alone; "positive": sums of weights; "scores": before the
 # softmax, -inf for a masked key; "scales": of uint8.
-Kind = Literal["finite", "unit", "rows", "parts", "largest", "positive", "scores", "scales", "statistics"]
+Kind = Literal[
+    "finite", "unit", "rows", "parts", "largest", "positive", "scores", "scales", "statistics"
+]
 ROW_TOLERANCE = 1e-3  # of the sum of a row; float16 rounds each weight by 5e-4 of itself at most
 # Added for each key: float16 rounds weights below 6e-5 by up to 2^-25, and sums here are of
 # float32.
@@ -38,7 +40,9 @@ def kind_of_attention(spec: AttentionSpec) -> Kind:
         return "largest" if spec.unit == "token" else "positive"  # a sum of columns may exceed 1
     # A row may lose the weight of unselected keys. Without special tokens a row that saw nothing
     # else is 0.
-    partly = spec.keys != "all" or spec.top_k is not None or spec.unit == "span" or spec.drop_special
+    partly = (
+        spec.keys != "all" or spec.top_k is not None or spec.unit == "span" or spec.drop_special
+    )
     return "parts" if partly else "rows"
 
 
@@ -100,8 +104,13 @@ def check_weights(output: str, numbers: NDArray[Any], kind: Kind, tolerance: flo
     tolerance += KEY_TOLERANCE * rows.shape[1]
     low, high = float(sums.min()), float(sums.max())
     if high > 1 + tolerance or (kind == "rows" and low < 1 - tolerance):
-        wrong, bound = (high if high > 1 + tolerance else low), "at most " if kind == "parts" else ""
-        raise malformed(f"{output} has a row that sums to {wrong:.6g}, not {bound}1 ± {tolerance:.3g}")
+        wrong, bound = (
+            (high if high > 1 + tolerance else low),
+            "at most " if kind == "parts" else "",
+        )
+        raise malformed(
+            f"{output} has a row that sums to {wrong:.6g}, not {bound}1 ± {tolerance:.3g}"
+        )
 
 
 def half_sums(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -127,21 +136,27 @@ def check_unit(output: str, vectors: NDArray[Any]) -> None:
     wrong = lengths[(np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths > 0)]
     if len(wrong):
         farthest = float(wrong[np.abs(wrong - 1).argmax()])
-        raise malformed(f"{output} has a vector of length {farthest:.6g}, and unit length was asked for")
+        raise malformed(
+            f"{output} has a vector of length {farthest:.6g}, and unit length was asked for"
+        )
 
 
 def is_finite(numbers: NDArray[Any]) -> bool:
     """Return whether no number is NaN or infinite."""
     if numbers.itemsize == FLOAT_BYTES:
         return bool(np.isfinite(numbers).all())
-    return bool((np.ascontiguousarray(numbers).view(np.uint16) & 0x7FFF).max(initial=0) < HALF_INFINITY)
+    return bool(
+        (np.ascontiguousarray(numbers).view(np.uint16) & 0x7FFF).max(initial=0) < HALF_INFINITY
+    )
 
 
 def not_finite(output: str, numbers: NDArray[Any]) -> BadAnswer:
     """Return the error for NaN or infinity."""
     wrong = numbers[~np.isfinite(numbers)]
     if numbers.dtype == np.float16 and not np.isnan(wrong).any():
-        return BadAnswer(f"{output} has {len(wrong)} values beyond 65504, the largest of float16; ask for float32")
+        return BadAnswer(
+            f"{output} has {len(wrong)} values beyond 65504, the largest of float16; ask for float32"
+        )
     return malformed(
         f"{output} has {len(wrong)} numbers that are NaN or infinite ({wrong[0] if len(wrong) else 'overflow'})"
     )

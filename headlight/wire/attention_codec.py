@@ -78,13 +78,18 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
         InvalidInput: an enumeration has a value unknown to this side; names the field.
     """
     field = "outputs.attention"
-    reduce = [known(f"{field}.reduce[{at}]", REDUCTIONS, number) for at, number in enumerate(message.reduce)]
+    reduce = [
+        known(f"{field}.reduce[{at}]", REDUCTIONS, number)
+        for at, number in enumerate(message.reduce)
+    ]
     return AttentionSpec(
         layers=_indices(message.layers, message.layer_runs),
         heads=_indices(message.heads, message.head_runs),
         pairs=tuple((pair.layer, pair.head) for pair in message.pairs),
         reduce=tuple(reduce),
-        queries=token_choice(f"{field}.queries", message.queries) if message.HasField("queries") else "all",
+        queries=token_choice(f"{field}.queries", message.queries)
+        if message.HasField("queries")
+        else "all",
         keys=token_choice(f"{field}.keys", message.keys) if message.HasField("keys") else "all",
         unit=known(f"{field}.unit", UNITS, message.unit, "token"),
         spans=tuple(map(_span, message.spans)),
@@ -101,7 +106,9 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
     field = "outputs.hidden"
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
-        tokens=token_choice(f"{field}.tokens", message.tokens) if message.HasField("tokens") else "all",
+        tokens=token_choice(f"{field}.tokens", message.tokens)
+        if message.HasField("tokens")
+        else "all",
         dtype=known(f"{field}.dtype", NUMBERS, message.dtype, "float32"),
     )
 
@@ -122,7 +129,9 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
         dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
     )
     with must(f"{field}.reduce", f"be a tuple of {', '.join(REDUCTIONS)}"):
-        message.reduce.extend([number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce])
+        message.reduce.extend(
+            [number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce]
+        )
     set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
     set_indices(f"{field}.heads", message.heads, message.head_runs, spec.heads)
     with must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
@@ -143,7 +152,8 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
     """Encode a hidden-state spec. Raises InvalidInput as `attention_output`."""
     field = "outputs.hidden"
     message = pb.HiddenOutput(
-        tokens=selector_of(f"{field}.tokens", spec.tokens), dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype)
+        tokens=selector_of(f"{field}.tokens", spec.tokens),
+        dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
     )
     set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
     return message
@@ -151,7 +161,11 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
 
 def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
     """Return the axes of one item's tensor of an output (for pooled, of all items')."""
-    fixed = {"pooled": ("item", "value"), "tokens": ("token", "value"), "hidden": ("layer", "token", "value")}
+    fixed = {
+        "pooled": ("item", "value"),
+        "tokens": ("token", "value"),
+        "hidden": ("layer", "token", "value"),
+    }
     if output in fixed:
         return fixed[output]
     axes = tuple(response.attention_map.axes)
@@ -169,7 +183,9 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
     return planes, heads, rows, width
 
 
-def known(field: str, numbers: Mapping[NameT, int], number: int, unspecified: NameT | None = None) -> NameT:
+def known(
+    field: str, numbers: Mapping[NameT, int], number: int, unspecified: NameT | None = None
+) -> NameT:
     """Return the name of an enumeration's number, 0 for `unspecified`.
 
     Raises:
@@ -177,7 +193,9 @@ def known(field: str, numbers: Mapping[NameT, int], number: int, unspecified: Na
     """
     name = {**{each: name for name, each in numbers.items()}, 0: unspecified}.get(number)
     if name is None:
-        raise InvalidInput(field, f"{number} is none that this server knows; see the contract, or leave it out")
+        raise InvalidInput(
+            field, f"{number} is none that this server knows; see the contract, or leave it out"
+        )
     return name
 
 
@@ -206,7 +224,9 @@ def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecif
 def check_kind(spec: object, kind: type) -> None:
     """Raise InvalidInput unless a spec has the kind that the method takes."""
     if not isinstance(spec, kind):
-        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}")
+        raise InvalidInput(
+            "spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}"
+        )
 
 
 @contextlib.contextmanager
@@ -231,7 +251,11 @@ def set_indices(
     """
     with must(field, "hold whole numbers (of 32 bits) or runs of them"):
         singles.extend(index for index in indices if not isinstance(index, Run))
-        runs.extend(pb.IndexRun(begin=index.begin, end=index.end) for index in indices if isinstance(index, Run))
+        runs.extend(
+            pb.IndexRun(begin=index.begin, end=index.end)
+            for index in indices
+            if isinstance(index, Run)
+        )
 
 
 def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str, str]) -> None:
@@ -256,7 +280,9 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
         return tuple(selector.indices.indices)
     if kind == "span":
         return _span(selector.span)
-    raise InvalidInput(field, "is empty; set named, indices or span, or leave it out for all tokens")
+    raise InvalidInput(
+        field, "is empty; set named, indices or span, or leave it out for all tokens"
+    )
 
 
 def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:

@@ -19,7 +19,13 @@ from headlight.results import ModelRef, TokenList
 from headlight.spec import Priority, SpecialTokens
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES, PromptWish, set_prompt
+from headlight.wire.vector_codec import (
+    PRIORITIES,
+    SPECIAL_TOKENS,
+    VECTOR_NAMES,
+    PromptWish,
+    set_prompt,
+)
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
@@ -74,7 +80,9 @@ LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the
 
 def malformed(problem: str) -> BadAnswer:
     """Return the error for a broken contract: a bug of the server, or not a Headlight server."""
-    return BadAnswer(f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}")
+    return BadAnswer(
+        f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}"
+    )
 
 
 def require(holds: object, problem: str) -> None:
@@ -108,7 +116,8 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if values.shape != (model.layers, model.heads):
         raise InvalidInput(
-            "head_mask", f"has the shape {values.shape}; this model has {model.layers} layers of {model.heads} heads"
+            "head_mask",
+            f"has the shape {values.shape}; this model has {model.layers} layers of {model.heads} heads",
         )
     return pb.HeadMask(values=values.ravel())
 
@@ -127,7 +136,12 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
     try:
         if isinstance(item, str):
             return pb.Input(text=item, head_mask=head_mask)
-        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], str):
+        if (
+            isinstance(item, tuple)
+            and len(item) == 2
+            and isinstance(item[0], str)
+            and isinstance(item[1], str)
+        ):
             return pb.Input(pair=pb.TextPair(first=item[0], second=item[1]), head_mask=head_mask)
         ids = np.asarray(item)
         if ids.ndim == 1 and ids.dtype.kind in "iu":
@@ -138,17 +152,25 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
         ) from None
     except (TypeError, ValueError):  # a ragged list; an id beyond int64
         pass
-    raise InvalidInput(field, "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)")
+    raise InvalidInput(
+        field,
+        "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)",
+    )
 
 
-def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting) -> None:
+def set_reading(
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting
+) -> None:
     """Set the reading of texts and the priority in a request; see `Reading`.
 
     Raises:
         InvalidInput: a value cannot be sent.
         TypeError: a keyword is none of `Reading`.
     """
-    wish, known = cast("Reading", reading), ("truncate", "prompt", "prompt_name", "special_tokens", "priority")
+    wish, known = (
+        cast("Reading", reading),
+        ("truncate", "prompt", "prompt_name", "special_tokens", "priority"),
+    )
     for name in wish.keys() - known:
         raise TypeError(
             f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for all calls, as a timeout, is "
@@ -167,7 +189,12 @@ def set_reading(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
 
 
 def encode_request(
-    name: str, inputs: Iterable[pb.Input], outputs: pb.Outputs, reading: Reading, *, dry_run: bool = False
+    name: str,
+    inputs: Iterable[pb.Input],
+    outputs: pb.Outputs,
+    reading: Reading,
+    *,
+    dry_run: bool = False,
 ) -> pb.EncodeRequest:
     """Return a request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
     request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
@@ -199,7 +226,10 @@ def from_token_info(info: pb.TokenInfo) -> TokenList:
 
 def dtype_of(number: pb.DataType) -> np.dtype[Any]:
     """Return the NumPy type of an element type. Raises BadAnswer for an unknown one."""
-    require(number in DTYPES, f"element type {number} is not known to this client; a newer one may know it")
+    require(
+        number in DTYPES,
+        f"element type {number} is not known to this client; a newer one may know it",
+    )
     return DTYPES[number]
 
 
@@ -254,15 +284,20 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         pooled_dim=info.pooled_dim,
         trained_dimensions=tuple(info.trained_dimensions),
         int8_dimensions=tuple(info.int8_dimensions),
-        pooled_types=tuple(VECTOR_NAMES[number] for number in info.pooled_dtypes if number in VECTOR_NAMES),
+        pooled_types=tuple(
+            VECTOR_NAMES[number] for number in info.pooled_dtypes if number in VECTOR_NAMES
+        ),
         similarity=info.similarity or None,
         special_tokens="text" if info.special_tokens == pb.SPECIAL_TOKENS_TEXT else "parse",
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
-            Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance) for row in response.parity
+            Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance)
+            for row in response.parity
         ),
         quality=tuple(
-            Quality(**{field.name: getattr(row, field.name) for field in dataclasses.fields(Quality)})
+            Quality(
+                **{field.name: getattr(row, field.name) for field in dataclasses.fields(Quality)}
+            )
             for row in response.quality
         ),
     )

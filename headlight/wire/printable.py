@@ -6,7 +6,9 @@ import re
 
 # C0, DEL and C1 drive a terminal. The others reorder the text (bidirectional marks, embeddings,
 # overrides, isolates) or end a line (U+2028, U+2029).
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 # Characters of an error message; a gRPC status may hold 8 KiB, an answer's field 4 MiB.
 LONGEST_MESSAGE = 2000
 

@@ -75,7 +75,10 @@ def layouts_of(response: pb.EncodeResponse) -> dict[str, Layout]:
     Raises BadAnswer for an impossible one.
     """
     counts = [item.token_count for item in response.items]
-    pooled = {pooled_key(at): pooled_layout(tensor, len(counts)) for at, tensor in enumerate(response.pooled)}
+    pooled = {
+        pooled_key(at): pooled_layout(tensor, len(counts))
+        for at, tensor in enumerate(response.pooled)
+    }
     ragged = [output for output in RAGGED_OUTPUTS if response.HasField(output)]
     return pooled | {output: ragged_layout(output, response, counts) for output in ragged}
 
@@ -110,14 +113,19 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
     for at, (shape, count) in enumerate(zip(shapes, counts, strict=True)):
         require(len(shape) == len(axes), f"{output}: the shape {shape} for the axes {axes}")
         expected = _expected(output, response, at, count, layers)
-        wrong = [axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size]
+        wrong = [
+            axis for axis, size in zip(axes, shape, strict=True) if expected.get(axis, size) != size
+        ]
         require(
-            not wrong, f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place"
+            not wrong,
+            f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place",
         )
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
 
-def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]) -> dict[str, int]:
+def _expected(
+    output: str, response: pb.EncodeResponse, at: int, count: int, layers: Sequence[int]
+) -> dict[str, int]:
     """Return the extents that some axes must have for one input of `count` tokens."""
     told = response.attention_map
     places = told.places[at] if at < len(told.places) else pb.AttentionPlaces()
@@ -127,7 +135,9 @@ def _expected(output: str, response: pb.EncodeResponse, at: int, count: int, lay
         "pair": len(layers),
         "head": len(told.heads),
         "statistic": len(told.statistics),
-        "query": len(places.queries.starts or places.queries.tokens) if places.HasField("queries") else count,
+        "query": len(places.queries.starts or places.queries.tokens)
+        if places.HasField("queries")
+        else count,
         "key": len(places.keys.starts or places.keys.tokens) if places.HasField("keys") else count,
         "token": len(chosen[at].indices) if at < len(chosen) else count,
     }
@@ -162,7 +172,9 @@ class Answer:
             output, index = pooled_key(index), 0
         require(output in self.layouts, f"it lacks {output}, which was asked for")
         layout = self.layouts[output]
-        return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(layout.shapes[index])
+        return self.data[output][layout.offsets[index] : layout.offsets[index + 1]].reshape(
+            layout.shapes[index]
+        )
 
 
 def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchecked) -> Answer:
@@ -175,7 +187,11 @@ def whole_answer(response: pb.EncodeResponse, inputs: int, check: Check = unchec
     check(response, layouts)
     tensors = {pooled_key(at): tensor for at, tensor in enumerate(response.pooled)}
     data = {
-        output: from_bytes(layout.dtype, (tensors.get(output) or getattr(response, output)).data, layout.offsets[-1])
+        output: from_bytes(
+            layout.dtype,
+            (tensors.get(output) or getattr(response, output)).data,
+            layout.offsets[-1],
+        )
         for output, layout in layouts.items()
     }
     return Answer(response, layouts, data)
@@ -213,7 +229,9 @@ class Coverage:
         at = bisect.bisect_right(self._edges, begin)
         free = at % 2 == 0 and at == bisect.bisect_left(self._edges, end)
         require(free, f"two chunks overlap in bytes {begin} to {end}")
-        touched = slice(bisect.bisect_left(self._edges, begin), bisect.bisect_right(self._edges, end))
+        touched = slice(
+            bisect.bisect_left(self._edges, begin), bisect.bisect_right(self._edges, end)
+        )
         self._edges[touched] = sorted({begin, end}.symmetric_difference(self._edges[touched]))
 
     def is_whole(self, size: int) -> bool:
@@ -236,7 +254,9 @@ class Assembly:
         layouts: of the outputs that it announces, one at least.
     """
 
-    def __init__(self, inputs: int, max_bytes: int = 0, check: Check = unchecked, *, keep: bool = True) -> None:
+    def __init__(
+        self, inputs: int, max_bytes: int = 0, check: Check = unchecked, *, keep: bool = True
+    ) -> None:
         self._inputs, self._max_bytes, self._check, self._keep = inputs, max_bytes, check, keep
         self.header = pb.EncodeResponse()
         self.layouts: dict[str, Layout] = {}
@@ -281,7 +301,9 @@ class Assembly:
         output, part = OUTPUTS.get(chunk.output, ""), chunk.item
         if output == "pooled":
             output, part = pooled_key(chunk.item), 0
-        require(output in self.layouts, f"a chunk of output {chunk.output}, which was not announced")
+        require(
+            output in self.layouts, f"a chunk of output {chunk.output}, which was not announced"
+        )
         begin = self.layouts[output].locate(chunk, part)
         end = begin + len(chunk.data)
         self._covered[output].add(begin, end)
@@ -290,7 +312,18 @@ class Assembly:
         self._chunks += 1
 
     def _complete(self, end: pb.StreamEnd) -> Answer:
-        missing = [name for name, layout in self.layouts.items() if not self._covered[name].is_whole(layout.size_bytes)]
+        missing = [
+            name
+            for name, layout in self.layouts.items()
+            if not self._covered[name].is_whole(layout.size_bytes)
+        ]
         told = (end.chunks, end.data_bytes) == (self._chunks, self._size)
-        require(told and not missing, f"chunks are missing ({', '.join(missing) or 'by the count at the end'})")
-        return Answer(self.header, self.layouts, {output: native(buffer) for output, buffer in self._buffers.items()})
+        require(
+            told and not missing,
+            f"chunks are missing ({', '.join(missing) or 'by the count at the end'})",
+        )
+        return Answer(
+            self.header,
+            self.layouts,
+            {output: native(buffer) for output, buffer in self._buffers.items()},
+        )

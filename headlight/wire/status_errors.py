@@ -55,11 +55,15 @@ UNREADABLE = "Exception deserializing response!"
 LONGEST_DELAY_SECONDS = 86_400.0  # a day; no caller could follow longer advice
 MOST_DIGITS = 18  # of a delay in milliseconds
 BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.StatusCode}
-FIELD = re.compile(r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL)
+FIELD = re.compile(
+    r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL
+)
 INPUT_INDEX = re.compile(r"(?<=^inputs\[)\d+(?=\])")
 
 
-def error_of_call(error: grpc.RpcError, first_input: int = 0, large: bool = False) -> HeadlightError:
+def error_of_call(
+    error: grpc.RpcError, first_input: int = 0, large: bool = False
+) -> HeadlightError:
     """Return the error of a failed call.
 
     Args:
@@ -92,12 +96,21 @@ def error_of_status(status: pb.Status, first_input: int = 0) -> HeadlightError:
     if status.code == 0:
         return malformed("error.code is 0, which is no error")
     retry_after = (
-        min(status.retry_after_ms / 1000, LONGEST_DELAY_SECONDS) if status.HasField("retry_after_ms") else None
+        min(status.retry_after_ms / 1000, LONGEST_DELAY_SECONDS)
+        if status.HasField("retry_after_ms")
+        else None
     )
-    return make_error(BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN), status.message, retry_after, first_input)
+    return make_error(
+        BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN),
+        status.message,
+        retry_after,
+        first_input,
+    )
 
 
-def make_error(code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int) -> HeadlightError:
+def make_error(
+    code: grpc.StatusCode, message: str, retry_after: float | None, first_input: int
+) -> HeadlightError:
     """Return the error of a status. Its message is on one line, without control characters."""
     message, error_class = shortened(escaped(message)), ERROR_CLASSES.get(code)
     if error_class is InvalidInput:
@@ -122,7 +135,9 @@ def invalid_input(message: str, first_input: int) -> InvalidInput:
     field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
     if field in ("prompt_text", "prompt_name"):
         # The clients' keyword is `prompt`.
-        return InvalidInput(field.replace("_text", ""), match["problem"].replace("use prompt_text", "use prompt"))
+        return InvalidInput(
+            field.replace("_text", ""), match["problem"].replace("use prompt_text", "use prompt")
+        )
     return InvalidInput(field, match["problem"])
 
 
@@ -133,4 +148,8 @@ def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> f
     if not (text.isascii() and text.isdecimal()):
         return None
     # Python makes no integer of more than 4,300 digits, and no float of more than 309.
-    return min(int(text) / 1000, LONGEST_DELAY_SECONDS) if len(text) <= MOST_DIGITS else LONGEST_DELAY_SECONDS
+    return (
+        min(int(text) / 1000, LONGEST_DELAY_SECONDS)
+        if len(text) <= MOST_DIGITS
+        else LONGEST_DELAY_SECONDS
+    )

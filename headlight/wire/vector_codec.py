@@ -17,13 +17,19 @@ VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
     "binary": pb.DATA_TYPE_BINARY,
     "ubinary": pb.DATA_TYPE_UBINARY,
 }
-ROW_TYPES: Mapping[RowType, pb.DataType] = {"float32": pb.DATA_TYPE_FLOAT32, "float16": pb.DATA_TYPE_FLOAT16}
+ROW_TYPES: Mapping[RowType, pb.DataType] = {
+    "float32": pb.DATA_TYPE_FLOAT32,
+    "float16": pb.DATA_TYPE_FLOAT16,
+}
 VECTOR_NAMES: dict[int, VectorType] = {number: name for name, number in VECTOR_TYPES.items()}
 SPECIAL_TOKENS: Mapping[SpecialTokens, pb.SpecialTokens] = {
     "parse": pb.SPECIAL_TOKENS_PARSE,
     "text": pb.SPECIAL_TOKENS_TEXT,
 }
-PRIORITIES: Mapping[Priority, pb.Priority] = {"interactive": pb.PRIORITY_INTERACTIVE, "bulk": pb.PRIORITY_BULK}
+PRIORITIES: Mapping[Priority, pb.Priority] = {
+    "interactive": pb.PRIORITY_INTERACTIVE,
+    "bulk": pb.PRIORITY_BULK,
+}
 
 
 class PromptWish(NamedTuple):
@@ -42,7 +48,10 @@ def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
     return PooledSpec(
         dimensions=message.dimensions if message.HasField("dimensions") else None,
         normalize=message.normalize if message.HasField("normalize") else None,
-        dtypes=tuple(known(f"{field}[{at}]", VECTOR_TYPES, number) for at, number in enumerate(message.dtypes)),
+        dtypes=tuple(
+            known(f"{field}[{at}]", VECTOR_TYPES, number)
+            for at, number in enumerate(message.dtypes)
+        ),
     )
 
 
@@ -67,12 +76,16 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
     field, message = "outputs.pooled", pb.PooledOutput()
     given: object = spec.dtypes
     if isinstance(given, str):
-        raise InvalidInput(f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)")
+        raise InvalidInput(
+            f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)"
+        )
     with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
         # an iterator can be read once, and others read it too
         if not isinstance(given, Collection):
             raise TypeError
-        message.dtypes.extend([number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes])
+        message.dtypes.extend(
+            [number_of(f"{field}.dtypes", VECTOR_TYPES, dtype) for dtype in spec.dtypes]
+        )
     width = f"be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
     set_fields(field, message, spec, {"dimensions": width, "normalize": "be True, False or None"})
     return message
@@ -87,7 +100,9 @@ def one_type(spec: PooledSpec | None) -> PooledSpec:
     if spec is None:
         return PooledSpec()
     if len(pooled_output(spec).dtypes) > 1:
-        raise InvalidInput("spec", "names several types, and one array has one; use encode_with_info(...).by_type")
+        raise InvalidInput(
+            "spec", "names several types, and one array has one; use encode_with_info(...).by_type"
+        )
     return spec
 
 
@@ -95,7 +110,12 @@ def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
     """Encode a spec of token vectors. Raises InvalidInput as `pooled_output`."""
     check_kind(spec, TokensSpec)
     field, message = "outputs.tokens", pb.TokensOutput()
-    set_fields(field, message, spec, dict.fromkeys(("skip_special", "skip_prompt", "normalize"), "be True or False"))
+    set_fields(
+        field,
+        message,
+        spec,
+        dict.fromkeys(("skip_special", "skip_prompt", "normalize"), "be True or False"),
+    )
     dtype = number_of(f"{field}.dtype", ROW_TYPES, spec.dtype)
     if spec.dtype != "float32":
         message.dtype = dtype
@@ -106,11 +126,14 @@ def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReque
     """Decode the prompt of a request."""
     kind = request.WhichOneof("prompt")
     return PromptWish(
-        request.prompt_name if kind == "prompt_name" else None, request.prompt_text if kind == "prompt_text" else None
+        request.prompt_name if kind == "prompt_name" else None,
+        request.prompt_text if kind == "prompt_text" else None,
     )
 
 
-def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish) -> None:
+def set_prompt(
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish
+) -> None:
     """Encode a prompt in a request.
 
     Raises:
@@ -124,7 +147,9 @@ def set_prompt(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeReques
                 str.encode(text)  # protobuf would accept bytes too, as a text
                 setattr(request, field, text)
     except (TypeError, ValueError):  # among others, a lone surrogate
-        raise InvalidInput("prompt", "and prompt_name must be texts that UTF-8 can express") from None
+        raise InvalidInput(
+            "prompt", "and prompt_name must be texts that UTF-8 can express"
+        ) from None
 
 
 def special_tokens_of(number: int, default: SpecialTokens) -> SpecialTokens:

@@ -14,11 +14,16 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-ENCODER_PREFIX = "encoder."  # other prefixes (training heads) may stand beside it and are left alone
+ENCODER_PREFIX = (
+    "encoder."  # other prefixes (training heads) may stand beside it and are left alone
+)
 
 
 def save_checkpoint(
-    folder: Path, encoder: Encoder, tokenizer_json: str | None, extra: dict[str, Tensor] | None = None
+    folder: Path,
+    encoder: Encoder,
+    tokenizer_json: str | None,
+    extra: dict[str, Tensor] | None = None,
 ) -> None:
     """Write `encoder` to `folder`, its weights rounded to float16, which halves the file.
 
@@ -30,13 +35,17 @@ def save_checkpoint(
     Raises:
         ValueError: a tensor holds a number that float16 has not; the message names it, and nothing is written.
     """
-    tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (extra or {})
+    tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (
+        extra or {}
+    )
     halves = {name: value.detach().half().contiguous() for name, value in tensors.items()}
     for name, value in halves.items():
         if not value.isfinite().all():
             raise ValueError(f"{name} is not finite in float16; did the training diverge?")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / WEIGHTS).write_bytes(save(halves))  # save_file would make it unreadable to other users
+    (folder / WEIGHTS).write_bytes(
+        save(halves)
+    )  # save_file would make it unreadable to other users
     (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
     if tokenizer_json is not None:
         (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
@@ -74,11 +83,17 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
     ]
     problems = (
         [f"{printable(name)} is missing" for name in wanted if name not in found],
-        [f"{printable(name)} is nothing that the model has" for name in found if name not in wanted],
+        [
+            f"{printable(name)} is nothing that the model has"
+            for name in found
+            if name not in wanted
+        ],
         shapes,
     )
     told = [
-        f"{ENCODER_PREFIX}{each[0]}" + (f" (and {len(each) - 1} more)" if each[1:] else "") for each in problems if each
+        f"{ENCODER_PREFIX}{each[0]}" + (f" (and {len(each) - 1} more)" if each[1:] else "")
+        for each in problems
+        if each
     ]
     if told:
         raise ValueError(f"{file} does not fit {CONFIG}: {'; '.join(told)}")
@@ -101,7 +116,9 @@ def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
         raise ValueError(f"{folder / WEIGHTS} is not a safetensors file: {error}") from error
     path = folder / WEIGHTS
     return {
-        name[len(prefix) :]: as_float32(path, name, value) for name, value in tensors.items() if name.startswith(prefix)
+        name[len(prefix) :]: as_float32(path, name, value)
+        for name, value in tensors.items()
+        if name.startswith(prefix)
     }
 
 

@@ -11,7 +11,12 @@ from typing import Any
 from headlight_model.fields import build
 from headlight_model.positions.rope import RopeScaling
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "relu")  # of the feed-forward networks; "gelu": the exact erf form
+ACTIVATIONS = (
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "relu",
+)  # of the feed-forward networks; "gelu": the exact erf form
 DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
 # The words that a field may hold.
 CHOICES = {
@@ -25,8 +30,12 @@ CHOICES = {
 }
 # The smallest number that a field may hold.
 LEAST = {
-    **dict.fromkeys(("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"), 1),
-    **dict.fromkeys(("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"), 0),
+    **dict.fromkeys(
+        ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"), 1
+    ),
+    **dict.fromkeys(
+        ("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"), 0
+    ),
 }
 
 
@@ -42,7 +51,9 @@ class Dense:
         if self.width < 1:
             raise ValueError(f"dense.width is {self.width}; it must be at least 1")
         if self.activation not in DENSE_ACTIVATIONS:
-            raise ValueError(f"dense.activation is {self.activation!r}; choose one of {DENSE_ACTIVATIONS}")
+            raise ValueError(
+                f"dense.activation is {self.activation!r}; choose one of {DENSE_ACTIVATIONS}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,30 +71,40 @@ class EncoderConfig:
     ffn_dim: int  # customarily 4 * dim
     positions: str  # a name in headlight_model.positions.position_schemes.POSITIONS
     head_width: int = 0  # of each query, key and value; 0: dim / heads
-    kv_heads: int = 0  # of keys and values, shared by as many queries each (Ainslie et al. 2023); 0: as heads
-    embedding_dim: int = 0  # embeddings are so wide, and a linear map brings them to dim; 0: they are dim wide
-    norm: str = "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
+    kv_heads: int = (
+        0  # of keys and values, shared by as many queries each (Ainslie et al. 2023); 0: as heads
+    )
+    embedding_dim: int = (
+        0  # embeddings are so wide, and a linear map brings them to dim; 0: they are dim wide
+    )
+    norm: str = (
+        "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
+    )
     final_norm: bool = True  # for norm "pre": the last block's output is normed; without, lengths of token vectors tell
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
-    embedding_norm: bool = False  # for norm "pre": embeddings are normed; for "post" they always are
+    embedding_norm: bool = (
+        False  # for norm "pre": embeddings are normed; for "post" they always are
+    )
     first_norm: bool = True  # for norm "pre": the first block norms what its attention reads
-    qk_norm: str = "none"  # "head": queries and keys are normed before positions, each head by itself
+    qk_norm: str = (
+        "none"  # "head": queries and keys are normed before positions, each head by itself
+    )
     attention_bias: bool = True  # the projections to Q, K and V have biases
     attention_out_bias: bool = True  # the projection behind the heads has one
     causal: bool = False  # a token sees itself and those before it, none behind it
     window: int = 0  # a token of a local layer sees those at most so many places away
     local_layers: tuple[int, ...] = ()  # which layers are local
-    ffn: str = "plain"  # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020
+    ffn: str = (
+        "plain"  # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020
+    )
     activation: str = "gelu"
     ffn_bias: bool = True  # of up and gate
     ffn_out_bias: bool = True  # of down
     segments: int = 0  # token types (first text, second text, ...) with an embedding each; 0: the model knows none
     scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
-    rope_theta: float = (
-        10000.0  # base of the rotary wavelengths; this and the other rope_ fields are for positions "rope"
-    )
+    rope_theta: float = 10000.0  # base of the rotary wavelengths; this and the other rope_ fields are for positions "rope"
     rope_local_theta: float = 0.0  # the same of local layers; 0: as rope_theta
     rope_scaling: RopeScaling | None = (
         None  # for texts longer than those of the training; not of local layers of their own theta
@@ -91,7 +112,9 @@ class EncoderConfig:
     rope_values: bool = False  # values turn as queries and keys do (RoFormer's rotary_value)
     rope_fraction: float = 1.0  # of each head's dimensions, which turn; the others know no position
     rope_offset: int = 0  # position of the first token
-    alibi: str = "symmetric"  # for positions "alibi"; see headlight_model.positions.position_schemes.Alibi
+    alibi: str = (
+        "symmetric"  # for positions "alibi"; see headlight_model.positions.position_schemes.Alibi
+    )
     pooling: str = "mean"  # a name in headlight_model.layers.pooling.POOLING
     include_prompt: bool = True  # pooling counts the tokens of a prompt
     dense: tuple[Dense, ...] = ()  # applied to what pooling yields, one after the other
@@ -110,31 +133,43 @@ class EncoderConfig:
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         if not 0 <= self.rope_local_theta < math.inf:
-            raise ValueError(f"rope_local_theta is {self.rope_local_theta}; it must be at least 0 and finite")
+            raise ValueError(
+                f"rope_local_theta is {self.rope_local_theta}; it must be at least 0 and finite"
+            )
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; choose one of {choices}")
         for name in ("dropout", "embedding_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; it must be at least 0 and below 1"
+                )
         if not 0 <= self.pad_id < self.vocab_size:
-            raise ValueError(f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}")
+            raise ValueError(
+                f"pad_id {self.pad_id} is not a token of a vocabulary of {self.vocab_size}"
+            )
         if self.trained_length > self.max_length:
-            raise ValueError(f"trained_length {self.trained_length} is beyond max_length {self.max_length}")
+            raise ValueError(
+                f"trained_length {self.trained_length} is beyond max_length {self.max_length}"
+            )
         self._check_heads()
         self._check_positions()
 
     def _check_heads(self) -> None:
         """Sizes that must fit each other, and layers that must be there."""
         if not self.head_width and self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the same width")
+            raise ValueError(
+                f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the same width"
+            )
         if self.kv_heads and self.heads % self.kv_heads:
             raise ValueError(
                 f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}; each serves as many queries"
             )
         beyond = [layer for layer in self.local_layers if not 0 <= layer < self.layers]
         if beyond or len(set(self.local_layers)) != len(self.local_layers):
-            raise ValueError(f"local_layers {self.local_layers} must be different layers of 0 .. {self.layers - 1}")
+            raise ValueError(
+                f"local_layers {self.local_layers} must be different layers of 0 .. {self.layers - 1}"
+            )
         if bool(self.local_layers) != bool(self.window):
             raise ValueError(
                 f"window {self.window} and local_layers {self.local_layers} go together; set both or neither"
@@ -143,12 +178,20 @@ class EncoderConfig:
     def _check_positions(self) -> None:
         """What one scheme demands, and whoever uses another need not fulfil."""
         if self.positions == "rope" and not math.isfinite(self.rope_fraction):
-            raise ValueError(f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1")
-        if self.positions == "rope" and (self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim):
+            raise ValueError(
+                f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1"
+            )
+        if self.positions == "rope" and (
+            self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim
+        ):
             have = f"rope_fraction {self.rope_fraction} of a head of {self.head_dim} is {self.rope_width} dimensions"
-            raise ValueError(f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}")
+            raise ValueError(
+                f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}"
+            )
         if self.positions == "alibi" and self.alibi == "signed" and self.causal:
-            raise ValueError("alibi 'signed' has heads that look ahead, which causal forbids; choose 'symmetric'")
+            raise ValueError(
+                "alibi 'signed' has heads that look ahead, which causal forbids; choose 'symmetric'"
+            )
 
     @property
     def head_dim(self) -> int:

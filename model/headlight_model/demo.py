@@ -42,7 +42,9 @@ QUESTIONS = (
 CODE = "def read(path): return json.loads(open(path).read())"
 NEAREST = 4
 LINKS = 12
-READY_SECONDS = 120  # a cold disk and a slow machine; a service that cannot start ends by itself long before
+READY_SECONDS = (
+    120  # a cold disk and a slow machine; a service that cannot start ends by itself long before
+)
 STOP_SECONDS = 60
 LOG_LINES = 12
 
@@ -57,14 +59,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m headlight_model.demo", description="Start the service and show an answer."
     )
     parser.add_argument("--bundle", required=True, type=Path, help="what `headlight export` wrote")
-    parser.add_argument("--once", action="store_true", help="end after the answer instead of serving until Ctrl-C")
+    parser.add_argument(
+        "--once", action="store_true", help="end after the answer instead of serving until Ctrl-C"
+    )
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
     parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
     arguments = parser.parse_args(argv)
     # So that the service is stopped in any case.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        with tempfile.NamedTemporaryFile(prefix="headlight-demo-") as log, service(arguments, log) as child:
+        with (
+            tempfile.NamedTemporaryFile(prefix="headlight-demo-") as log,
+            service(arguments, log) as child,
+        ):
             answer(arguments.grpc, child, log)
             print_how_to_go_on(arguments.grpc, arguments.http)
             if not arguments.once:
@@ -97,7 +104,10 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
         try:
             child.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            print(f"demo: the service did not stop within {STOP_SECONDS} s and was killed", file=sys.stderr)
+            print(
+                f"demo: the service did not stop within {STOP_SECONDS} s and was killed",
+                file=sys.stderr,
+            )
             child.kill()
             child.wait()
 
@@ -108,7 +118,9 @@ def refuse_taken_port(option: str, address: str) -> None:
     host = host.strip("[]")
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # else one that has just been closed counts
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # else one that has just been closed counts
             probe.bind((host, int(port)))
     except (ValueError, OverflowError):
         raise DemoError(f"{option} {address}: must be HOST:PORT") from None
@@ -125,7 +137,9 @@ def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[byte
     reconnect = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
     with grpc.insecure_channel(target, reconnect) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=READY_SECONDS, wait_for_ready=True)
+        watch = stub.Watch(
+            health_pb2.HealthCheckRequest(), timeout=READY_SECONDS, wait_for_ready=True
+        )
         threading.Thread(target=lambda: (child.wait(), watch.cancel()), daemon=True).start()
         try:
             if any(update.status == health_pb2.HealthCheckResponse.SERVING for update in watch):
@@ -140,7 +154,9 @@ def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[byte
 
 def last_lines(log: IO[bytes]) -> str:
     """The end of the service's log."""
-    return "\n".join(Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:])
+    return "\n".join(
+        Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    )
 
 
 def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
@@ -150,8 +166,15 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     wait_until_serving(target, child, log)
     with Client(target) as client:
         model = client.model()
-        print(heading(f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} numbers a text", colour))
-        documents = client.encode([document_of_0_1(function) for function in corpus], truncate="end")
+        print(
+            heading(
+                f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} numbers a text",
+                colour,
+            )
+        )
+        documents = client.encode(
+            [document_of_0_1(function) for function in corpus], truncate="end"
+        )
         print(f"{len(documents)} functions of the standard library embedded.")
         for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")
@@ -182,7 +205,9 @@ def attention_view(attention: Attention, width: int, colour: bool) -> str:
     places = np.arange(len(attention.tokens))
     ordinary = ~np.array(attention.tokens.special)
     far = (np.abs(places[:, None] - places) > 1) & ordinary[:, None] & ordinary
-    layer, head = np.unravel_index((attention.weights * far).sum((-1, -2)).argmax(), attention.weights.shape[:2])
+    layer, head = np.unravel_index(
+        (attention.weights * far).sum((-1, -2)).argmax(), attention.weights.shape[:2]
+    )
     weights, labels = attention.weights[layer, head], attention.tokens.labels(CODE)
     title = heading(f"Attention of layer {attention.layers[layer]}, head {head} in: {CODE}", colour)
     links = strongest_links(weights, labels, attention.tokens.special, most=LINKS)

@@ -24,8 +24,12 @@ class EncoderOutput:
 
     pooled: Tensor  # [B, config.pooled_dim] float
     tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
-    hidden: tuple[Tensor, ...]  # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm)
-    attention: tuple[Tensor, ...]  # L of [B, H, S, S], rows are queries; empty where the fused kernel was used
+    hidden: tuple[
+        Tensor, ...
+    ]  # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm)
+    attention: tuple[
+        Tensor, ...
+    ]  # L of [B, H, S, S], rows are queries; empty where the fused kernel was used
     scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
 
 
@@ -65,20 +69,26 @@ class Encoder(nn.Module):
         # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a norm follows the last.
         normed = config.norm == "post" or config.embedding_norm
         self.embedding_norm = build_norm(config, width) if normed else nn.Identity()
-        self.embedding_project = nn.Linear(width, config.dim) if width != config.dim else nn.Identity()
+        self.embedding_project = (
+            nn.Linear(width, config.dim) if width != config.dim else nn.Identity()
+        )
         self.dropout = nn.Dropout(config.embedding_dropout)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.layers))
         last = config.norm == "pre" and config.final_norm
         self.final_norm = build_norm(config, config.dim) if last else nn.Identity()
         widths = (config.dim, *(dense.width for dense in config.dense))
-        self.dense = nn.ModuleList(Dense(inputs, dense) for inputs, dense in zip(widths, config.dense, strict=False))
+        self.dense = nn.ModuleList(
+            Dense(inputs, dense) for inputs, dense in zip(widths, config.dense, strict=False)
+        )
 
     def _build_local_positions(self) -> Positions | None:
         """The scheme of local layers, where these have one of their own."""
         config = self.config
         if not config.local_layers or config.rope_local_theta in (0, config.rope_theta):
             return None
-        return build_positions(dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None))
+        return build_positions(
+            dataclasses.replace(config, rope_theta=config.rope_local_theta, rope_scaling=None)
+        )
 
     def forward(
         self,
@@ -107,7 +117,9 @@ class Encoder(nn.Module):
         """
         length = ids.shape[1]
         if not torch.compiler.is_compiling() and length > self.config.max_length:
-            raise ValueError(f"{length} tokens are more than max_length {self.config.max_length}; shorten the text")
+            raise ValueError(
+                f"{length} tokens are more than max_length {self.config.max_length}; shorten the text"
+            )
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask != 0  # [B, S]
         if positions is None:
             positions = torch.arange(length, device=ids.device).unsqueeze(0)  # [1, S]
@@ -125,7 +137,9 @@ class Encoder(nn.Module):
                 scores.append(maps.scores)
         tokens = self.final_norm(x) * keep.unsqueeze(-1).to(x.dtype)
         counted = keep if pool_mask is None else keep & (pool_mask != 0)
-        return EncoderOutput(self.pool(tokens, counted), tokens, tuple(hidden), tuple(attention), tuple(scores))
+        return EncoderOutput(
+            self.pool(tokens, counted), tokens, tuple(hidden), tuple(attention), tuple(scores)
+        )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
         """What global layers see, and what local ones see. Bool [B, S]; int64 [B or 1, S]."""
@@ -136,7 +150,9 @@ class Encoder(nn.Module):
         if self.local_positions is None:
             return everywhere, everywhere._replace(visible=self.visible(keep, self.config.window))
         local = self.local_positions
-        return everywhere, View(self.visible(keep, self.config.window), local, local.prepare(positions))
+        return everywhere, View(
+            self.visible(keep, self.config.window), local, local.prepare(positions)
+        )
 
     def visible(self, keep: Tensor, window: int = 0) -> Tensor:
         """Which keys a query sees: all tokens of its text, those up to itself, those near. Bool [B, S] -> [B, 1, 1 or S, S]."""
@@ -153,7 +169,9 @@ class Encoder(nn.Module):
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(ids) if segments is None else segments)
         elif segments is not None:
-            raise ValueError("segments are given, but the model's config has segments 0; leave them out")
+            raise ValueError(
+                "segments are given, but the model's config has segments 0; leave them out"
+            )
         return x
 
     def pool(self, tokens: Tensor, counted: Tensor) -> Tensor:

@@ -37,7 +37,9 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if get_origin(hint) is tuple:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{name} is {value!r}; expected a list")
-        return tuple(_value(f"{name}[{at}]", get_args(hint)[0], part) for at, part in enumerate(value))
+        return tuple(
+            _value(f"{name}[{at}]", get_args(hint)[0], part) for at, part in enumerate(value)
+        )
     if dataclasses.is_dataclass(hint):
         try:
             return build(hint, value)  # type: ignore[arg-type]  # a class: annotations hold no instances

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, NoReturn
 from headlight.errors import BundleError
 from headlight_service.app.allocator import settle_allocator
 from headlight_service.app.assembly import load
-from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_CONFIG, EXIT_FAILED, EXIT_OK, Server, end_at_once
+from headlight_service.app.lifecycle import (
+    EXIT_BUNDLE,
+    EXIT_CONFIG,
+    EXIT_FAILED,
+    EXIT_OK,
+    Server,
+    end_at_once,
+)
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.security.access_policy import security_of
@@ -72,7 +79,9 @@ def check(config: Config) -> int:
         return EXIT_BUNDLE
     manifest = runtime.bundle.manifest
     using = f"{runtime.provider}/{runtime.precision}"
-    sys.stdout.write(f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n")
+    sys.stdout.write(
+        f"ok: {manifest.name} {manifest.version} sha256:{runtime.bundle.sha256} on {using}\n"
+    )
     return EXIT_OK
 
 

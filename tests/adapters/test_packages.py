@@ -41,7 +41,12 @@ leaves_files_open = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWar
 @pytest.fixture(scope="module")
 def bert() -> Any:
     torch.manual_seed(0)
-    sizes = {"hidden_size": DIM, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": 16}
+    sizes = {
+        "hidden_size": DIM,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": 16,
+    }
     # A wide start, or all weights are near 1/6 and any orientation looks like the other.
     config = BertConfig(vocab_size=10, max_position_embeddings=8, initializer_range=1.0, **sizes)
     config._attn_implementation = "eager"
@@ -70,7 +75,9 @@ def attention(bert: Any, hidden: Hidden) -> Attention:
 def softmax_of(layer: Any, state: Floats) -> Floats:
     """float32 [H, n, n]: the query on axis -2, the key on axis -1, as Headlight has it."""
     query, key = (
-        (state @ part.weight.detach().numpy().T + part.bias.detach().numpy()).reshape(len(state), HEADS, -1)
+        (state @ part.weight.detach().numpy().T + part.bias.detach().numpy()).reshape(
+            len(state), HEADS, -1
+        )
         for part in (layer.query, layer.key)
     )
     scores = np.einsum("qhd,khd->hqk", query, key) / np.sqrt(DIM // HEADS)
@@ -90,7 +97,9 @@ def some_layers(attention: Attention, layers: tuple[int, ...]) -> Attention:
     return Attention(attention.weights[list(layers)], layers, attention.tokens, attention.model)
 
 
-def test_hugging_face_has_the_same_layout_and_orientation(attention: Attention, hidden: Hidden, theirs: Any) -> None:
+def test_hugging_face_has_the_same_layout_and_orientation(
+    attention: Attention, hidden: Hidden, theirs: Any
+) -> None:
     for ours, given in ((attention, theirs.attentions), (hidden, theirs.hidden_states)):
         made = to_hf(ours, torch=True)
         assert type(made) is type(given)
@@ -106,13 +115,25 @@ def test_hugging_face_has_the_same_layout_and_orientation(attention: Attention, 
 def test_bertviz_shows_each_weight_where_it_belongs(attention: Attention, view: Any) -> None:
     params = shown(view(**to_bertviz(attention), html_action="return"))
     whole, *_, across, back = params["attention"]
-    assert whole["left_text"] == whole["right_text"] == ["[CLS]", " a", "[SEP]", "b", "##c", "[SEP]"]
+    assert (
+        whole["left_text"] == whole["right_text"] == ["[CLS]", " a", "[SEP]", "b", "##c", "[SEP]"]
+    )
     np.testing.assert_array_equal(np.array(whole["attn"], np.float32), attention.weights)
     # left is the query: the names of the parts are BertViz's own words for the direction
-    assert (across["name"], back["name"]) == ("Sentence A -> Sentence B", "Sentence B -> Sentence A")
-    assert (across["left_text"], across["right_text"]) == (["[CLS]", " a", "[SEP]"], ["b", "##c", "[SEP]"])
-    np.testing.assert_array_equal(np.array(across["attn"], np.float32), attention.weights[..., :3, 3:])
-    np.testing.assert_array_equal(np.array(back["attn"], np.float32), attention.weights[..., 3:, :3])
+    assert (across["name"], back["name"]) == (
+        "Sentence A -> Sentence B",
+        "Sentence B -> Sentence A",
+    )
+    assert (across["left_text"], across["right_text"]) == (
+        ["[CLS]", " a", "[SEP]"],
+        ["b", "##c", "[SEP]"],
+    )
+    np.testing.assert_array_equal(
+        np.array(across["attn"], np.float32), attention.weights[..., :3, 3:]
+    )
+    np.testing.assert_array_equal(
+        np.array(back["attn"], np.float32), attention.weights[..., 3:, :3]
+    )
 
 
 @leaves_files_open
@@ -130,7 +151,9 @@ def test_bertviz_shows_the_layers_held_under_their_numbers(
     assert "NaN" not in html.data
 
 
-def test_transformer_lens_caches_the_same_under_the_same_names(bert: Any, attention: Attention, hidden: Hidden) -> None:
+def test_transformer_lens_caches_the_same_under_the_same_names(
+    bert: Any, attention: Attention, hidden: Hidden
+) -> None:
     bridge = build_bridge_from_module(bert, "BertForMaskedLM", hf_config=bert.config)
     with torch.no_grad():
         _, cache = bridge.run_with_cache(IDS)
@@ -149,7 +172,9 @@ def test_pre_norm_models_are_as_the_docstrings_say() -> None:
     config._attn_implementation = "eager"
     gpt2 = GPT2LMHeadModel(config).eval()
     with torch.no_grad():
-        _, cache = build_bridge_from_module(gpt2, "GPT2LMHeadModel", hf_config=config).run_with_cache(IDS)
+        _, cache = build_bridge_from_module(
+            gpt2, "GPT2LMHeadModel", hf_config=config
+        ).run_with_cache(IDS)
         states = gpt2(IDS, output_hidden_states=True).hidden_states
         last = cache[f"blocks.{LAYERS - 1}.hook_resid_post"]
         torch.testing.assert_close(gpt2.transformer.ln_f(last), states[-1])
@@ -162,19 +187,27 @@ def test_pre_norm_models_are_as_the_docstrings_say() -> None:
 def test_lit_accepts_its_fields(attention: Attention) -> None:
     fields = to_lit(some_layers(attention, (2, 0)))
     spec: dict[str, Any] = {"tokens": types.Tokens()}
-    spec |= {name: types.AttentionHeads(align_in="tokens", align_out="tokens") for name in fields if name != "tokens"}
+    spec |= {
+        name: types.AttentionHeads(align_in="tokens", align_out="tokens")
+        for name in fields
+        if name != "tokens"
+    }
     assert set(spec) == {"tokens", "layer_3/attention", "layer_1/attention"}
     for name, kind in spec.items():
         kind.validate_output(fields[name], spec, fields, {}, {}, {})
     with pytest.raises(ValueError, match="ndim"):
-        spec["layer_1/attention"].validate_output(np.asarray(fields["layer_1/attention"])[0], spec, fields, {}, {}, {})
+        spec["layer_1/attention"].validate_output(
+            np.asarray(fields["layer_1/attention"])[0], spec, fields, {}, {}, {}
+        )
 
 
 def test_lit_turns_attention_as_its_own_example_does(attention: Attention) -> None:
     package = importlib.util.find_spec("lit_nlp.examples.glue")
     assert package is not None
     assert package.submodule_search_locations
-    example = (Path(package.submodule_search_locations[0]) / "models.py").read_text(encoding="utf-8")
+    example = (Path(package.submodule_search_locations[0]) / "models.py").read_text(
+        encoding="utf-8"
+    )
     # The example needs TensorFlow, so it is read and not run: this fails when LIT changes its mind.
     assert "output[key] = output[key][:, :ntok, :ntok].transpose((0, 2, 1))" in example
     assert 'ret[f"layer_{i+1}/attention"] = lit_types.AttentionHeads(' in example

@@ -31,8 +31,12 @@ def test_peers_give_what_the_encoder_gives() -> None:
     with torch.inference_mode():
         expected = encoder(torch.from_numpy(ids), torch.from_numpy(mask)).pooled.numpy()
     for fused in (False, True):
-        np.testing.assert_allclose(forward(encoder, Device("cpu"), fused=fused)(ids, mask), expected, atol=1e-5)
-    np.testing.assert_allclose(forward(unmasked(encoder), Device("cpu"), fused=True)(*whole), expected[:1], atol=1e-5)
+        np.testing.assert_allclose(
+            forward(encoder, Device("cpu"), fused=fused)(ids, mask), expected, atol=1e-5
+        )
+    np.testing.assert_allclose(
+        forward(unmasked(encoder), Device("cpu"), fused=True)(*whole), expected[:1], atol=1e-5
+    )
 
 
 def test_compiled_peers_give_what_the_encoder_gives() -> None:
@@ -55,7 +59,9 @@ def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
 
     batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
     for precision in ("fp16", "bf16", "fp16"):
-        found = peers(sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
+        found = peers(
+            sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0
+        )  # type: ignore[arg-type]
         for batch_ in batches:
             found[COMPILED](*batch_)
         found[FIXED](*batches[0])
@@ -73,7 +79,9 @@ def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
         ([[4, 4], [4, 3]], {COMPILED}),
     ],
 )
-def test_without_a_mask_only_batches_without_padding_are_run(batches: list[list[int]], expected: set[str]) -> None:
+def test_without_a_mask_only_batches_without_padding_are_run(
+    batches: list[list[int]], expected: set[str]
+) -> None:
     everyone = dict.fromkeys((COMPILED, UNMASKED, FIXED))
     field = Field("", "fp16", None, None, everyone, None, Device("cpu"), chief=4)  # type: ignore[arg-type]
     padded = [pad([np.arange(3, 3 + length) for length in lengths]) for lengths in batches]
@@ -86,12 +94,21 @@ def test_every_form_is_the_same_encoder() -> None:
     with torch.inference_mode():
         expected = encoder(ids).pooled.numpy()
         for form in FORMS:
-            found = formed(encoder, form)(ids, torch.ones_like(ids), fused=form.fused).pooled.float().numpy()
-            assert min(map(cosine, found, expected)) > (0.99999 if form.precision == "fp32" else 0.998), form.name
+            found = (
+                formed(encoder, form)(ids, torch.ones_like(ids), fused=form.fused)
+                .pooled.float()
+                .numpy()
+            )
+            assert min(map(cosine, found, expected)) > (
+                0.99999 if form.precision == "fp32" else 0.998
+            ), form.name
 
 
 def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> None:
-    rows = {(row["precision"], row["masked"], row["gives"]): row for row in operator_table(Device("cpu"))}
+    rows = {
+        (row["precision"], row["masked"], row["gives"]): row
+        for row in operator_table(Device("cpu"))
+    }
     for masked in (False, True):
         assert rows["fp32", masked, "weights behind the softmax"]["maps"] < 1e-5
     assert rows["fp32", True, "plain operations: weights behind the softmax"]["context"] < 1e-5
@@ -101,7 +118,9 @@ def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> Non
 def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
     device, texts = Device("cpu"), [np.array([3, 4, 5, 6]), np.array([7, 8])]
     session = Bare(runtime.bundle.file("embed.onnx"), device)
-    bound = session.bind(*batch(device, *pad(texts), runtime.bundle.manifest.architecture.pooled_dim))
+    bound = session.bind(
+        *batch(device, *pad(texts), runtime.bundle.manifest.architecture.pooled_dim)
+    )
     assert np.isnan(bound.pooled()).all()
     session.run(bound)
     results = runtime.engine.run([EncodeItem(ids, Selection()) for ids in texts])
@@ -116,14 +135,18 @@ def test_numbers_that_are_none_are_as_far_as_can_be() -> None:
     assert cosine(np.array([np.nan, 1]), np.array([1.0, 1.0])) == -1
 
 
-def test_without_time_no_batch_is_computed_behind_the_first(monkeypatch: pytest.MonkeyPatch, runtime: Runtime) -> None:
+def test_without_time_no_batch_is_computed_behind_the_first(
+    monkeypatch: pytest.MonkeyPatch, runtime: Runtime
+) -> None:
     monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
     texts, batches = [np.arange(3, 11)] * 5, list[int]()
     run = runtime.engine.run
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
-        assert len({id(item.selection) for item in items}) == 1  # else the engine takes the slower way
+        assert (
+            len({id(item.selection) for item in items}) == 1
+        )  # else the engine takes the slower way
         return run(items)
 
     monkeypatch.setattr(runtime.engine, "run", counted)
@@ -147,4 +170,9 @@ def test_missing_bundles_are_told_with_the_remedy(tmp_path: Any) -> None:
 
 def test_sizes_are_those_of_their_names() -> None:
     shapes = {name: (config.layers, config.dim) for name, config in SIZES.items()}
-    assert shapes == {"minilm": (6, 384), "bert-base": (12, 768), "bert-large": (24, 1024), "tiny": (2, 32)}
+    assert shapes == {
+        "minilm": (6, 384),
+        "bert-base": (12, 768),
+        "bert-large": (24, 1024),
+        "tiny": (2, 32),
+    }

@@ -76,7 +76,9 @@ def test_the_items_of_the_engines_own_bench_share_one_selection(runtime: Runtime
     assert items[0].selection is items[1].selection
 
 
-def test_what_the_cases_need_is_compiled_for_batches_first_and_for_one_text_last(field: Field) -> None:
+def test_what_the_cases_need_is_compiled_for_batches_first_and_for_one_text_last(
+    field: Field,
+) -> None:
     seen = list[tuple[str, tuple[int, ...]]]()
     for name in (COMPILED, FIXED):
         call = field.torch[name]
@@ -119,7 +121,9 @@ def test_a_contestant_that_found_no_memory_beside_the_others_is_tried_alone(
     assert released == [True, True]
 
 
-def test_what_is_compiled_in_a_case_is_not_of_its_time(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_in_a_case_is_not_of_its_time(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = SimpleNamespace(now=0.0)
     allowance = Allowance(100, lambda: clock.now)
 
@@ -129,13 +133,17 @@ def test_what_is_compiled_in_a_case_is_not_of_its_time(field: Field, monkeypatch
         return {}
 
     monkeypatch.setattr(field, "cosines", compiling)
-    monkeypatch.setattr(field, "contestants", lambda _: {ENGINE: lambda: setattr(clock, "now", clock.now + 1)})
+    monkeypatch.setattr(
+        field, "contestants", lambda _: {ENGINE: lambda: setattr(clock, "now", clock.now + 1)}
+    )
     case = Case("mix", 4, (tuple(texts(4, 3)),))
     row = speed._measured(field, case, Deadline(10, lambda: clock.now, rounds=3), allowance, 0)
     assert row["times"][ENGINE]["rounds"] == 3
 
 
-def test_who_was_not_compiled_is_not_tried_again(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_not_compiled_is_not_tried_again(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(field, "release", pytest.fail)
     field.torch = peers(ENCODER, CPU, "bf16", Allowance(1), "eager", expected=2)
     assert str(field.cosines([texts(4, 3)])[COMPILED]).startswith("NotMeasured")
@@ -156,7 +164,9 @@ def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.Monkey
     assert seen[-12:] == ["", *[ENGINE] * 5, "", *[BARE] * 5]
 
 
-def test_a_case_begins_with_the_memory_given_back(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_begins_with_the_memory_given_back(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = list[str]()
     monkeypatch.setattr(field.runtime.engine, "shrink", lambda: done.append("engine"))
     monkeypatch.setattr(field.bare, "shrink", lambda _: done.append("bare"))
@@ -186,7 +196,8 @@ class Slow:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "left", "launched", "told"), [(0.01, 60, 20, 10.0), (0.01, 0, 3, 10.0), (0.1, 60, 2, None)]
+    ("seconds", "left", "launched", "told"),
+    [(0.01, 60, 20, 10.0), (0.01, 0, 3, 10.0), (0.1, 60, 2, None)],
 )
 def test_handing_over_is_measured_while_there_is_time(
     seconds: float, left: float, launched: int, told: float | None

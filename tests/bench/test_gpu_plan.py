@@ -24,7 +24,15 @@ from bench.measuring import flops
 MOST_SECONDS = 480.0
 PEAK = 800.0  # TFLOP/s, of fp16
 OPENING = 0.5  # seconds a layer, for all contestants
-REACHED = {ENGINE: 0.35, BARE: 0.4, PLAIN: 0.15, FUSED: 0.3, UNMASKED: 0.4, COMPILED: 0.4, FIXED: 0.5}  # of the peak
+REACHED = {
+    ENGINE: 0.35,
+    BARE: 0.4,
+    PLAIN: 0.15,
+    FUSED: 0.3,
+    UNMASKED: 0.4,
+    COMPILED: 0.4,
+    FIXED: 0.5,
+}  # of the peak
 SLOWER = {"fp16": 1.0, "bf16": 1.0, "fp32": 15.0}
 HANDED_OVER = 0.002
 
@@ -41,12 +49,19 @@ class FakeGpu:
     """One encoder in one precision: everyone's batches take what they are thought to, and give the same vectors."""
 
     def __init__(self, clock: Clock, name: str, precision: str, compiling: float) -> None:
-        self.clock, self.config, self.slower, self.compiling = clock, SIZES[name], SLOWER[precision], compiling
+        self.clock, self.config, self.slower, self.compiling = (
+            clock,
+            SIZES[name],
+            SLOWER[precision],
+            compiling,
+        )
         self.manifest: Any = SimpleNamespace(architecture=self.config)
 
     def batch(self, name: str, texts: int, length: int) -> torch.Tensor:
         [operations] = flops(self.manifest, [length])
-        self.clock.now += HANDED_OVER + self.slower * texts * operations / REACHED[name] / PEAK / 1e12
+        self.clock.now += (
+            HANDED_OVER + self.slower * texts * operations / REACHED[name] / PEAK / 1e12
+        )
         return torch.ones(texts, 8)
 
     def peer(self, name: str) -> Callable[..., Any]:
@@ -71,7 +86,9 @@ class FakeBare:
         self.gpu = gpu
 
     def bind(self, inputs: Any, _outputs: Any) -> Any:
-        return SimpleNamespace(shape=inputs["ids"].shape, pooled=lambda: np.ones((len(inputs["ids"]), 8)))
+        return SimpleNamespace(
+            shape=inputs["ids"].shape, pooled=lambda: np.ones((len(inputs["ids"]), 8))
+        )
 
     def run(self, bound: Any) -> None:
         self.gpu.batch(BARE, *bound.shape)
@@ -101,7 +118,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> Callable[[float], dict[str, Any]]:
+def simulated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
+) -> Callable[[float], dict[str, Any]]:
     """A run whose compiling takes so many seconds a layer, and every other section but speed all its time."""
     given: dict[str, float] = {}
 
@@ -115,13 +134,20 @@ def simulated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> 
     monkeypatch.setattr(parity, "parity", lambda *given_: took("parity", given_[-1], {}))
     monkeypatch.setattr(forms, "operator_table", lambda _: [])
     monkeypatch.setattr(answers, "short_text", lambda *given_: took("short", given_[-1], short))
-    monkeypatch.setattr(answers, "attention_cost", lambda *given_: took("attention", given_[-1], []))
+    monkeypatch.setattr(
+        answers, "attention_cost", lambda *given_: took("attention", given_[-1], [])
+    )
     monkeypatch.setattr(served, "served", lambda *given_: took(served.SECTION, given_[-1], {}))
     monkeypatch.setattr(tricks, "experiments", lambda *given_: took("experiments", given_[-1], {}))
 
     def run(compiling: float) -> dict[str, Any]:
         def opened(
-            bundle: Path, precision: str, device: Device, allowance: Allowance, backend: str, chief: int
+            bundle: Path,
+            precision: str,
+            device: Device,
+            allowance: Allowance,
+            backend: str,
+            chief: int,
         ) -> Field:
             gpu = FakeGpu(clock, bundle.name, precision, compiling)
             clock.now += OPENING * gpu.config.layers
@@ -154,7 +180,8 @@ def chief_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         row
         for row in pair
-        if row.get("kind") == speed.DOCSTRINGS or (row.get("kind"), row.get("length")) == ("length", 512)
+        if row.get("kind") == speed.DOCSTRINGS
+        or (row.get("kind"), row.get("length")) == ("length", 512)
     ]
 
 
@@ -165,15 +192,19 @@ def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
     assert found["failed"] == {}
     assert [one.what for one in throughput(found) if one.found is None] == []
     for row in chief_rows(found):
-        assert {name: one["rounds"] >= speed.FEWEST_ROUNDS for name, one in row["times"].items()} == dict.fromkeys(
-            row["times"], True
-        )
+        assert {
+            name: one["rounds"] >= speed.FEWEST_ROUNDS for name, one in row["times"].items()
+        } == dict.fromkeys(row["times"], True)
     assert not [what for what in found["cut"][speed.SECTION] if what.startswith(f"{BASE} in fp16")]
     measured = {
-        (row["size"], row["precision"]) for row in found["speed"] if row.get("times", {}).get(ENGINE, {}).get("ms")
+        (row["size"], row["precision"])
+        for row in found["speed"]
+        if row.get("times", {}).get(ENGINE, {}).get("ms")
     }
     assert measured >= {(size, "fp16") for size in REAL_SIZES}
-    assert list(found).index(speed.SECTION) < list(found).index(served.SECTION)  # three criteria before one
+    assert list(found).index(speed.SECTION) < list(found).index(
+        served.SECTION
+    )  # three criteria before one
     assert found["given"][served.SECTION] > 50
     assert clock.now < MOST_SECONDS
 

@@ -20,8 +20,17 @@ from bench.gpu.speed import DOCSTRINGS
 from bench.serving.criteria import Criterion
 
 
-def row(kind: str, length: int, ms: dict[str, float], cosine: float = 1.0, **more: Any) -> dict[str, Any]:
-    values = {"kind": kind, "length": length, "size": BASE, "precision": "fp16", "texts": 64, "batches": 1}
+def row(
+    kind: str, length: int, ms: dict[str, float], cosine: float = 1.0, **more: Any
+) -> dict[str, Any]:
+    values = {
+        "kind": kind,
+        "length": length,
+        "size": BASE,
+        "precision": "fp16",
+        "texts": 64,
+        "batches": 1,
+    }
     values |= {"tokens": 32768, "padding": 0.0, "flops": 6e12, "bytes": 1e9, "launch_ms": 0.5}
     times = {name: {"ms": value, "rounds": 5} for name, value in ms.items()}
     return values | {"times": times, "cosines": dict.fromkeys(ms, cosine)} | more
@@ -51,7 +60,11 @@ def run() -> dict[str, Any]:
         "device": {"name": "a GPU", "machine": "16 cores", "smi": "as found"},
         "ceilings": {"fp32": 50.0, "fp16": 800.0, "bf16": 790.0, "copy": 4000.0},
         "parity": {
-            name: {"fp32": parity_of(1e-6, 1.0), "fp16": parity_of(1e-3, 0.99995), "bf16": parity_of(1e-2, 0.9996)}
+            name: {
+                "fp32": parity_of(1e-6, 1.0),
+                "fp16": parity_of(1e-3, 0.99995),
+                "bf16": parity_of(1e-2, 0.9996),
+            }
             for name in TRAINED
         },
         "operator": [],
@@ -64,8 +77,17 @@ def run() -> dict[str, Any]:
             "encoder": MINILM,
             "precisions": {"fp16": {"p50_ms": 0.8, "p99_ms": 1.0, "tokens": 14, "calls": 9}},
         },
-        "attention": [{"size": MINILM, "precision": "fp16", "texts": 1, "length": 128, "times": times}],
-        "served": {"encoder": MINILM, "precision": "fp16", "flags": [], "group": 256, "measured": served, "failed": {}},
+        "attention": [
+            {"size": MINILM, "precision": "fp16", "texts": 1, "length": 128, "times": times}
+        ],
+        "served": {
+            "encoder": MINILM,
+            "precision": "fp16",
+            "flags": [],
+            "group": 256,
+            "measured": served,
+            "failed": {},
+        },
         "cut": {},
         "failed": {},
     }
@@ -94,7 +116,9 @@ def test_criteria_take_each_contestants_best(run: dict[str, Any]) -> None:
 
 
 def test_nothing_is_made_up_for_what_was_not_measured(run: dict[str, Any]) -> None:
-    bare = {name: run[name] for name in ("command", "rehearsal", "seconds", "device", "cut", "failed")}
+    bare = {
+        name: run[name] for name in ("command", "rehearsal", "seconds", "device", "cut", "failed")
+    }
     assert {one.verdict for one in criteria(bare)} == {"not measured"}
     text = "\n".join(report.lines(bare))
     assert "| not measured |" in text
@@ -112,7 +136,9 @@ def test_one_model_is_not_enough_for_parity(run: dict[str, Any]) -> None:
 def test_a_few_texts_are_not_enough_for_parity(run: dict[str, Any]) -> None:
     run["parity"][TRAINED[0]]["fp16"]["cosine"]["texts"] = FEWEST_COSINES - 1
     run["parity"][TRAINED[1]]["fp32"]["whole"] = FEWEST_WHOLE - 1
-    verdicts = {name: one.verdict for name, one in by_name(run).items() if name.startswith("parity")}
+    verdicts = {
+        name: one.verdict for name, one in by_name(run).items() if name.startswith("parity")
+    }
     assert list(verdicts.values()) == ["not measured", "not measured", "reached"]
     [line] = [one for one in report.parity_tables(run) if one.startswith(f"| {TRAINED[0]} | fp16")]
     assert f"| {FEWEST_WHOLE} |" in line
@@ -131,7 +157,9 @@ def test_fast_and_wrong_is_not_fast(cosine: float) -> None:
     wrong = row(DOCSTRINGS, 32768, {ENGINE: 20.0}, cosine)
     assert milliseconds(wrong, ENGINE) is None
     assert best_rate([wrong], ENGINE) is None
-    assert f"not measured: cosine {cosine:.4f}" in "\n".join(report.speed_table([wrong], {}, "fp16"))
+    assert f"not measured: cosine {cosine:.4f}" in "\n".join(
+        report.speed_table([wrong], {}, "fp16")
+    )
 
 
 def test_another_encoder_says_nothing_of_minilm(run: dict[str, Any]) -> None:
@@ -156,13 +184,18 @@ def test_what_was_cut_or_failed_is_listed(run: dict[str, Any]) -> None:
     assert "- served: Failed: no port" in text
 
 
-def test_numbers_that_json_has_not_are_written_as_their_names(run: dict[str, Any], tmp_path: Path) -> None:
+def test_numbers_that_json_has_not_are_written_as_their_names(
+    run: dict[str, Any], tmp_path: Path
+) -> None:
     run["parity"][TRAINED[0]]["fp32"] = parity_of(float("inf"), float("nan"))
     results.write(run, tmp_path)
     text = (tmp_path / "gpu.json").read_text(encoding="utf-8")
     one = json.loads(text, parse_constant=pytest.fail)["parity"][TRAINED[0]]["fp32"]
     assert (one["outputs"]["pooled"]["relative"], one["cosine"]["least"]) == ("inf", "nan")
-    assert by_name(run)["parity in fp32, every output: largest relative distance"].verdict == "**missed**"
+    assert (
+        by_name(run)["parity in fp32, every output: largest relative distance"].verdict
+        == "**missed**"
+    )
 
 
 def test_the_report_shows_a_picture_only_where_one_was_drawn(
@@ -180,8 +213,12 @@ def test_the_report_shows_a_picture_only_where_one_was_drawn(
     assert "](gpu.png)" in "\n".join(report.lines(run))
 
 
-def test_bf16_is_measured_by_the_peak_that_its_products_are_computed_at(run: dict[str, Any]) -> None:
-    rows = [row("length", 512, {ENGINE: 300.0}, precision=precision) for precision in ("bf16", "fp16")]
+def test_bf16_is_measured_by_the_peak_that_its_products_are_computed_at(
+    run: dict[str, Any],
+) -> None:
+    rows = [
+        row("length", 512, {ENGINE: 300.0}, precision=precision) for precision in ("bf16", "fp16")
+    ]
     lines = "\n".join(report.speed_tables(run | {"speed": rows}))
     bf16, fp16 = lines.split("### ")[1:]
     assert "weights in bf16, products in fp32" in bf16

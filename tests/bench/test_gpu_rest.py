@@ -22,7 +22,9 @@ from tests.factory import small_config
 CPU, CONFIG = Device("cpu"), small_config(layers=1)
 
 
-def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sizes, make = list[int](), torch.randint
 
     def full(low: int, high: int, size: tuple[int, ...], **others: Any) -> torch.Tensor:
@@ -37,7 +39,9 @@ def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(mon
     assert sizes == [1 << 12, 1 << 10]
 
 
-@pytest.mark.parametrize(("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")])
+@pytest.mark.parametrize(
+    ("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")]
+)
 def test_the_driver_is_asked_of_the_device_by_its_uuid(
     monkeypatch: pytest.MonkeyPatch, device: object, named: str
 ) -> None:
@@ -91,7 +95,9 @@ def test_the_first_strategy_of_memory_does_not_pay_for_what_all_load(
     assert opened == [None, *({"arena_extend_strategy": name} for name in tricks.ARENAS)]
 
 
-def test_outputs_are_poisoned_before_another_stream_writes_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_poisoned_before_another_stream_writes_to_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     waited, lab = list[bool](), object.__new__(tricks.Lab)
     lab.device = CPU
     monkeypatch.setattr(Device, "wait", lambda _: waited.append(True))
@@ -99,7 +105,9 @@ def test_outputs_are_poisoned_before_another_stream_writes_to_them(monkeypatch: 
     assert waited == [True]
 
 
-def test_the_service_is_started_once_in_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_service_is_started_once_in_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     given, clock = list[float](), 0.0
     monkeypatch.setattr(Headlight, "serve", lambda _, seconds: given.append(seconds))
     plan = served.Plan(tmp_path, "fp16", CPU, 8, (8,), 1, 1, 1, tmp_path)

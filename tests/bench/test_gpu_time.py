@@ -111,7 +111,9 @@ def of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> tuple[Compiled, Allowan
     return Compiled(encoder, Device("cpu"), allowance, "eager", expected=2), allowance
 
 
-def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_run_of_each_shape_is_charged_to_compiling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
@@ -120,7 +122,9 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(monkeypatch: pytest
         compiled(*pad([np.array([3, 4, 5])]))
 
 
-def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
@@ -139,7 +143,9 @@ def test_what_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch, "compile", lambda *_, **__: run)
     allowance = Allowance(100, clock)
-    compiled = Compiled(sharpened(small_config(layers=1)), Device("cpu"), allowance, "eager", expected=2)
+    compiled = Compiled(
+        sharpened(small_config(layers=1)), Device("cpu"), allowance, "eager", expected=2
+    )
     with pytest.raises(RuntimeError, match="no\nbackend"):
         compiled(*pad([np.arange(3, 6)] * 2))
     with pytest.raises(NotMeasured, match="RuntimeError: no backend"):
@@ -171,7 +177,9 @@ def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
     def slow() -> None:
         clock.now += 6
 
-    assert take_turns({"one": slow}, Deadline(0, clock), fewest=3)["one"] == Timing(6000, 6000, 6000, 3)
+    assert take_turns({"one": slow}, Deadline(0, clock), fewest=3)["one"] == Timing(
+        6000, 6000, 6000, 3
+    )
     assert take_turns({"one": slow}, Deadline(0, clock, rounds=1), fewest=3)["one"].rounds == 1
 
 
@@ -198,7 +206,12 @@ with watchdog.watchdog(1):
 
 def test_a_run_that_hangs_is_ended_with_the_processes_it_began() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HANGING], cwd=ROOT, capture_output=True, text=True, timeout=40, check=False
+        [sys.executable, "-c", HANGING],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
     )
     assert done.returncode == 1
     assert "most recent call first" in done.stderr

@@ -16,17 +16,38 @@ from tests.system.processes import ROOT
 SECONDS = 500
 
 
-def test_every_workload_costs_more_than_bare_grpc_and_less_than_with_the_model(tmp_path: Path) -> None:
+def test_every_workload_costs_more_than_bare_grpc_and_less_than_with_the_model(
+    tmp_path: Path,
+) -> None:
     report = tmp_path / "front.md"
-    command = [sys.executable, "-m", "bench.front", "--rounds", "3", "--bundle", str(bundle_of("docs-rope"))]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.front",
+        "--rounds",
+        "3",
+        "--bundle",
+        str(bundle_of("docs-rope")),
+    ]
     done = subprocess.run(
-        [*command, "--out", str(report)], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+        [*command, "--out", str(report)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    lines = [line for line in report.read_text(encoding="utf-8").splitlines() if line.startswith(("| unary", "| str"))]
+    lines = [
+        line
+        for line in report.read_text(encoding="utf-8").splitlines()
+        if line.startswith(("| unary", "| str"))
+    ]
     assert len(lines) == 12
     for line in lines:
-        bare, front, _, model, texts = (float(cell.replace(",", "")) for cell in line.strip("|").split("|")[1:])
+        bare, front, _, model, texts = (
+            float(cell.replace(",", "")) for cell in line.strip("|").split("|")[1:]
+        )
         assert 0 < bare < front < model, line
         assert texts * front == pytest.approx(1e6 * int(line.split()[3]), rel=0.01), line
 
@@ -35,7 +56,14 @@ def test_another_checkout_is_measured_in_the_same_rounds(tmp_path: Path) -> None
     """Here it is this one."""
     report, names = tmp_path / "front.md", {load.name for load in WORKLOADS}
     command = [sys.executable, "-m", "bench.front", "--quick", "--rounds", "2"]
-    command += ["--before", str(ROOT), "--bundle", str(bundle_of("docs-rope")), "--out", str(report)]
+    command += [
+        "--before",
+        str(ROOT),
+        "--bundle",
+        str(bundle_of("docs-rope")),
+        "--out",
+        str(report),
+    ]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -61,6 +89,8 @@ def test_another_checkout_is_measured_in_the_same_rounds(tmp_path: Path) -> None
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.front", "--before", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert "--before" in done.stderr.splitlines()[-1]

@@ -21,12 +21,44 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
     bundles, out = tmp_path / "bundles", tmp_path / "out"
     bundles.mkdir()
     (bundles / "docs-rope").symlink_to(bundle_of("docs-rope"))
-    command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(bundles), "--out", str(out)]
-    command += ["--trained", "docs-rope", "--sizes", "docs-rope", "--lengths", "16", "--tokens", "64"]
-    command += ["--texts", "8", "--group", "2", "--requests", "2", "--rounds", "1", "--budget-seconds", "300"]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.gpu",
+        "--provider",
+        "cpu",
+        "--bundles",
+        str(bundles),
+        "--out",
+        str(out),
+    ]
+    command += [
+        "--trained",
+        "docs-rope",
+        "--sizes",
+        "docs-rope",
+        "--lengths",
+        "16",
+        "--tokens",
+        "64",
+    ]
+    command += [
+        "--texts",
+        "8",
+        "--group",
+        "2",
+        "--requests",
+        "2",
+        "--rounds",
+        "1",
+        "--budget-seconds",
+        "300",
+    ]
     # PyTorch's threads and ONNX Runtime's would wait for each other's cores.
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads((out / "gpu.json").read_text(encoding="utf-8"))
     assert found["rehearsal"] is True
@@ -52,7 +84,9 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
 
 def test_without_bundles_it_says_how_to_make_them(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("nothing is measured: ")
     assert "python -m bench.gpu prepare" in done.stderr

@@ -25,23 +25,31 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
         "engine fp32",
     ]
     command += ["--bundle", str(bundle_of("docs-rope")), "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "serving.json").read_text(encoding="utf-8"))
     assert found["skipped"] == {}
     names = {"Headlight fp32", "engine fp32"}
     assert set(found["contestants"]) == names
-    assert {workload: set(by_name) for workload, by_name in found["measured"].items()} == dict.fromkeys(
-        ("one caller", "64 singles", "8 x 32", "bulk", "list by the client"), names
-    )
+    assert {
+        workload: set(by_name) for workload, by_name in found["measured"].items()
+    } == dict.fromkeys(("one caller", "64 singles", "8 x 32", "bulk", "list by the client"), names)
     for by_name in found["measured"].values():
         assert all(taken["texts_per_s"] > 0 and taken["cpu_ms"] > 0 for taken in by_name.values())
     assert all(far["max_abs"] < 1e-5 for far in found["vectors"].values())
     assert [one["share"] for one in found["open"]] == [0.5, 0.8, 1.0, 2.0] * 2
     assert all(one["codes"].get("OK") for one in found["open"])
     assert [one["batch_ms"] for one in found["flood"]] == [10]
-    assert all(one["beside"]["bulk_texts_per_s"] > 0 and one["alone"]["failed"] == 0 for one in found["flood"])
+    assert all(
+        one["beside"]["bulk_texts_per_s"] > 0 and one["alone"]["failed"] == 0
+        for one in found["flood"]
+    )
     report = (tmp_path / "serving.md").read_text(encoding="utf-8")
     assert "## What was to be reached" in report
     assert "Other programs took of the CPUs: " in report
-    assert {path.name for path in tmp_path.glob("*.png")} == {"serving-throughput.png", "serving-open-loop.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "serving-throughput.png",
+        "serving-open-loop.png",
+    }

@@ -20,7 +20,9 @@ def one(manifests: list[Manifest], kind: str, name: str | None = None) -> Manife
 
 def put(place: Any, path: str, value: object) -> None:
     """Set what a dotted path leads to; numbers are places in lists, REMOVE takes it out, a function gets the old value."""
-    *way, last = (int(part) if part.isdecimal() else part.replace("~", ".") for part in path.split("."))
+    *way, last = (
+        int(part) if part.isdecimal() else part.replace("~", ".") for part in path.split(".")
+    )
     for part in way:
         place = place[part]
     if value is REMOVE:
@@ -55,7 +57,9 @@ class Break:
 
 def without(**keys: str) -> Callable[[Any], Any]:
     """A list without the entries that have these values."""
-    return lambda entries: [entry for entry in entries if any(entry.get(key) != value for key, value in keys.items())]
+    return lambda entries: [
+        entry for entry in entries if any(entry.get(key) != value for key, value in keys.items())
+    ]
 
 
 POD = "spec.template.spec"
@@ -64,38 +68,94 @@ LABEL = "app~kubernetes~io/name"
 
 INVARIANT_BREAKS = (
     Break(
-        "terminationGracePeriodSeconds is 44, and must be 45", "Deployment", f"{POD}.terminationGracePeriodSeconds", 44
+        "terminationGracePeriodSeconds is 44, and must be 45",
+        "Deployment",
+        f"{POD}.terminationGracePeriodSeconds",
+        44,
     ),
-    Break("and must be 50", "Deployment", f"{FIRST}.lifecycle", {"preStop": {"sleep": {"seconds": 5}}}),
+    Break(
+        "and must be 50", "Deployment", f"{FIRST}.lifecycle", {"preStop": {"sleep": {"seconds": 5}}}
+    ),
     Break("and must be 65", "ConfigMap", "data.HEADLIGHT_GRACE_SECONDS", "50"),
-    Break("HEADLIGHT_DRAIN_DELAY_SECONDS is 0", "ConfigMap", "data.HEADLIGHT_DRAIN_DELAY_SECONDS", "0"),
+    Break(
+        "HEADLIGHT_DRAIN_DELAY_SECONDS is 0", "ConfigMap", "data.HEADLIGHT_DRAIN_DELAY_SECONDS", "0"
+    ),
     Break("maxUnavailable is 3, of 3 replicas", "PodDisruptionBudget", "spec.maxUnavailable", 3),
     Break("maxUnavailable is None", "PodDisruptionBudget", "spec.maxUnavailable", REMOVE),
     Break("of 1 replicas", "HorizontalPodAutoscaler", "spec.minReplicas", 1),
     Break("of 0 replicas", "ScaledObject", "spec.minReplicaCount", REMOVE, KEDA),
     Break("has replicas and an autoscaler", "Deployment", "spec.replicas", 3),
-    Break("stabilised for 60 s", "HorizontalPodAutoscaler", "spec.behavior.scaleDown.stabilizationWindowSeconds", 60),
+    Break(
+        "stabilised for 60 s",
+        "HorizontalPodAutoscaler",
+        "spec.behavior.scaleDown.stabilizationWindowSeconds",
+        60,
+    ),
     Break("a limit of 2.5 CPUs", "Deployment", f"{FIRST}.resources.limits.cpu", "2500m"),
     Break("a limit of 12 CPUs", "Deployment", f"{FIRST}.resources.limits.cpu", "12"),
     Break("for 3 streams of 1 threads", "ConfigMap", "data.HEADLIGHT_STREAMS", "3"),
-    Break("HEADLIGHT_MAX_OUTPUT_BYTES is not set", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", REMOVE),
+    Break(
+        "HEADLIGHT_MAX_OUTPUT_BYTES is not set",
+        "ConfigMap",
+        "data.HEADLIGHT_MAX_OUTPUT_BYTES",
+        REMOVE,
+    ),
     Break("is less than twice", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", str(2 << 30)),
-    Break("8 of its longest texts at once", "Deployment", f"{FIRST}.resources.limits.memory", "4Gi"),
+    Break(
+        "8 of its longest texts at once", "Deployment", f"{FIRST}.resources.limits.memory", "4Gi"
+    ),
     Break("differ from requests", "Deployment", f"{FIRST}.resources.requests.memory", "1Gi"),
     Break("no limit of memory", "Deployment", f"{FIRST}.resources.limits.memory", REMOVE),
-    Break("automountServiceAccountToken must be false", "Deployment", f"{POD}.automountServiceAccountToken", True),
+    Break(
+        "automountServiceAccountToken must be false",
+        "Deployment",
+        f"{POD}.automountServiceAccountToken",
+        True,
+    ),
     Break("enableServiceLinks must be false", "Job", f"{POD}.enableServiceLinks", REMOVE, BULK),
     Break("has no sizeLimit", "Deployment", f"{POD}.volumes.1.emptyDir", {}),
-    Break("is no volume; add a component bundle-*", "Deployment", f"{POD}.volumes", without(name="bundle")),
-    Break("maxUnavailable must be 0", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", 1),
+    Break(
+        "is no volume; add a component bundle-*",
+        "Deployment",
+        f"{POD}.volumes",
+        without(name="bundle"),
+    ),
+    Break(
+        "maxUnavailable must be 0", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", 1
+    ),
     Break("image 'headlight' is not set", "Deployment", f"{FIRST}.image", "headlight"),
-    Break("is not set, or floats", "Deployment", f"{FIRST}.image", "registry.example.com/headlight:latest"),
-    Break("is not set, or floats", "Deployment", f"{FIRST}.image", "registry.example.com:5000/headlight"),
-    Break("is used as", "Deployment", f"{POD}.initContainers.0.image", "registry.example.com/headlight:0.2.0"),
-    Break("no label app.kubernetes.io/part-of", "NetworkPolicy", "metadata.labels.app~kubernetes~io/part-of", REMOVE),
+    Break(
+        "is not set, or floats",
+        "Deployment",
+        f"{FIRST}.image",
+        "registry.example.com/headlight:latest",
+    ),
+    Break(
+        "is not set, or floats",
+        "Deployment",
+        f"{FIRST}.image",
+        "registry.example.com:5000/headlight",
+    ),
+    Break(
+        "is used as",
+        "Deployment",
+        f"{POD}.initContainers.0.image",
+        "registry.example.com/headlight:0.2.0",
+    ),
+    Break(
+        "no label app.kubernetes.io/part-of",
+        "NetworkPolicy",
+        "metadata.labels.app~kubernetes~io/part-of",
+        REMOVE,
+    ),
     Break("SHARDS is", "Job", "spec.completions", 9, BULK),
     Break("which no pod here has", "Service", f"spec.selector.{LABEL}", "other", name="headlight"),
-    Break("which no pod here has", "PodDisruptionBudget", f"spec.selector.matchLabels.{LABEL}", "other"),
+    Break(
+        "which no pod here has",
+        "PodDisruptionBudget",
+        f"spec.selector.matchLabels.{LABEL}",
+        "other",
+    ),
     Break(
         "its own pods do not have",
         "Deployment",
@@ -107,19 +167,49 @@ INVARIANT_BREAKS = (
     Break("livenessProbe asks", "Deployment", f"{FIRST}.livenessProbe.grpc.service", "readiness"),
     Break("startupProbe asks", "Deployment", f"{FIRST}.startupProbe.grpc.port", 50051),
     Break("readinessProbe asks None", "Deployment", f"{FIRST}.readinessProbe", REMOVE),
-    Break("liveness gives up after 10 s", "Deployment", f"{FIRST}.livenessProbe.failureThreshold", 1),
-    Break("port grpc is 50051, and HEADLIGHT_GRPC", "ConfigMap", "data.HEADLIGHT_GRPC", "127.0.0.1:50051"),
-    Break("there is no headless Service", "Service", "spec.clusterIP", REMOVE, name="headlight-headless"),
-    Break("the port speaks https", "Service", "spec.ports.0.appProtocol", "kubernetes.io/h2c", TLS, name="headlight"),
+    Break(
+        "liveness gives up after 10 s", "Deployment", f"{FIRST}.livenessProbe.failureThreshold", 1
+    ),
+    Break(
+        "port grpc is 50051, and HEADLIGHT_GRPC",
+        "ConfigMap",
+        "data.HEADLIGHT_GRPC",
+        "127.0.0.1:50051",
+    ),
+    Break(
+        "there is no headless Service",
+        "Service",
+        "spec.clusterIP",
+        REMOVE,
+        name="headlight-headless",
+    ),
+    Break(
+        "the port speaks https",
+        "Service",
+        "spec.ports.0.appProtocol",
+        "kubernetes.io/h2c",
+        TLS,
+        name="headlight",
+    ),
     Break("so everything may leave", "NetworkPolicy", "spec.policyTypes", ["Ingress"]),
     Break("opens all ports", "NetworkPolicy", "spec.ingress.0.ports", REMOVE),
     Break("lets everything out", "NetworkPolicy", "spec.egress.0.to", REMOVE),
     Break("HEADLIGHT_THRAEDS is no option", "ConfigMap", "data.HEADLIGHT_THRAEDS", "2"),
     Break("HEADLIGHT_PRECISION is 'fp12'", "ConfigMap", "data.HEADLIGHT_PRECISION", "fp12"),
-    Break("the queue must hold at least one request", "ConfigMap", "data.HEADLIGHT_MAX_QUEUE_TOKENS", "1024"),
+    Break(
+        "the queue must hold at least one request",
+        "ConfigMap",
+        "data.HEADLIGHT_MAX_QUEUE_TOKENS",
+        "1024",
+    ),
     Break("is not here", "ConfigMap", "metadata.name", "other"),
     Break("which is on no volume", "ConfigMap", "data.HEADLIGHT_BUNDLE", "/models"),
-    Break("reads a Secret into its environment", "Deployment", f"{FIRST}.envFrom.0", {"secretRef": {"name": "s"}}),
+    Break(
+        "reads a Secret into its environment",
+        "Deployment",
+        f"{FIRST}.envFrom.0",
+        {"secretRef": {"name": "s"}},
+    ),
     Break(
         "is read from a Secret",
         "Job",
@@ -127,10 +217,18 @@ INVARIANT_BREAKS = (
         {"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
         BULK,
     ),
-    Break("HEADLIGHT_AUTH_TOKENS looks like a secret", "ConfigMap", "data.HEADLIGHT_AUTH_TOKENS", "hunter2"),
+    Break(
+        "HEADLIGHT_AUTH_TOKENS looks like a secret",
+        "ConfigMap",
+        "data.HEADLIGHT_AUTH_TOKENS",
+        "hunter2",
+    ),
     Break("a Secret does not belong", "ConfigMap", "kind", "Secret"),
     Break(
-        "gauges of the service are", "HorizontalPodAutoscaler", "spec.metrics.0.pods.metric.name", "headlight_backlog"
+        "gauges of the service are",
+        "HorizontalPodAutoscaler",
+        "spec.metrics.0.pods.metric.name",
+        "headlight_backlog",
     ),
     Break(
         "and is in namespace headlight",

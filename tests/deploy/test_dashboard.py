@@ -18,7 +18,9 @@ from deploy.prometheus.sources import rules
 MADE: dict[str, Any] = json.loads(dashboard.FILE.read_text(encoding="utf-8"))
 PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
 UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # as Grafana calls them
-CONFIG_MAP_BYTES = 200_000  # `kubectl apply` writes an object into an annotation of itself, which may have 262,144
+CONFIG_MAP_BYTES = (
+    200_000  # `kubectl apply` writes an object into an annotation of itself, which may have 262,144
+)
 
 
 def test_what_is_committed_is_what_is_generated() -> None:
@@ -26,8 +28,12 @@ def test_what_is_committed_is_what_is_generated() -> None:
 
 
 def test_a_metric_that_does_not_exist_fails_the_generation() -> None:
-    wrong = Panel(title="Wrong", about="", queries=[Query("rate(headlight_txets_total[5m])", "")], unit="ops")
-    with pytest.raises(ValueError, match=r"the panel 'Wrong' reads headlight_txets_total, which no metric"):
+    wrong = Panel(
+        title="Wrong", about="", queries=[Query("rate(headlight_txets_total[5m])", "")], unit="ops"
+    )
+    with pytest.raises(
+        ValueError, match=r"the panel 'Wrong' reads headlight_txets_total, which no metric"
+    ):
         dashboard.dashboard((Row("Row", [wrong]),))
 
 
@@ -43,14 +49,18 @@ def test_it_says_what_grafana_needs_to_take_it() -> None:
     assert MADE["id"] is None  # else it would be one that exists
     assert re.fullmatch(r"[\w-]{1,40}", MADE["uid"])
     assert MADE["schemaVersion"] == 38
-    assert [row["title"] for row in MADE["panels"] if row["type"] == "row"] == [row.title for row in dashboard.ROWS]
+    assert [row["title"] for row in MADE["panels"] if row["type"] == "row"] == [
+        row.title for row in dashboard.ROWS
+    ]
     assert len(dashboard.text().encode()) < CONFIG_MAP_BYTES
 
 
 def test_panels_have_ids_and_places_of_their_own() -> None:
     assert len({panel["id"] for panel in MADE["panels"]}) == len(MADE["panels"])
     places = [panel["gridPos"] for panel in MADE["panels"]]
-    assert all(place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0 for place in places)
+    assert all(
+        place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0 for place in places
+    )
     for one, other in combinations(places, 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         assert beside or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]

@@ -27,7 +27,9 @@ def test_the_metrics_that_an_expression_reads(expression: str, names: set[str]) 
 
 
 def test_conditions_become_zero_or_one_and_nothing_else_changes() -> None:
-    given = 'a{x="b > c", y!="d", z=~"e"} - time() <= 2 * 3 and absent(up{j="i"}) == 1 or f > bool 1'
+    given = (
+        'a{x="b > c", y!="d", z=~"e"} - time() <= 2 * 3 and absent(up{j="i"}) == 1 or f > bool 1'
+    )
     made = 'a{x="b > c", y!="d", z=~"e"} - time() <= bool 2 * 3 and count(up{j="i"}) == bool 1 or f > bool 1'
     assert without_conditions(given) == made
 

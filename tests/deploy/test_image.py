@@ -12,19 +12,40 @@ import pytest
 
 from deploy.checkout import requirements
 from deploy.image import licences
-from deploy.image.locked import IMAGE, ROOT, VARIANTS, canonical, read_lock, read_names, requirements_file
+from deploy.image.locked import (
+    IMAGE,
+    ROOT,
+    VARIANTS,
+    canonical,
+    read_lock,
+    read_names,
+    requirements_file,
+)
 from headlight_service.config.options import Config
 from tests import dockerfile
 
 DOCKERFILE = IMAGE / "Dockerfile"
 ARGUMENTS, BUILD, FINAL = dockerfile.stages(DOCKERFILE)
 LOCKS = [*(requirements_file(variant) for variant in VARIANTS), IMAGE / "tools.txt"]
-UNWANTED = {"pip", "setuptools", "torch", "onnx", "onnxscript", "transformers", "huggingface-hub", "openvino-telemetry"}
+UNWANTED = {
+    "pip",
+    "setuptools",
+    "torch",
+    "onnx",
+    "onnxscript",
+    "transformers",
+    "huggingface-hub",
+    "openvino-telemetry",
+}
 OURS = [path for path in IMAGE.iterdir() if path.is_file()]
 
 
 def settings(stage: list[dockerfile.Instruction], word: str) -> dict[str, str]:
-    return {name: value for found in dockerfile.of(stage, word) for name, value in found.settings().items()}
+    return {
+        name: value
+        for found in dockerfile.of(stage, word)
+        for name, value in found.settings().items()
+    }
 
 
 def test_nothing_is_fetched_from_an_address() -> None:
@@ -53,7 +74,10 @@ def test_it_runs_as_nobody_in_particular() -> None:
 
 def test_the_last_stage_takes_what_was_installed_and_nothing_to_build_with() -> None:
     copies = [found.text for found in dockerfile.of(FINAL, "COPY")]
-    assert copies == ["--from=build /opt/venv /opt/venv", "--from=build /opt/headlight /opt/headlight"]
+    assert copies == [
+        "--from=build /opt/venv /opt/venv",
+        "--from=build /opt/headlight /opt/headlight",
+    ]
     for run in dockerfile.of(FINAL, "RUN"):
         assert not re.search(r"pip|gcc|build-essential|python3-(dev|venv)", run.text)
     for stage in (BUILD, FINAL):
@@ -62,27 +86,37 @@ def test_the_last_stage_takes_what_was_installed_and_nothing_to_build_with() -> 
 
 
 def test_what_is_copied_exists_and_reaches_the_builder() -> None:
-    sources = [source for found in dockerfile.of(BUILD, "COPY") for source in found.text.split()[:-1]]
+    sources = [
+        source for found in dockerfile.of(BUILD, "COPY") for source in found.text.split()[:-1]
+    ]
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert "*" in lines, "everything is left out that is not let in by name"
     let_in = [line.removeprefix("!") for line in lines if line.startswith("!")]
     for source in sources:
         assert list(ROOT.glob(source)), source
-        assert any(source == pattern or fnmatch.fnmatch(source, pattern) for pattern in let_in), source
+        assert any(source == pattern or fnmatch.fnmatch(source, pattern) for pattern in let_in), (
+            source
+        )
     assert sorted(let_in) == sorted(sources), "what no COPY takes has no business at the builder"
 
 
 def test_every_argument_is_used_and_every_variable_of_the_service_is_an_option() -> None:
     for stage in (ARGUMENTS + BUILD, FINAL):
-        text = " ".join(instruction.text for instruction in [*stage, BUILD[0]] if instruction.word != "ARG")
+        text = " ".join(
+            instruction.text for instruction in [*stage, BUILD[0]] if instruction.word != "ARG"
+        )
         for name in settings(stage, "ARG"):
-            assert f"${{{name}}}" in text or name == "PIP_INDEX_URL", f"{name} is read by nothing"  # pip reads its own
+            assert f"${{{name}}}" in text or name == "PIP_INDEX_URL", (
+                f"{name} is read by nothing"
+            )  # pip reads its own
     variables = settings(FINAL, "ENV")
     config = Config.parse([], variables)
     own = {name for name in variables if name.startswith("HEADLIGHT_")}
     assert own == {f"HEADLIGHT_{name.upper()}" for name in ("bundle", "grpc", "http")}
     assert (str(config.bundle), config.grpc.port, config.http.port) == ("/mnt/models", 50051, 8080)
-    assert {str(port) for port in (50051, 50052, 8080)} == set(dockerfile.of(FINAL, "EXPOSE")[0].text.split())
+    assert {str(port) for port in (50051, 50052, 8080)} == set(
+        dockerfile.of(FINAL, "EXPOSE")[0].text.split()
+    )
     assert variables["ORT_DISABLE_TELEMETRY"] == "1"
 
 
@@ -109,20 +143,29 @@ def test_a_lock_pins_the_versions_that_are_tested(path: Path) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_image_has_what_its_extras_ask_for_and_nothing_to_train_or_fetch_with(variant: str) -> None:
+def test_an_image_has_what_its_extras_ask_for_and_nothing_to_train_or_fetch_with(
+    variant: str,
+) -> None:
     extras = {"cpu": ("serve", "openvino", "otel"), "gpu": ("serve-gpu", "otel")}[variant]
     names = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in requirements(extras)}
     pins = read_lock(requirements_file(variant))
     assert names <= set(pins)
     assert set(pins) & UNWANTED == set()
     assert set(read_names(IMAGE / "excluded.txt")) <= UNWANTED
-    assert len({"onnxruntime", "onnxruntime-gpu"} & set(pins)) == 1, "the two install the same files"
+    assert len({"onnxruntime", "onnxruntime-gpu"} & set(pins)) == 1, (
+        "the two install the same files"
+    )
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
 def test_no_index_is_named(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert re.findall(r"--(?:extra-)?index-url|--find-links|--trusted-host|file://|https?://[\w.]*pypi", text) == []
+    assert (
+        re.findall(
+            r"--(?:extra-)?index-url|--find-links|--trusted-host|file://|https?://[\w.]*pypi", text
+        )
+        == []
+    )
 
 
 def lock_file(folder: Path, text: str) -> Path:
@@ -136,7 +179,12 @@ def test_an_entry_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
     [pin] = read_lock(lock_file(tmp_path, good)).values()
     assert (pin.name, pin.version, pin.marker) == ("some-package", "1.0", "sys_platform == 'linux'")
     assert pin.hashes == {"a" * 64}
-    for bad in ("a==1\n", f"a>=1 --hash=sha256:{'a' * 64}\n", "a==1 --hash=sha256:abc\n", "a==1 --hash=md5:abc\n"):
+    for bad in (
+        "a==1\n",
+        f"a>=1 --hash=sha256:{'a' * 64}\n",
+        "a==1 --hash=sha256:abc\n",
+        "a==1 --hash=md5:abc\n",
+    ):
         with pytest.raises(ValueError, match="is not one version with its digests"):
             read_lock(lock_file(tmp_path, bad))
     with pytest.raises(ValueError, match="twice"):
@@ -155,7 +203,9 @@ def test_an_entry_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
         ({}, "says nothing"),
     ],
 )
-def test_a_licence_that_nobody_accepted_is_a_problem(metadata: dict[str, object], expected: str | None) -> None:
+def test_a_licence_that_nobody_accepted_is_a_problem(
+    metadata: dict[str, object], expected: str | None
+) -> None:
     found = licences.problem({"name": "some-package", **metadata}, licences.read_rules())
     assert (found is None) if expected is None else (found is not None and expected in found)
 
@@ -165,16 +215,22 @@ def test_an_allowed_package_is_allowed_under_that_licence_alone() -> None:
     said = {"name": "nvidia-cublas", "license_expression": "LicenseRef-NVIDIA-Proprietary"}
     assert licences.problem(said, rules) is None
     assert licences.problem(said | {"license_expression": "LicenseRef-Other"}, rules) is not None
-    assert set(rules.allowed) <= set(read_lock(requirements_file("gpu"))), "allowed, and no longer there"
+    assert set(rules.allowed) <= set(read_lock(requirements_file("gpu"))), (
+        "allowed, and no longer there"
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(("tpu", "{}"), "no variant 'tpu'"), (("cpu", "{}"), "venv exists"), (("cpu",), "usage")],
 )
-def test_the_install_script_says_what_is_wrong(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_the_install_script_says_what_is_wrong(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
     (tmp_path / "venv").mkdir()
     words = [word.format(tmp_path) for word in arguments]
-    done = subprocess.run([IMAGE / "install.sh", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [IMAGE / "install.sh", *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert message in done.stderr

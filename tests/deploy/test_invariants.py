@@ -43,7 +43,9 @@ def test_whole_renderings_pass(load: Load, folder: str) -> None:
 
 def test_two_autoscalers(load: Load) -> None:
     manifests = [*load(CPU), one(load(KEDA), "ScaledObject")]
-    assert any("has 2 autoscalers" in line for line in invariants.autoscaler_has_the_word(manifests))
+    assert any(
+        "has 2 autoscalers" in line for line in invariants.autoscaler_has_the_word(manifests)
+    )
 
 
 def test_a_route_that_leads_nowhere(load: Load) -> None:
@@ -62,7 +64,9 @@ def test_a_route_that_leads_nowhere(load: Load) -> None:
         ("spec.validation.hostname", "headlight.example.com", "expects headlight.example.com"),
     ],
 )
-def test_a_gateway_that_would_not_believe_the_service(load: Load, path: str, value: str, said: str) -> None:
+def test_a_gateway_that_would_not_believe_the_service(
+    load: Load, path: str, value: str, said: str
+) -> None:
     policies = load("examples/grpcroute-tls")
     assert list(networking.gateways_believe_the_service(policies, load(TLS))) == []
     put(one(policies, "BackendTLSPolicy"), path, value)

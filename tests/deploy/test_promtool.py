@@ -16,7 +16,9 @@ def test_an_expression_that_does_not_parse_is_found_with_its_place() -> None:
     assert "unclosed left parenthesis" in problem
 
 
-def test_an_alert_that_does_not_do_as_its_test_says_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alert_that_does_not_do_as_its_test_says_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [latency] = [path for path in sources.TEST_FILES if path.name == "latency.yaml"]
     text = latency.read_text(encoding="utf-8").replace("../", f"{sources.HERE}/")
     assert text.count("'0+300x30'") == 1, "of 400 a step, so that 100 are late"
@@ -29,9 +31,14 @@ def test_an_alert_that_does_not_do_as_its_test_says_is_found(tmp_path: Path, mon
     assert "a quarter slower than the edge pages" in problem
 
 
-def test_a_rule_that_promtool_does_not_like_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_promtool_does_not_like_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     twice = tmp_path / "rules.yaml"
-    twice.write_text("groups: [{name: a, rules: [{record: b, expr: up}, {record: b, expr: up}]}]", encoding="ascii")
+    twice.write_text(
+        "groups: [{name: a, rules: [{record: b, expr: up}, {record: b, expr: up}]}]",
+        encoding="ascii",
+    )
     monkeypatch.setattr(sources, "RULE_FILES", (twice,))
     [problem] = check.rules_are_valid()
     assert "duplicate rule" in problem

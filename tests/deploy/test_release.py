@@ -31,7 +31,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "images:\n  - name: headlight\n    newName: registry.example.com/headlight\n    newTag: 0.1.0-gpu\n"
         "  - name: headlight-bundle\n    newTag: 7.0.0\n"
     )
-    replace(tmp_path / "deploy/image/Dockerfile", "debian:12-slim\n", f"debian:12-slim@sha256:{DIGEST}\n")
+    replace(
+        tmp_path / "deploy/image/Dockerfile",
+        "debian:12-slim\n",
+        f"debian:12-slim@sha256:{DIGEST}\n",
+    )
     monkeypatch.setattr(release, "ROOT", tmp_path)
     return tmp_path
 
@@ -50,14 +54,29 @@ def test_one_version_everywhere_and_a_base_by_digest_are_no_problem(repository: 
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        ("pyproject.toml", 'version = "0.1.0"', 'version = "0.2.0"', "headlight/__init__.py says 0.1.0"),
+        (
+            "pyproject.toml",
+            'version = "0.1.0"',
+            'version = "0.2.0"',
+            "headlight/__init__.py says 0.1.0",
+        ),
         ("headlight/__init__.py", '"0.1.0"', '"0.2.0"', "headlight/__init__.py says 0.2.0"),
-        ("deploy/image/Dockerfile", "ARG VERSION=0.1.0", "ARG VERSION=0.2.0", "(ARG VERSION) says 0.2.0"),
+        (
+            "deploy/image/Dockerfile",
+            "ARG VERSION=0.1.0",
+            "ARG VERSION=0.2.0",
+            "(ARG VERSION) says 0.2.0",
+        ),
         ("CHANGELOG.md", "[0.1.0]", "[0.2.0]", "(its newest section) says 0.2.0"),
         ("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- More.\n", "says Unreleased"),
         ("deploy/kustomization.yaml", "0.1.0-gpu", "0.2.0", "(newTag) says 0.2.0"),
         ("deploy/kustomization.yaml", "- name: headlight\n", "- name: other\n", "no overlay"),
-        ("deploy/kustomization.yaml", "images:", "app.kubernetes.io/version: 0.2.0\nimages:", "version) says 0.2.0"),
+        (
+            "deploy/kustomization.yaml",
+            "images:",
+            "app.kubernetes.io/version: 0.2.0\nimages:",
+            "version) says 0.2.0",
+        ),
     ],
 )
 def test_a_version_that_differs_is_named_with_its_place(
@@ -82,7 +101,9 @@ def test_what_is_not_committed_is_named(repository: Path) -> None:
     assert "not committed: ?? CHANGELOG.md" in list(release.uncommitted())
 
 
-def audit_that_says(monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, code: int = 0) -> None:
+def audit_that_says(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, code: int = 0
+) -> None:
     """pip-audit, played by a script."""
     script = folder / "pip-audit"
     body = f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\nsys.stderr.write('no route')\nsys.exit({code})\n"
@@ -96,15 +117,25 @@ def audited(**changes: Any) -> str:
     """The form of pip-audit's answer about the tools, clean but for the changes to the entry of uv."""
     pins = read_lock(IMAGE / "tools.txt").values()
     entries = [{"name": pin.name, "version": pin.version, "vulns": []} for pin in pins]
-    return json.dumps({"dependencies": [changes if entry["name"] == "uv" and changes else entry for entry in entries]})
+    return json.dumps(
+        {
+            "dependencies": [
+                changes if entry["name"] == "uv" and changes else entry for entry in entries
+            ]
+        }
+    )
 
 
-def test_a_clean_audit_of_everything_is_no_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_clean_audit_of_everything_is_no_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     audit_that_says(monkeypatch, tmp_path, audited())
     assert list(release.vulnerabilities()) == []
 
 
-def test_a_vulnerability_is_named_with_what_mends_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_vulnerability_is_named_with_what_mends_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     known = {"id": "CVE-1", "fix_versions": ["2.0"]}
     audit_that_says(monkeypatch, tmp_path, audited(name="uv", version="1.0", vulns=[known]), code=1)
     assert list(release.vulnerabilities()) == ["tools.txt: uv 1.0 has CVE-1, mended in 2.0"]
@@ -116,12 +147,18 @@ def test_what_the_service_did_not_answer_about_is_not_taken_for_clean(
     audit_that_says(monkeypatch, tmp_path, audited(name="uv", skip_reason="not found"))
     [problem] = release.vulnerabilities()
     assert problem.endswith("did not answer about uv")
-    audit_that_says(monkeypatch, tmp_path, json.dumps({"dependencies": [{"name": "uv", "skip_reason": "not found"}]}))
+    audit_that_says(
+        monkeypatch,
+        tmp_path,
+        json.dumps({"dependencies": [{"name": "uv", "skip_reason": "not found"}]}),
+    )
     [problem] = release.vulnerabilities()
     assert "did not answer about any of its" in problem
 
 
-def test_a_service_that_cannot_be_reached_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_service_that_cannot_be_reached_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     audit_that_says(monkeypatch, tmp_path, "", code=1)
     assert list(release.vulnerabilities()) == ["tools.txt: pip-audit could not ask: no route"]
 
@@ -141,12 +178,18 @@ def test_files_that_are_not_locked_and_licences_that_are_not_accepted_are_proble
             raise RuntimeError("no wheel of numpy")
         pins = read_lock(requirements_file(variant))
         good = next(iter(pins["numpy"].hashes))
-        return [entry("grpcio", DIGEST, "MIT"), entry("numpy", good, "SSPL-1.0" if processor == "aarch64" else "MIT")]
+        return [
+            entry("grpcio", DIGEST, "MIT"),
+            entry("numpy", good, "SSPL-1.0" if processor == "aarch64" else "MIT"),
+        ]
 
     monkeypatch.setattr(release, "report", report)
     problems = list(release.files())
     assert "gpu, aarch64, Python 3.12: no wheel of numpy" in problems
-    assert "cpu, x86_64, Python 3.11: the index offers a file of grpcio whose digest is not locked" in problems
+    assert (
+        "cpu, x86_64, Python 3.11: the index offers a file of grpcio whose digest is not locked"
+        in problems
+    )
     assert problems[-1] == "numpy is under 'SSPL-1.0', which licences.toml does not accept"
     assert len(problems) == 2 * 2 + 2 * 2 + 1
 
@@ -157,6 +200,14 @@ def test_one_failed_check_fails_all_and_the_rest_is_checked(
     checks = {"first": lambda: iter(["it is wrong"]), "second": lambda: iter([])}
     monkeypatch.setattr(release, "CHECKS", checks)
     assert release.main() == 1
-    assert capsys.readouterr().out.split() == ["FAILED", "first", "it", "is", "wrong", "ok", "second"]
+    assert capsys.readouterr().out.split() == [
+        "FAILED",
+        "first",
+        "it",
+        "is",
+        "wrong",
+        "ok",
+        "second",
+    ]
     monkeypatch.setattr(release, "CHECKS", {"second": checks["second"]})
     assert release.main() == 0

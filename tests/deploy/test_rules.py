@@ -16,7 +16,9 @@ from deploy.check import rules as check
 from deploy.prometheus import sources
 from headlight_service.telemetry.metrics import REASONS, SECONDS
 
-COMPONENT = yaml.safe_load((sources.OPERATOR.parent / "kustomization.yaml").read_text(encoding="utf-8"))
+COMPONENT = yaml.safe_load(
+    (sources.OPERATOR.parent / "kustomization.yaml").read_text(encoding="utf-8")
+)
 BURNS = {
     "HeadlightErrorBudgetBurn": "calls|requests",
     "HeadlightOverloadBudgetBurn": "overload",
@@ -73,7 +75,10 @@ def test_the_edge_of_the_latency_is_that_of_a_bucket(monkeypatch: pytest.MonkeyP
 def test_a_name_that_is_none_is_found_with_its_place() -> None:
     assert check.names_are_known() == []
     wrong = check.names_are_known(
-        [("here", "headlight_txets_total"), ("there", 'headlight_rejected_total{reason=~"internal|bored"}')]
+        [
+            ("here", "headlight_txets_total"),
+            ("there", 'headlight_rejected_total{reason=~"internal|bored"}'),
+        ]
     )
     assert wrong == [
         "here reads headlight_txets_total, which no metric, rule or exporter is called",
@@ -84,7 +89,11 @@ def test_a_name_that_is_none_is_found_with_its_place() -> None:
 def test_every_alert_says_enough() -> None:
     assert check.alerts_say_enough() == []
     wrong: list[dict[str, Any]] = [
-        {"alert": "A", "labels": {"severity": "high"}, "annotations": {"summary": "s", "runbook_url": "b.md"}}
+        {
+            "alert": "A",
+            "labels": {"severity": "high"},
+            "annotations": {"summary": "s", "runbook_url": "b.md"},
+        }
     ]
     assert check.alerts_say_enough(wrong) == [
         "A: its severity must be one of page, ticket",
@@ -108,7 +117,9 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(tmp_path: Path) ->
     folder = copy(tmp_path)
     (folder / "HeadlightStuck.md").rename(folder / "HeadlightStick.md")
     text = (folder / "HeadlightBacklogHigh.md").read_text(encoding="utf-8")
-    (folder / "HeadlightBacklogHigh.md").write_text(text.replace("## What users feel", "## Users"), encoding="utf-8")
+    (folder / "HeadlightBacklogHigh.md").write_text(
+        text.replace("## What users feel", "## Users"), encoding="utf-8"
+    )
     assert check.runbooks_are_complete(folder) == [
         "HeadlightStuck.md is missing from deploy/runbooks",
         "deploy/runbooks/HeadlightStick.md is of no alert",
@@ -121,7 +132,9 @@ def test_the_index_of_runbooks_has_them_all_with_their_severities() -> None:
     text = (check.RUNBOOKS / "README.md").read_text(encoding="utf-8")
     listed = {
         name: set(severities.split(", "))
-        for name, severities in re.findall(r"^\| \[(\w+)\]\(\1\.md\) \| ([\w, ]+) \|", text, re.MULTILINE)
+        for name, severities in re.findall(
+            r"^\| \[(\w+)\]\(\1\.md\) \| ([\w, ]+) \|", text, re.MULTILINE
+        )
     }
     wanted: dict[str, set[str]] = {}
     for rule in sources.alerts():
@@ -138,8 +151,14 @@ def test_links_between_runbooks_lead_somewhere() -> None:
 def test_where_runbooks_can_be_read_is_set_for_every_group_that_alerts() -> None:
     [replacement] = COMPONENT["replacements"]
     [target] = replacement["targets"]
-    groups = [group["name"] for group in sources.groups() if any("alert" in rule for rule in group["rules"])]
-    assert target["fieldPaths"] == [f"spec.groups.[name={name}].rules.*.annotations.runbook_url" for name in groups]
+    groups = [
+        group["name"]
+        for group in sources.groups()
+        if any("alert" in rule for rule in group["rules"])
+    ]
+    assert target["fieldPaths"] == [
+        f"spec.groups.[name={name}].rules.*.annotations.runbook_url" for name in groups
+    ]
     assert COMPONENT["configMapGenerator"][0]["literals"] == ["deploy=deploy"]
 
 
@@ -147,11 +166,15 @@ def test_commands_of_runbooks_are_of_a_shell() -> None:
     blocks = [
         (path.name, block)
         for path in sorted(check.RUNBOOKS.glob("*.md"))
-        for block in re.findall(r"^```sh\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for block in re.findall(
+            r"^```sh\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
     ]
     assert {name for name, _ in blocks} == {path.name for path in check.RUNBOOKS.glob("*.md")}
     for name, block in blocks:
-        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", "-n"], input=block, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr) == (0, ""), name
 
 
@@ -161,6 +184,9 @@ def test_events_that_runbooks_look_for_are_logged_by_that_name() -> None:
         for path in check.RUNBOOKS.glob("*.md")
         for name in re.findall(r'\.event == "(\w+)"', path.read_text(encoding="utf-8"))
     }
-    code = "".join(path.read_text(encoding="utf-8") for path in Path(headlight_service.__file__).parent.rglob("*.py"))
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(headlight_service.__file__).parent.rglob("*.py")
+    )
     assert looked_for
     assert looked_for <= set(re.findall(r'"event": "(\w+)"', code))

@@ -20,13 +20,22 @@ OWN = {"bundle", "grpc", "http", "health", "drain_delay_seconds"}
 def test_a_service_with_these_options_passes_these_probes(load: Load, folder: str) -> None:
     manifests = load(folder)
     [(_, container)] = look.server(manifests)
-    given = {name.removeprefix(PREFIX).lower(): value for name, value in look.options(manifests, container).items()}
-    flags = [part for name in given.keys() - OWN for part in (f"--{name.replace('_', '-')}", given[name])]
+    given = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in look.options(manifests, container).items()
+    }
+    flags = [
+        part for name in given.keys() - OWN for part in (f"--{name.replace('_', '-')}", given[name])
+    ]
     with Service(ROOT / "build/bundles/docs-rope", "--health", "127.0.0.1:0", *flags) as service:
-        [port] = [entry["health_port"] for entry in service.log if entry.get("event") == "listening"]
+        [port] = [
+            entry["health_port"] for entry in service.log if entry.get("event") == "listening"
+        ]
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             ask = health_pb2_grpc.HealthStub(channel).Check
             for probe in PROBES:
                 request = health_pb2.HealthCheckRequest(service=container[probe]["grpc"]["service"])
-                answer = ask(request, timeout=60)  # not what the kubelet allows: this machine may be busy
+                answer = ask(
+                    request, timeout=60
+                )  # not what the kubelet allows: this machine may be busy
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, probe

@@ -50,7 +50,10 @@ def test_custom_resources(load: Load) -> None:
         broken.apply(renderings[f"broken{number}"])
     lines = schemas.custom(renderings)
     for number, broken in enumerate(CUSTOM_BREAKS):
-        assert any(line.startswith(f"broken{number}:") and broken.said in line for line in lines), (broken, lines)
+        assert any(line.startswith(f"broken{number}:") and broken.said in line for line in lines), (
+            broken,
+            lines,
+        )
 
 
 def test_a_folder_that_cannot_be_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +80,10 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_image_named_in_the_base(copied: Path) -> None:
     path = copied / "base/deployment.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("image: headlight", "image: mine:1"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("image: headlight", "image: mine:1"),
+        encoding="utf-8",
+    )
     [line] = sources.breaches(copied)
     assert "image mine:1" in line
 
@@ -89,12 +95,17 @@ def test_a_component_that_nothing_uses(copied: Path) -> None:
 
 
 def test_a_kustomization_without_a_word(copied: Path) -> None:
-    (copied / "overlays/dev/kustomization.yaml").write_text("resources: [../../base]\n", encoding="utf-8")
+    (copied / "overlays/dev/kustomization.yaml").write_text(
+        "resources: [../../base]\n", encoding="utf-8"
+    )
     assert any("begins without a comment" in line for line in sources.breaches(copied))
 
 
 def test_an_example_that_deploys_less_than_the_overlay(copied: Path) -> None:
     path = copied / "examples/tls/kustomization.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("../../overlays/cpu", "../../base"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("../../overlays/cpu", "../../base"),
+        encoding="utf-8",
+    )
     [line] = sources.breaches(copied)
     assert "deploy/examples/tls/kustomization.yaml: builds on the base" in line

@@ -32,7 +32,10 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def make_variants(
-    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, tmp_path_factory: pytest.TempPathFactory
+    make_bundle: MakeBundle,
+    make_checkpoint: MakeBundle,
+    texts: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> MakeBundle:
     """A key of KINDS -> a bundle in all precisions; its graphs are those of make_bundle, for tracing takes seconds."""
 
@@ -41,7 +44,9 @@ def make_variants(
 
         def export(out: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
+                patch.setattr(
+                    bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx")
+                )
                 export_checkpoint(make_checkpoint(kind), out, precisions=PRECISIONS, texts=texts)
 
         return once(tmp_path_factory, f"variants-{kind}", export)
@@ -51,14 +56,19 @@ def make_variants(
 
 @pytest.fixture
 def export(
-    make_bundle: MakeBundle, make_checkpoint: MakeBundle, texts: Path, monkeypatch: pytest.MonkeyPatch
+    make_bundle: MakeBundle,
+    make_checkpoint: MakeBundle,
+    texts: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Export:
     """Export the rotary model once more, graphs taken from make_bundle."""
     traced = make_bundle("rope")
     monkeypatch.setattr(bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
 
     def run(out: Path, *precisions: str, **options: Any) -> bundle_writer.Exported:
-        return export_checkpoint(make_checkpoint("rope"), out, precisions=precisions, **{"texts": texts} | options)
+        return export_checkpoint(
+            make_checkpoint("rope"), out, precisions=precisions, **{"texts": texts} | options
+        )
 
     return run
 

@@ -34,7 +34,9 @@ class Transformers:
         layers = model.config.num_hidden_layers
         self.shape = (layers, model.config.num_attention_heads, layers)
 
-    def outputs(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
+    def outputs(
+        self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None
+    ) -> Expected:
         """Of one text alone, without padding."""
         return self._run(self.model, ids, segments)
 

@@ -28,7 +28,9 @@ class Jina:
         dim, ffn = SIZES["dim"], SIZES["ffn"]
 
         def random(*shape: int, scale: float = 1.0) -> Array:
-            return np.asarray(scale * rng.standard_normal(shape), dtype=np.float32).astype(np.float64)
+            return np.asarray(scale * rng.standard_normal(shape), dtype=np.float32).astype(
+                np.float64
+            )
 
         self.weights: dict[str, Array] = {
             "embeddings.word_embeddings.weight": random(SIZES["words"], dim),
@@ -39,9 +41,13 @@ class Jina:
             at = f"encoder.layer.{layer}"
             for name in ("self.query", "self.key", "self.value", "output.dense"):
                 scale = 2.0 if name in ("self.query", "self.key") else 1.0
-                self.weights[f"{at}.attention.{name}.weight"] = random(dim, dim, scale=scale / math.sqrt(dim))
+                self.weights[f"{at}.attention.{name}.weight"] = random(
+                    dim, dim, scale=scale / math.sqrt(dim)
+                )
                 self.weights[f"{at}.attention.{name}.bias"] = random(dim, scale=0.1)
-            self.weights[f"{at}.mlp.gated_layers.weight"] = random(2 * ffn, dim, scale=1 / math.sqrt(dim))
+            self.weights[f"{at}.mlp.gated_layers.weight"] = random(
+                2 * ffn, dim, scale=1 / math.sqrt(dim)
+            )
             self.weights[f"{at}.mlp.wo.weight"] = random(dim, ffn, scale=1 / math.sqrt(ffn))
             self.weights[f"{at}.mlp.wo.bias"] = random(dim, scale=0.1)
             norms += [f"{at}.attention.output.LayerNorm", f"{at}.mlp.layernorm"]
@@ -75,7 +81,9 @@ class Jina:
             folder / "model.safetensors",
         )
 
-    def outputs(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
+    def outputs(
+        self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None
+    ) -> Expected:
         """See `Expected`; of one text."""
         types = np.zeros_like(ids) if segments is None else segments
         words, kinds = (
@@ -87,9 +95,14 @@ class Jina:
         for layer in range(SIZES["layers"]):
             at = f"encoder.layer.{layer}"
             mixed, weights = self._attend(at, x)
-            x = self._norm(f"{at}.attention.output.LayerNorm", x + self._linear(f"{at}.attention.output.dense", mixed))
+            x = self._norm(
+                f"{at}.attention.output.LayerNorm",
+                x + self._linear(f"{at}.attention.output.dense", mixed),
+            )
             gate, up = np.split(x @ self.weights[f"{at}.mlp.gated_layers.weight"].T, 2, axis=-1)
-            x = self._norm(f"{at}.mlp.layernorm", x + self._linear(f"{at}.mlp.wo", _gelu(gate) * up))
+            x = self._norm(
+                f"{at}.mlp.layernorm", x + self._linear(f"{at}.mlp.wo", _gelu(gate) * up)
+            )
             hidden.append(x)
             attention.append(weights)
         return Expected(x, np.stack(attention), np.stack(hidden))
@@ -105,7 +118,10 @@ class Jina:
         # 2^(-8h/H) of 8 heads, then h = 1, 3, 5, 7 of those of 16 (Press et al. 2022).
         slopes = np.array([2.0**-h for h in range(1, 9)] + [2.0 ** (-h / 2) for h in (1, 3, 5, 7)])
         far = np.abs(np.arange(n)[:, None] - np.arange(n))
-        scores = query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1]) - slopes[:, None, None] * far
+        scores = (
+            query @ key.transpose(0, 2, 1) / math.sqrt(query.shape[-1])
+            - slopes[:, None, None] * far
+        )
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
         return (weights @ value).transpose(1, 0, 2).reshape(n, -1), weights

@@ -20,7 +20,12 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 96,
 }
 ROTARY = SIZES | {"hidden_size": 36}  # heads of 12: pairs
-GROUPED = ROTARY | {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+GROUPED = ROTARY | {
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "pad_token_id": 0,
+}
 DISTILBERT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "dim": 30,
@@ -37,28 +42,52 @@ def rope(kind: str, **values: Any) -> dict[str, Any]:
 
 
 YARN = rope("yarn", factor=4.0, original_max_position_embeddings=24)
-LLAMA3 = rope("llama3", factor=8.0, original_max_position_embeddings=24, low_freq_factor=1.0, high_freq_factor=4.0)
+LLAMA3 = rope(
+    "llama3",
+    factor=8.0,
+    original_max_position_embeddings=24,
+    low_freq_factor=1.0,
+    high_freq_factor=4.0,
+)
 
 # Name: the class of the model and that of its config, and what the config says.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES | {"hidden_act": "gelu_new"}),
-    "roberta": ("XLMRoberta", SIZES | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 98}),
+    "roberta": (
+        "XLMRoberta",
+        SIZES | {"pad_token_id": 1, "type_vocab_size": 1, "max_position_embeddings": 98},
+    ),
     "distilbert": ("DistilBert", DISTILBERT),
-    "distilbert-sinusoidal": ("DistilBert", DISTILBERT | {"sinusoidal_pos_embds": True, "n_layers": 2}),
+    "distilbert-sinusoidal": (
+        "DistilBert",
+        DISTILBERT | {"sinusoidal_pos_embds": True, "n_layers": 2},
+    ),
     "roformer": ("RoFormer", ROTARY | {"embedding_size": 20}),
     "roformer-values": ("RoFormer", ROTARY | {"rotary_value": True, "num_hidden_layers": 2}),
     "modernbert": (
         "ModernBert",
         ROTARY
-        | {"local_attention": 12, "num_hidden_layers": 4, "pad_token_id": 0, "norm_bias": True, "mlp_bias": True},
+        | {
+            "local_attention": 12,
+            "num_hidden_layers": 4,
+            "pad_token_id": 0,
+            "norm_bias": True,
+            "mlp_bias": True,
+        },
     ),
     "nomic_bert": ("NomicBert", ROTARY),
-    "eurobert": ("EuroBert", ROTARY | {"num_key_value_heads": 1, "pad_token_id": 0, "hidden_act": "silu"}),
+    "eurobert": (
+        "EuroBert",
+        ROTARY | {"num_key_value_heads": 1, "pad_token_id": 0, "hidden_act": "silu"},
+    ),
     "qwen2": ("Qwen2", GROUPED | {"num_hidden_layers": 2}),
     "qwen3": ("Qwen3", GROUPED),
     "llama": ("Llama", GROUPED | {"attention_bias": True, "mlp_bias": True}),
     "mistral-local": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2}),
-    "local-both-ways": ("Mistral", GROUPED | {"sliding_window": 9, "num_hidden_layers": 2, "is_causal": False}),
+    "local-both-ways": (
+        "Mistral",
+        GROUPED | {"sliding_window": 9, "num_hidden_layers": 2, "is_causal": False},
+    ),
     "linear": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("linear", factor=4.0)),
     "dynamic": ("NomicBert", ROTARY | {"num_hidden_layers": 2} | rope("dynamic", factor=4.0)),
     "yarn": ("EuroBert", ROTARY | {"num_hidden_layers": 2, "pad_token_id": 0} | YARN),
@@ -96,7 +125,9 @@ def sharpen(model: Any, entropy: float) -> None:
     length = 64
     ids = random_ids(length, 1)
     for _ in range(40):
-        worst = max(entropy_of(weights) for weights in model(ids, output_attentions=True).attentions)
+        worst = max(
+            entropy_of(weights) for weights in model(ids, output_attentions=True).attentions
+        )
         if worst < entropy * math.log(length):
             return
         for key, parameter in model.named_parameters():
@@ -109,7 +140,18 @@ def sharpen(model: Any, entropy: float) -> None:
 def is_query_or_key(name: str) -> bool:
     """Whether a parameter makes queries or keys; that of norms of heads, where a scale of their input would be normed away."""
     return any(
-        part in name for part in ("query", "key.", "q_lin", "k_lin", "q_proj", "k_proj", "Wqkv", "q_norm", "k_norm")
+        part in name
+        for part in (
+            "query",
+            "key.",
+            "q_lin",
+            "k_lin",
+            "q_proj",
+            "k_proj",
+            "Wqkv",
+            "q_norm",
+            "k_norm",
+        )
     )
 
 
@@ -121,7 +163,9 @@ def entropy_of(weights: Tensor) -> float:
 
 def random_ids(length: int, seed: int) -> Tensor:
     """int64 [1, length], without padding ids."""
-    return torch.randint(3, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(seed * 1000 + length))
+    return torch.randint(
+        3, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(seed * 1000 + length)
+    )
 
 
 Make = Callable[[str], Any]

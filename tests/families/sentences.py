@@ -8,7 +8,12 @@ from pathlib import Path
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    Transformer,
+)
 from torch import nn
 
 from tests.factory import VOCABULARY, small_tokenizer
@@ -31,8 +36,15 @@ DIM, WIDTH = 36, 24
 def write_transformer(folder: Path) -> Path:
     """A BERT as transformers saves it, its attention sharpened."""
     torch.manual_seed(1)
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 50}
-    config = transformers.BertConfig(vocab_size=len(VOCABULARY), max_position_embeddings=64, **sizes)
+    sizes = {
+        "hidden_size": DIM,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 50,
+    }
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY), max_position_embeddings=64, **sizes
+    )
     config._attn_implementation = "eager"
     model = transformers.BertModel(config).eval()
     with torch.no_grad():
@@ -40,7 +52,9 @@ def write_transformer(folder: Path) -> Path:
             parameter.add_(0.1 * torch.randn_like(parameter))
         sharpen(model, 0.7)
     model.save_pretrained(folder)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=small_tokenizer(), model_max_length=64, **SPECIAL)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=small_tokenizer(), model_max_length=64, **SPECIAL
+    )
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -65,7 +79,9 @@ def write_sentences(
         include_prompt: pooling counts the tokens of a prompt.
         prompts, default_prompt: by name, and the one that is put before texts unasked.
     """
-    modules: list[nn.Module] = [Transformer(str(write_transformer(folder / "transformer")), max_seq_length=48)]
+    modules: list[nn.Module] = [
+        Transformer(str(write_transformer(folder / "transformer")), max_seq_length=48)
+    ]
     modules.append(Pooling(DIM, pooling_mode=POOLING[pooling], include_prompt=include_prompt))
     if dense:
         torch.manual_seed(2)
@@ -76,4 +92,6 @@ def write_sentences(
     named = {"prompts": dict(prompts or {}), "default_prompt_name": default_prompt}
     model = SentenceTransformer(modules=modules, device="cpu", **named)
     model.save(str(folder / "model"))
-    return SentenceTransformer(str(folder / "model"), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    return SentenceTransformer(
+        str(folder / "model"), device="cpu", model_kwargs={"attn_implementation": "eager"}
+    )

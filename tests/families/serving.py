@@ -64,10 +64,14 @@ def pools_last(name: str) -> bool:
 
 def sentence(length: int, seed: int = 0) -> Ids:
     """int64 [length] random ids, no padding id among them."""
-    return np.random.default_rng([seed, length]).integers(3, VOCABULARY, size=length, dtype=np.int64)
+    return np.random.default_rng([seed, length]).integers(
+        3, VOCABULARY, size=length, dtype=np.int64
+    )
 
 
-def distances(service: Service, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
+def distances(
+    service: Service, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None
+) -> dict[str, float]:
     """How far each output over the wire is from theirs; pooled over the vector's length."""
     layers, heads, states = theirs.shape
     wanted = {"attention": range(layers), "hidden": range(states)}
@@ -75,7 +79,8 @@ def distances(service: Service, theirs: Theirs, name: str, ids: Ids, segments: I
         [got] = ask(pb_grpc.HeadlightServiceStub(channel), [(ids, segments)], wanted, heads)
     expected = theirs.outputs(ids, segments)
     found = {
-        output: distance(output, got[output], getattr(expected, output)) for output in ("attention", "hidden", "tokens")
+        output: distance(output, got[output], getattr(expected, output))
+        for output in ("attention", "hidden", "tokens")
     }
     pooled = expected.tokens[-1] if pools_last(name) else expected.tokens.mean(axis=0)
     return found | {"pooled": float(np.abs(got["pooled"] - pooled).max() / np.linalg.norm(pooled))}
@@ -85,7 +90,8 @@ def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, f
     """The design's tolerances: the floors of fp32, or four times what their own float32 is from their float64."""
     ours, exact = theirs.outputs(ids, segments), theirs.exact(ids, segments)
     own = {
-        name: distance(name, getattr(ours, name), getattr(exact, name)) for name in ("attention", "hidden", "tokens")
+        name: distance(name, getattr(ours, name), getattr(exact, name))
+        for name in ("attention", "hidden", "tokens")
     }
     return tolerances({"pooled": 0.0} | own)
 

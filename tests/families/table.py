@@ -20,7 +20,15 @@ from headlight import Client
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_checkpoint, export_origin
 from tests.factory import small_config, write_checkpoint
-from tests.families.serving import LENGTHS, NAMES, distances, imported, limits, moved_by_mates, sentence
+from tests.families.serving import (
+    LENGTHS,
+    NAMES,
+    distances,
+    imported,
+    limits,
+    moved_by_mates,
+    sentence,
+)
 from tests.families.test_size import resident
 from tests.system.processes import Service
 

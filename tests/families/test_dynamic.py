@@ -50,7 +50,9 @@ def family(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("longest", [97, 200, 30_000])
-def test_they_agree_as_in_a_batch_padded_to_the_longest(family: str, longest: int, tmp_path: Path) -> None:
+def test_they_agree_as_in_a_batch_padded_to_the_longest(
+    family: str, longest: int, tmp_path: Path
+) -> None:
     encoder = read_origin(tmp_path, pooling="mean", max_length=longest, ids_only=True).encoder
     assert encoder.config.rope_scaling is not None
     found = against_transformers(tmp_path, family, encoder, EXACT)
@@ -74,7 +76,15 @@ def test_such_a_folder_is_exported_for_longer_texts(
 ) -> None:
     monkeypatch.setitem(models.MODELS, "llama", MODELS["llama"])
     make("llama").save_pretrained(tmp_path / "model")
-    arguments = ["export", str(tmp_path / "model"), "--out", str(tmp_path / "out"), "--ids-only", "--pooling", "last"]
+    arguments = [
+        "export",
+        str(tmp_path / "model"),
+        "--out",
+        str(tmp_path / "out"),
+        "--ids-only",
+        "--pooling",
+        "last",
+    ]
     monkeypatch.setattr(sys, "argv", [*arguments, "--max-length", "200"])
     assert main() == 0
     assert "our PyTorch against transformers" in capsys.readouterr().out

@@ -15,7 +15,9 @@ from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from tests.families.test_tokenization_peers import agree, llama
 
 
-def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says(tmp_path: Path) -> None:
+def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says(
+    tmp_path: Path,
+) -> None:
     """E5-Mistral's folder: its tokenizer.json puts nothing behind a text."""
     tokenizer = llama(tmp_path)
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -25,9 +27,13 @@ def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says
     path = tmp_path / "tokenizer_config.json"
     settings = json.loads(path.read_text()) | {"add_eos_token": True, "add_bos_token": True}
     path.write_text(json.dumps(settings | {"tokenizer_class": "LlamaTokenizer"}))
-    with pytest.raises(Refused, match=r"from_pretrained\(folder, add_bos_token=True, add_eos_token=True\)"):
+    with pytest.raises(
+        Refused, match=r"from_pretrained\(folder, add_bos_token=True, add_eos_token=True\)"
+    ):
         tokenizer_json(tmp_path, lower_case=False)
-    AutoTokenizer.from_pretrained(tmp_path, add_bos_token=True, add_eos_token=True).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(tmp_path, add_bos_token=True, add_eos_token=True).save_pretrained(
+        tmp_path
+    )
     agree(tmp_path)
     text = tokenizer_json(tmp_path, lower_case=False)
     assert text is not None

@@ -18,7 +18,16 @@ from headlight_export.folders.origin import read_origin
 from headlight_export.parity.reference import Reference
 from headlight_export.parity.transformers_comparison import against_transformers
 from tests.families.models import MODELS, VOCABULARY, entropy_of, make, random_ids
-from tests.families.serving import LENGTHS, NAMES, Theirs, distances, imported, limits, moved_by_mates, sentence
+from tests.families.serving import (
+    LENGTHS,
+    NAMES,
+    Theirs,
+    distances,
+    imported,
+    limits,
+    moved_by_mates,
+    sentence,
+)
 from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
@@ -29,7 +38,9 @@ Served = tuple[str, Service, Theirs]
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     """Each family in turn: its name, a service, and the model it came from."""
     with imported(request.param, tmp_path_factory.mktemp(request.param)) as (service, theirs):
         yield request.param, service, theirs
@@ -69,7 +80,9 @@ def test_attention_of_the_models_is_far_from_uniform(name: str) -> None:
     ids = random_ids(64, 5)
     with torch.inference_mode():
         weights = make(name)(ids, output_attentions=True).attentions
-    assert max(entropy_of(maps) for maps in weights) < 0.7 * 4.1589  # ln 64; of texts that they were not sharpened on
+    assert (
+        max(entropy_of(maps) for maps in weights) < 0.7 * 4.1589
+    )  # ln 64; of texts that they were not sharpened on
 
 
 def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None:
@@ -116,7 +129,9 @@ def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
     encoder = read_origin(tmp_path, ids_only=True).encoder
     ids = random_ids(40, 3)
     with torch.inference_mode():
-        torch.testing.assert_close(encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0)
+        torch.testing.assert_close(
+            encoder(ids).tokens, model(ids).last_hidden_state, atol=2e-5, rtol=0
+        )
     assert encoder.config.max_length == sizes["max_position_embeddings"]
     assert against_transformers(tmp_path, "nomic_bert", encoder, EXACT).errors
 
@@ -127,13 +142,19 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     del values["rope_parameters"]
-    (tmp_path / "config.json").write_text(json.dumps(values | {"local_rope_theta": None}), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        json.dumps(values | {"local_rope_theta": None}), encoding="utf-8"
+    )
     encoder = read_origin(tmp_path, ids_only=True).encoder
-    with pytest.raises(Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"):
+    with pytest.raises(
+        Refused, match=r"transformers .* cannot open .* \(TypeError: .*; correct the folder"
+    ):
         against_transformers(tmp_path, "modernbert", encoder, EXACT)
 
 
-def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(tmp_path: Path) -> None:
+def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(
+    tmp_path: Path,
+) -> None:
     """Qwen2's keys have some: scores of thousands, of which float32 keeps three digits behind the point."""
     model = make("qwen2")
     with torch.no_grad():

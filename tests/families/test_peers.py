@@ -66,7 +66,9 @@ def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     encoder, family = opened(name, tmp_path), name.replace("roberta", "xlm-roberta")
     assert against_transformers(tmp_path, family, encoder, EXACT).errors
     visible = encoder.visible
-    monkeypatch.setattr(encoder, "visible", lambda keep, window=0: visible(torch.ones_like(keep), window))
+    monkeypatch.setattr(
+        encoder, "visible", lambda keep, window=0: visible(torch.ones_like(keep), window)
+    )
     if encoder.config.causal:
         assert against_transformers(tmp_path, family, encoder, EXACT).errors
         return
@@ -86,8 +88,12 @@ def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_p
     assert 0 < max(found.errors.values()) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"])
-def test_a_model_that_finds_answers_gives_vectors_without_its_head(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"]
+)
+def test_a_model_that_finds_answers_gives_vectors_without_its_head(
+    name: str, tmp_path: Path
+) -> None:
     kind, values = models.MODELS[name]
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(**values)
@@ -102,14 +108,20 @@ def test_an_original_length_beside_the_rope_parameters_is_theirs(
     name: str, inside: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, values = models.MODELS[name]
-    own = {key: said for key, said in values["rope_parameters"].items() if key != "original_max_position_embeddings"}
+    own = {
+        key: said
+        for key, said in values["rope_parameters"].items()
+        if key != "original_max_position_embeddings"
+    }
     own |= {} if inside is None else {"original_max_position_embeddings": inside}
     changed = values | {"rope_parameters": dict(own), "original_max_position_embeddings": 24}
     monkeypatch.setitem(models.MODELS, name, (kind, changed))
     make(name).save_pretrained(tmp_path)
     written = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert written["original_max_position_embeddings"] == 24
-    (tmp_path / "config.json").write_text(json.dumps(written | {"rope_parameters": own}), encoding="utf-8")
+    (tmp_path / "config.json").write_text(
+        json.dumps(written | {"rope_parameters": own}), encoding="utf-8"
+    )
     origin = read_origin(tmp_path, pooling="mean", ids_only=True)
     assert origin.encoder.config.rope_scaling is not None
     assert origin.encoder.config.rope_scaling.trained_length == 24
@@ -201,7 +213,15 @@ def test_what_cannot_be_compared_is_said(
     folder = tmp_path / "model"
     folder.mkdir()
     save(folder)
-    arguments = ["export", str(folder), "--out", str(tmp_path / "out"), "--pooling", "mean", "--ids-only"]
+    arguments = [
+        "export",
+        str(folder),
+        "--out",
+        str(tmp_path / "out"),
+        "--pooling",
+        "mean",
+        "--ids-only",
+    ]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main() == 0
     assert f"not compared with transformers: {why}" in capsys.readouterr().out

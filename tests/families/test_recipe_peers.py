@@ -60,7 +60,12 @@ def base(tmp_path: Path) -> Path:
     BertTokenizer.from_pretrained(folder, do_lower_case=False).save_pretrained(folder)
     (folder / "vocab.txt").unlink()
     torch.manual_seed(0)
-    sizes = {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20}
+    sizes = {
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 3,
+        "intermediate_size": 20,
+    }
     model = BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=24, **sizes))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
@@ -70,7 +75,9 @@ def base(tmp_path: Path) -> Path:
 
 def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTransformer:
     """Save a model, and load it again as its users will."""
-    SentenceTransformer(modules=list(modules), **settings).save(str(folder), create_model_card=False)
+    SentenceTransformer(modules=list(modules), **settings).save(
+        str(folder), create_model_card=False
+    )
     return SentenceTransformer(str(folder), device="cpu")
 
 
@@ -107,7 +114,11 @@ def encode(recipe: Recipe, text: str, prompt: str = "") -> Tensor:
     vector: Tensor = pool(tokens, kept, recipe.pooling)
     for layer in recipe.dense:
         vector = torch.nn.functional.linear(vector, layer.weight, layer.bias)
-        vector = vector if layer.activation == "identity" else getattr(torch.nn.functional, layer.activation)(vector)
+        vector = (
+            vector
+            if layer.activation == "identity"
+            else getattr(torch.nn.functional, layer.activation)(vector)
+        )
     vector = torch.nn.functional.normalize(vector, dim=0) if recipe.normalize else vector
     return vector[: recipe.truncate_dim]
 
@@ -120,7 +131,9 @@ def agree(recipe: Recipe, model: SentenceTransformer, prompt: str = "") -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("include_prompt", [True, False])
-def test_each_pooling_with_and_without_the_prompt(base: Path, tmp_path: Path, mode: str, include_prompt: bool) -> None:
+def test_each_pooling_with_and_without_the_prompt(
+    base: Path, tmp_path: Path, mode: str, include_prompt: bool
+) -> None:
     model = saved(
         tmp_path / "saved",
         [Transformer(str(base)), Pooling(WIDTH, mode, include_prompt=include_prompt)],
@@ -148,7 +161,9 @@ def test_dense_and_normalize(base: Path, tmp_path: Path, name: str) -> None:
         Dense(20, 7, bias=False, activation_function=None),
     ]
     model = saved(
-        tmp_path / "saved", [Transformer(str(base)), Pooling(WIDTH), Dropout(0.5), *layers, Normalize()], truncate_dim=4
+        tmp_path / "saved",
+        [Transformer(str(base)), Pooling(WIDTH), Dropout(0.5), *layers, Normalize()],
+        truncate_dim=4,
     )
     recipe = read_recipe(tmp_path / "saved")
     assert [layer.activation for layer in recipe.dense] == [name.lower(), "identity"]
@@ -171,14 +186,22 @@ def test_a_length_that_was_set(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 9, 20])
-def test_settings_as_older_versions_wrote_them(base: Path, tmp_path: Path, length: int | None) -> None:
+def test_settings_as_older_versions_wrote_them(
+    base: Path, tmp_path: Path, length: int | None
+) -> None:
     folder = tmp_path / "saved"
     saved(folder, [Transformer(str(base)), Pooling(WIDTH, "mean")])
     (folder / "sentence_bert_config.json").unlink()
     old = {"max_seq_length": length, "do_lower_case": True}
     (folder / "sentence_roberta_config.json").write_text(json.dumps(old))
-    switches = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}
-    (folder / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": WIDTH} | switches))
+    switches = {
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": False,
+        "pooling_mode_max_tokens": True,
+    }
+    (folder / "1_Pooling/config.json").write_text(
+        json.dumps({"word_embedding_dimension": WIDTH} | switches)
+    )
     modules = json.loads((folder / "modules.json").read_text())
     for module in modules:
         module["type"] = "sentence_transformers.models." + module["type"].rpartition(".")[2]
@@ -201,7 +224,9 @@ def test_a_folder_of_transformers_alone_says_nothing_of_pooling(base: Path) -> N
     assert recipe.max_length == model.max_seq_length == 24
 
 
-def test_white_space_around_a_text_counts_as_it_does_in_the_library(base: Path, tmp_path: Path) -> None:
+def test_white_space_around_a_text_counts_as_it_does_in_the_library(
+    base: Path, tmp_path: Path
+) -> None:
     """It is lost on WordPiece, and not on bytes. Older versions of the library stripped it."""
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     plain = tokenizers.Tokenizer(models.BPE(vocab=letters, merges=[]))
@@ -219,8 +244,12 @@ def test_white_space_around_a_text_counts_as_it_does_in_the_library(base: Path, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors_in_many_files_are_those_in_one(base: Path, tmp_path: Path, dtype: torch.dtype) -> None:
-    BertModel.from_pretrained(base, dtype=dtype).save_pretrained(tmp_path / "many", max_shard_size="4KB")
+def test_tensors_in_many_files_are_those_in_one(
+    base: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    BertModel.from_pretrained(base, dtype=dtype).save_pretrained(
+        tmp_path / "many", max_shard_size="4KB"
+    )
     assert len(list((tmp_path / "many").glob("*.safetensors"))) > 1
     many, one = read_tensors(tmp_path / "many"), read_tensors(base)
     assert set(many) == set(one)

@@ -19,7 +19,13 @@ from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
-TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]  # the last is cut
+TEXTS = [
+    "a",
+    "what is this?",
+    "One of the LONGER texts of them all.",
+    "short one",
+    "x" * 80,
+]  # the last is cut
 FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
 FORMS |= {
     "normalized": {"normalize": True},
@@ -56,9 +62,15 @@ def test_prompts_by_name_by_text_and_unasked(tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path, prompts=PROMPTS, default_prompt="passage")
     with served(tmp_path) as service, Client(service.target) as client:
         check(client.encode(TEXTS[:3]), theirs.encode(TEXTS[:3]))
-        check(client.encode(TEXTS[:3], prompt_name="query"), theirs.encode(TEXTS[:3], prompt_name="query"))
+        check(
+            client.encode(TEXTS[:3], prompt_name="query"),
+            theirs.encode(TEXTS[:3], prompt_name="query"),
+        )
         check(client.encode(TEXTS[:3], prompt="see "), theirs.encode(TEXTS[:3], prompt="see "))
-        check(client.encode(TEXTS, prompt_name="query", truncate="end"), theirs.encode(TEXTS, prompt_name="query"))
+        check(
+            client.encode(TEXTS, prompt_name="query", truncate="end"),
+            theirs.encode(TEXTS, prompt_name="query"),
+        )
         with pytest.raises(InvalidInput, match=r"prompt_name.*passage, query"):
             client.encode(TEXTS, prompt_name="none")
 

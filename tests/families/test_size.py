@@ -34,7 +34,9 @@ def resident(service: Service) -> int:
 
 def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: Path) -> None:
     """Beyond what a service of a model of some kilobytes needs."""
-    export_checkpoint(write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle")
+    export_checkpoint(
+        write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle"
+    )
     weights = (minilm / "weights.bin").stat().st_size
     with Service(tmp_path / "bundle") as bare, Service(minilm) as full:
         for service in (bare, full):

@@ -35,8 +35,12 @@ def test_ids_that_agree_are_told(tmp_path: Path) -> None:
     assert compare(tmp_path) == told
 
 
-@pytest.mark.parametrize("settings", [{"mask_token": "hello"}, {"extra_special_tokens": ["world", "hello"]}])
-def test_tokens_that_a_folder_makes_special_are_tried(tmp_path: Path, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings", [{"mask_token": "hello"}, {"extra_special_tokens": ["world", "hello"]}]
+)
+def test_tokens_that_a_folder_makes_special_are_tried(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
     """Words of the vocabulary, which transformers finds within others then."""
     BertConfig().save_pretrained(tmp_path)
     wordpiece(tmp_path, BERT)
@@ -61,7 +65,9 @@ def test_lower_casing_that_a_folder_asks_of_the_library_is_none_of_the_tokenizer
 def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> None:
     """Their class reads but the pieces of this file, whose pre-tokenizer is another one."""
     XLMRobertaConfig().save_pretrained(tmp_path)
-    write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="XLMRobertaTokenizer")
+    write_pieces(
+        tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="XLMRobertaTokenizer"
+    )
     with pytest.raises(ValueError, match="PreTrainedTokenizerFast") as caught:
         compare(tmp_path)
     message = str(caught.value)
@@ -70,7 +76,9 @@ def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> N
         in message
     )
     assert "\n" not in message
-    write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="PreTrainedTokenizerFast")
+    write_pieces(
+        tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="PreTrainedTokenizerFast"
+    )
     assert "are those of transformers" in str(compare(tmp_path))
 
 
@@ -80,13 +88,19 @@ def test_long_lists_are_shown_from_where_they_differ(tmp_path: Path) -> None:
     text = tokenizer_json(tmp_path, lower_case=False)
     assert text is not None
     made = json.loads(text)
-    made["added_tokens"].append(made["added_tokens"][-1] | {"id": 17, "content": "1,234 numbers", "lstrip": False})
-    with pytest.raises(ValueError, match=r"has the ids \[\.\.\., (\d+, ){3}17, .*, \.\.\.\] by its files") as caught:
+    made["added_tokens"].append(
+        made["added_tokens"][-1] | {"id": 17, "content": "1,234 numbers", "lstrip": False}
+    )
+    with pytest.raises(
+        ValueError, match=r"has the ids \[\.\.\., (\d+, ){3}17, .*, \.\.\.\] by its files"
+    ) as caught:
         compare_ids(tmp_path, json.dumps(made))
     assert len(str(caught.value)) < 700
 
 
-@pytest.mark.parametrize("own", [["code.Tokenizer", None], {"AutoTokenizer": ["code.Tokenizer", None]}])
+@pytest.mark.parametrize(
+    "own", [["code.Tokenizer", None], {"AutoTokenizer": ["code.Tokenizer", None]}]
+)
 def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: Any) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), auto_map=own)
@@ -97,12 +111,15 @@ def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: A
 def test_one_that_transformers_cannot_load_is_not_compared(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), added_tokens_decoder={"0": 3})
-    assert f"not compared with transformers {VERSION}, which cannot load the tokenizer (TypeError" in str(
-        compare(tmp_path)
+    assert (
+        f"not compared with transformers {VERSION}, which cannot load the tokenizer (TypeError"
+        in str(compare(tmp_path))
     )
 
 
-def test_older_versions_had_other_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_versions_had_other_tokenizers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces())
     monkeypatch.setattr(
@@ -123,6 +140,8 @@ def test_an_export_compares_and_tells(
     made = json.loads((tmp_path / "model" / "tokenizer.json").read_text())
     made["post_processor"] = None
     changed = json.dumps(made)
-    monkeypatch.setattr("headlight_export.folders.origin.tokenizer_json", lambda _, lower_case: changed)
+    monkeypatch.setattr(
+        "headlight_export.folders.origin.tokenizer_json", lambda _, lower_case: changed
+    )
     assert main() == 2
     assert "in transformers" in capsys.readouterr().err

@@ -46,10 +46,16 @@ TEXTS = (
     "🙂🙃 emoji \U0001f469\u200d\U0001f469\u200d\U0001f467",
     "longwordlongwordlongwordlongword" * 5,
 )
-CORPUS = [*TEXTS, "the quick brown fox jumps over the lazy dog", "hello worlds of words, lower and lowest"] * 3
+CORPUS = [
+    *TEXTS,
+    "the quick brown fox jumps over the lazy dog",
+    "hello worlds of words, lower and lowest",
+] * 3
 
 
-def train(model: Any, trainer: Any, pre_tokenizer: Any, normalizer: Any = None) -> tokenizers.Tokenizer:
+def train(
+    model: Any, trainer: Any, pre_tokenizer: Any, normalizer: Any = None
+) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizer
     if normalizer is not None:
@@ -62,9 +68,9 @@ def wordpiece(folder: Path, special: list[str]) -> None:
     """vocab.txt of a WordPiece trained here."""
     cased = normalizers.BertNormalizer(lowercase=False)
     trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
-    train(models.WordPiece(unk_token=special[1]), trainer, pre_tokenizers.BertPreTokenizer(), cased).model.save(
-        str(folder)
-    )
+    train(
+        models.WordPiece(unk_token=special[1]), trainer, pre_tokenizers.BertPreTokenizer(), cased
+    ).model.save(str(folder))
 
 
 def byte_bpe(special: list[str]) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -132,18 +138,27 @@ def test_a_vocabulary_of_distilbert(tmp_path: Path) -> None:
 def test_a_vocabulary_of_mpnet(tmp_path: Path) -> None:
     wordpiece(tmp_path, ["<pad>", "[UNK]", "<s>", "</s>", "<mask>"])
     MPNetConfig().save_pretrained(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "MPNetTokenizer", "do_lower_case": false}')
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "MPNetTokenizer", "do_lower_case": false}'
+    )
     agree(tmp_path)
 
 
 def test_other_special_tokens_and_added_ones(tmp_path: Path) -> None:
     wordpiece(tmp_path, ["<p>", "<u>", "<c>", "<e>", "<m>"])
     BertConfig().save_pretrained(tmp_path)
-    names: dict[str, Any] = {"pad_token": "<p>", "unk_token": "<u>", "cls_token": "<c>", "sep_token": "<e>"}
+    names: dict[str, Any] = {
+        "pad_token": "<p>",
+        "unk_token": "<u>",
+        "cls_token": "<c>",
+        "sep_token": "<e>",
+    }
     names |= {"additional_special_tokens": ["hello", "[q]"]}
     flags = {"lstrip": True, "rstrip": False, "single_word": False, "normalized": False}
     size = len((tmp_path / "vocab.txt").read_text().splitlines())
-    (tmp_path / "special_tokens_map.json").write_text(json.dumps(names | {"mask_token": {"content": "<m>", **flags}}))
+    (tmp_path / "special_tokens_map.json").write_text(
+        json.dumps(names | {"mask_token": {"content": "<m>", **flags}})
+    )
     (tmp_path / "added_tokens.json").write_text(json.dumps({"[extra]": size, "zqjx": size + 1}))
     agree(tmp_path)
 
@@ -216,7 +231,12 @@ def modernbert(folder: Path) -> Any:
     )
     tokenizer.add_special_tokens([tokenizers.AddedToken("[MASK]", lstrip=True), "[PAD]", "[UNK]"])
     ModernBertConfig().save_pretrained(folder)
-    names: dict[str, Any] = {"pad_token": "[PAD]", "mask_token": "[MASK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    names: dict[str, Any] = {
+        "pad_token": "[PAD]",
+        "mask_token": "[MASK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+    }
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", **names)
 
 
@@ -224,13 +244,19 @@ def llama(folder: Path) -> Any:
     special = ["<unk>", "<s>", "</s>"]
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, show_progress=False)
     tokenizer = train(
-        models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True), trainer, pre_tokenizers.Metaspace()
+        models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True),
+        trainer,
+        pre_tokenizers.Metaspace(),
     )
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> <s>:1 $B:1 </s>:1", special_tokens=[("<s>", 1), ("</s>", 2)]
+        single="<s> $A </s>",
+        pair="<s> $A </s> <s>:1 $B:1 </s>:1",
+        special_tokens=[("<s>", 1), ("</s>", 2)],
     )
     LlamaConfig().save_pretrained(folder)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
 
 
 def roformer(folder: Path) -> Any:
@@ -241,7 +267,14 @@ def roformer(folder: Path) -> Any:
     return BertTokenizer.from_pretrained(source)
 
 
-MAKERS: tuple[Callable[[Path], Any], ...] = (roberta, xlm_roberta, qwen, modernbert, llama, roformer)
+MAKERS: tuple[Callable[[Path], Any], ...] = (
+    roberta,
+    xlm_roberta,
+    qwen,
+    modernbert,
+    llama,
+    roformer,
+)
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -11,12 +11,18 @@ from transformers import BertConfig, CamembertConfig, XLMRobertaConfig
 from tests.families.test_tokenization_peers import agree
 from tests.unigrams import JOIN, SENTENCEPIECE, pieces, write_pieces
 
-STRIP = normalizers.Sequence([normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
-SPLIT = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")])
+STRIP = normalizers.Sequence(
+    [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")]
+)
+SPLIT = pre_tokenizers.Sequence(
+    [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="first")]
+)
 
 
 @pytest.mark.parametrize("pre_tokenizer", [None, SPLIT])
-@pytest.mark.parametrize("normalizer", [None, JOIN, STRIP, SENTENCEPIECE, normalizers.Sequence([SENTENCEPIECE, JOIN])])
+@pytest.mark.parametrize(
+    "normalizer", [None, JOIN, STRIP, SENTENCEPIECE, normalizers.Sequence([SENTENCEPIECE, JOIN])]
+)
 @pytest.mark.parametrize(
     ("config", "name"),
     [

@@ -27,10 +27,16 @@ def run(row: Row, folder: Path) -> None:
         pass
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # a group of its own, by start_new_session; mostly empty by now
+            os.killpg(
+                process.pid, signal.SIGKILL
+            )  # a group of its own, by start_new_session; mostly empty by now
         process.wait()
     if read(folder, row.fault) is None:
-        failed = f"no result within {row.limit_seconds} s" if process.returncode == -9 else "the run itself failed"
+        failed = (
+            f"no result within {row.limit_seconds} s"
+            if process.returncode == -9
+            else "the run itself failed"
+        )
         fields = {"title": row.title, "made": row.made, "promise": row.promise, "state": row.state}
         empty = {"seen": "", "figures": {}, "reason": row.reason, "note": "", "ok": False}
         write(folder, row.fault, **fields, **empty, problems=[failed], seconds=row.limit_seconds)
@@ -43,21 +49,28 @@ def named(fault: str, only: Iterable[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--only", nargs="+", metavar="FAULT", help="such as F13b; F13 is all of its parts")
+    parser.add_argument(
+        "--only", nargs="+", metavar="FAULT", help="such as F13b; F13 is all of its parts"
+    )
     parser.add_argument("--out", type=Path, default=FOLDER, help="where the JSON files are written")
     options = parser.parse_args()
     chosen = [row for row in rows() if options.only is None or named(row.fault, options.only)]
     if not chosen:
         parser.error(f"--only: no such fault; there are {' '.join(row.fault for row in rows())}")
     options.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended as well
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # so that what was started is ended as well
     broken = 0
     for row in chosen:
         run(row, options.out)
         found = read(options.out, row.fault)
         assert found is not None
         said = found["seen"] or found["reason"]
-        print(f"{row.fault} {row.title}: {'; '.join(found['problems']) or said} ({found['seconds']} s)", flush=True)
+        print(
+            f"{row.fault} {row.title}: {'; '.join(found['problems']) or said} ({found['seconds']} s)",
+            flush=True,
+        )
         broken += bool(found["problems"])
     return 1 if broken else 0
 

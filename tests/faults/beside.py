@@ -34,7 +34,14 @@ async def neighbour() -> Outcome:
             async with Load(service.target, tokens=LARGE_TOKENS) as load:
                 capacity = counts(await load.closed(4, 3, 10))["OK"] / 3
         quota = int(0.4 * capacity * LARGE_TOKENS)  # so that two can have theirs at once
-        options = ("--auth-tokens", str(tokens), "--quota-tokens-per-second", str(quota), "--quota-burst-seconds", "2")
+        options = (
+            "--auth-tokens",
+            str(tokens),
+            "--quota-tokens-per-second",
+            str(quota),
+            "--quota-burst-seconds",
+            "2",
+        )
         with Service(bundle_of("docs-rope"), *options) as service:
             async with loads(service.target, load.vectors) as (quiet, noisy):
                 alone = await paced(quiet, 0.25 * capacity, 8)
@@ -44,7 +51,9 @@ async def neighbour() -> Outcome:
                 noise = await flood
             waste = service.counted('headlight_rejected_total{model="docs-rope",reason="quota"}')
     median = [1e3 * statistics.median(call.seconds for call in calls) for calls in (alone, beside)]
-    problems = [f"the quiet one: {said(counts(beside))}"] if counts(beside) != {"OK": len(beside)} else []
+    problems = (
+        [f"the quiet one: {said(counts(beside))}"] if counts(beside) != {"OK": len(beside)} else []
+    )
     wrong, more = wrong_answers(alone, beside, noise)
     problems += more
     problems += ["the noisy one was never refused: this shows nothing"] if not waste else []
@@ -70,17 +79,26 @@ async def loads(target: str, vectors: Any) -> AsyncIterator[tuple[Load, Load]]:
 async def flood_of_bulk() -> Outcome:
     """Interactive calls beside a flood of bulk."""
     with Service(bundle_of("docs-rope")) as service:
-        async with Load(service.target) as load, Load(service.target, options=[("headlight.fault", 3)]) as bulk:
+        async with (
+            Load(service.target) as load,
+            Load(service.target, options=[("headlight.fault", 3)]) as bulk,
+        ):
             alone = await paced(load, 5, 8)
             flood = asyncio.create_task(bulk.closed(32, 10, 60, pb.PRIORITY_BULK))
             await asyncio.sleep(1)
             beside = await paced(load, 5, 8)
             flooded = await flood
     medians = [1e3 * statistics.median(call.seconds for call in calls) for calls in (alone, beside)]
-    problems = [f"interactive calls: {said(counts(beside))}"] if counts(beside) != {"OK": len(beside)} else []
+    problems = (
+        [f"interactive calls: {said(counts(beside))}"]
+        if counts(beside) != {"OK": len(beside)}
+        else []
+    )
     wrong, more = wrong_answers(alone, beside, flooded)
     problems += more
-    problems += [f"{medians[1]:.0f} ms, not {medians[0]:.0f}"] if medians[1] > 4 * medians[0] + 50 else []
+    problems += (
+        [f"{medians[1]:.0f} ms, not {medians[0]:.0f}"] if medians[1] > 4 * medians[0] + 50 else []
+    )
     return Outcome(
         f"interactive: median {medians[0]:.0f} ms alone, {medians[1]:.0f} ms beside 32 callers of bulk; p99 {p99_ms(alone):.0f} "
         f"and {p99_ms(beside):.0f} ms; bulk meanwhile: {said(counts(flooded))}; {wrong}",
@@ -142,9 +160,13 @@ async def hostile(target: str, calls: int) -> None:
         for number in range(calls // 2):
             name = f'a"}}{number}\\n'
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await raw.unary_unary(f"/headlight.v1.HeadlightService/Encode{number}")(b"", timeout=10)
+                await raw.unary_unary(f"/headlight.v1.HeadlightService/Encode{number}")(
+                    b"", timeout=10
+                )
             with contextlib.suppress(grpc.aio.AioRpcError):
-                await stub.Tokenize(pb.TokenizeRequest(model=name, inputs=[pb.Input(text="a")]), timeout=10)
+                await stub.Tokenize(
+                    pb.TokenizeRequest(model=name, inputs=[pb.Input(text="a")]), timeout=10
+                )
 
 
 async def bomb() -> Outcome:
@@ -159,15 +181,25 @@ async def bomb() -> Outcome:
                 service.target, options=options, compression=grpc.Compression.Gzip
             ) as channel:
                 raw: Any = channel
-                for message in (bytes(1 << 30), b"\x12\x02\x0a\x00" * 1_000_000, b"\x12\x00" * 2_000_000):
+                for message in (
+                    bytes(1 << 30),
+                    b"\x12\x02\x0a\x00" * 1_000_000,
+                    b"\x12\x00" * 2_000_000,
+                ):
                     try:
-                        await raw.unary_unary("/headlight.v1.HeadlightService/Encode")(message, timeout=90)
+                        await raw.unary_unary("/headlight.v1.HeadlightService/Encode")(
+                            message, timeout=90
+                        )
                         statuses["OK"] += 1
                     except grpc.aio.AioRpcError as error:
                         statuses[error.code().name] += 1
             grown = service.peak_bytes() - memory
             after = await load.closed(2, 2, 10)
-    problems = [] if {*statuses} <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"} else [f"ended as {said(statuses)}"]
+    problems = (
+        []
+        if {*statuses} <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+        else [f"ended as {said(statuses)}"]
+    )
     problems += [f"memory rose by {grown / MIB:.0f} MiB"] if grown > 128 * MIB else []
     wrong, more = wrong_answers(after)
     problems += more + statuses_but({"OK"}, after) + ([] if after else ["no answer afterwards"])

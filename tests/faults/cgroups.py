@@ -39,13 +39,18 @@ class Group:
 
     def __init__(self, controller: str) -> None:
         two = (ROOT / "cgroup.controllers").exists()
-        self._two, self._folder = two, (ROOT if two else ROOT / controller) / f"headlight-faults-{os.getpid()}"
+        self._two, self._folder = (
+            two,
+            (ROOT if two else ROOT / controller) / f"headlight-faults-{os.getpid()}",
+        )
         try:
             if two:
                 (ROOT / "cgroup.subtree_control").write_text(f"+{controller}", encoding="ascii")
             self._folder.mkdir()
         except OSError as error:
-            raise NotPossible(f"no control group can be made here: {error.strerror}, {error.filename}") from None
+            raise NotPossible(
+                f"no control group can be made here: {error.strerror}, {error.filename}"
+            ) from None
         self.join = self._folder / "cgroup.procs"
         if not list(self._folder.glob(f"{controller}.*")):
             self.close()
@@ -94,7 +99,9 @@ async def cpu() -> Outcome:
     """Half of one CPU, under load; then all of it again."""
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     with group("cpu") as limits, Service(bundle_of("docs-rope"), before=limits.before()) as service:
-        async with Traffic(service.target, known, callers=3, timeout=30, allowed=("RESOURCE_EXHAUSTED",)) as traffic:
+        async with Traffic(
+            service.target, known, callers=3, timeout=30, allowed=("RESOURCE_EXHAUSTED",)
+        ) as traffic:
             free = await traffic.run(PHASE_SECONDS)
             quota = int(SHARE * PERIOD_US)
             limits.set("cpu.cfs_quota_us", "cpu.max", quota, f"{quota} {PERIOD_US}")
@@ -132,12 +139,22 @@ async def memory() -> Outcome:
     outcomes = {status: 0 for _, status in ledger.outcomes}
     for (_, status), count in ledger.outcomes.items():
         outcomes[status] += count
-    problems = [*ledger.problems(), *small.problems] + ([f"{kills} kills by the kernel"] if kills else [])
-    listed = ", ".join(f"{count:,} {status}" for status, count in sorted(outcomes.items(), key=lambda each: -each[1]))
+    problems = [*ledger.problems(), *small.problems] + (
+        [f"{kills} kills by the kernel"] if kills else []
+    )
+    listed = ", ".join(
+        f"{count:,} {status}"
+        for status, count in sorted(outcomes.items(), key=lambda each: -each[1])
+    )
     return Outcome(
         f"at 2 GiB: {ledger.ended:,} calls ({listed}), each answer compared, {kills} kills, at most {resident / MIB:.0f} MiB resident "
         f"({peak / MIB:.0f} MiB with file cache); {small.seen}",
-        {"outcomes": outcomes, "oom_kills": kills, "peak_resident_mib": resident / MIB, **small.figures},
+        {
+            "outcomes": outcomes,
+            "oom_kills": kills,
+            "peak_resident_mib": resident / MIB,
+            **small.figures,
+        },
         problems,
     )
 
@@ -154,4 +171,7 @@ def too_small() -> Outcome:
         except (AssertionError, OSError, subprocess.TimeoutExpired):
             ended = "it ended at start-up"
         kills = counted(limits.read("memory.oom_control", "memory.events"), "oom_kill")
-    return Outcome(f"at {SMALL_BYTES // MIB} MiB {ended} ({kills} kills)", {"small": ended, "small_kills": kills})
+    return Outcome(
+        f"at {SMALL_BYTES // MIB} MiB {ended} ({kills} kills)",
+        {"small": ended, "small_kills": kills},
+    )

@@ -82,7 +82,14 @@ async def server() -> Outcome:
     with folder() as place:
         shift, authority = Shift(place, "server"), Authority(place / "authority")
         pair = authority.sign("service")
-        tls = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--stall-seconds", str(STALL_SECONDS))
+        tls = (
+            "--tls-cert",
+            str(pair.cert),
+            "--tls-key",
+            str(pair.key),
+            "--stall-seconds",
+            str(STALL_SECONDS),
+        )
         with Service(bundle, *tls, environment=shift.variables) as service:
             async with Traffic(service.target, known, tls_ca=authority.cert) as traffic:
                 await traffic.run(1)
@@ -93,11 +100,17 @@ async def server() -> Outcome:
                     await traffic.run(BETWEEN_SECONDS)
                     if service.counted("headlight_stuck"):
                         problems.append(f"called itself dead at {seconds:+d} s")
-        problems += [str(entry) for entry in service.log if entry.get("level") in ("error", "critical")]
+        problems += [
+            str(entry) for entry in service.log if entry.get("level") in ("error", "critical")
+        ]
         cut = await stalled(bundle, place)
         quota = await asyncio.to_thread(quotas, bundle, place)
     problems += [*traffic.problems(), *cut.problems, *quota.problems]
-    problems += [f"no new connection at {at:+d} s" for at, fine in zip(JUMPS, shakes, strict=True) if not fine]
+    problems += [
+        f"no new connection at {at:+d} s"
+        for at, fine in zip(JUMPS, shakes, strict=True)
+        if not fine
+    ]
     seen = (
         f"{said(traffic.outcomes())}, none wrong; new TLS connections at each jump {sum(shakes)} of {len(shakes)}; "
         f"{cut.seen}; {quota.seen}"
@@ -127,7 +140,9 @@ async def tight(service: Service, shift: Shift, seconds: int) -> float:
         shift.set(seconds)
         code = await call.code()
         took = time.monotonic() - begun
-    assert code is grpc.StatusCode.DEADLINE_EXCEEDED, f"a call with too short a deadline ended as {code.name}"
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED, (
+        f"a call with too short a deadline ended as {code.name}"
+    )
     while await asyncio.to_thread(service.counted, "headlight_queue_tokens"):
         await asyncio.sleep(0.05)
     return took
@@ -137,7 +152,9 @@ async def stalled(bundle: Path, place: Path) -> Outcome:
     """Deadlines, and callers who read nothing: both end by the monotonic clock, whichever way the wall clock jumps."""
     took, late = list[float](), list[float]()
     shift = Shift(place, "stalled")
-    with Service(bundle, "--stall-seconds", str(STALL_SECONDS), environment=shift.variables) as service:
+    with Service(
+        bundle, "--stall-seconds", str(STALL_SECONDS), environment=shift.variables
+    ) as service:
         for seconds in JUMPS:
             late.append(await tight(service, shift, seconds))
         for seconds in (HOUR, -HOUR):
@@ -146,14 +163,22 @@ async def stalled(bundle: Path, place: Path) -> Outcome:
                 begun = time.monotonic()
                 shift.set(seconds)
                 before = service.counted("headlight_held_output_bytes")
-                while await asyncio.to_thread(service.counted, "headlight_held_output_bytes") >= before > 0:
+                while (
+                    await asyncio.to_thread(service.counted, "headlight_held_output_bytes")
+                    >= before
+                    > 0
+                ):
                     if time.monotonic() - begun > 20:
                         break
                     await asyncio.sleep(0.05)
                 took.append(time.monotonic() - begun)
                 call.cancel()
-    problems = [f"a stalled reader was cut after {each:.1f} s" for each in took if not 1.0 < each < 8.0]
-    problems += [f"a deadline of 0.3 s ended after {each:.2f} s" for each in late if not 0.2 < each < 1.3]
+    problems = [
+        f"a stalled reader was cut after {each:.1f} s" for each in took if not 1.0 < each < 8.0
+    ]
+    problems += [
+        f"a deadline of 0.3 s ended after {each:.2f} s" for each in late if not 0.2 < each < 1.3
+    ]
     seen = (
         f"deadlines of 0.3 s across a jump ended after {min(late):.2f}–{max(late):.2f} s; readers that stall "
         f"{STALL_SECONDS:.0f} s were cut after {' and '.join(f'{each:.1f} s' for each in took)}"
@@ -199,7 +224,9 @@ def quotas(bundle: Path, place: Path) -> Outcome:
     most, least = QUOTA * (1 + BURST_SECONDS / BETWEEN_SECONDS), QUOTA * 0.7
     rates = list(got.values())
     problems = [
-        f"a quota of {QUOTA} tokens/s let through {rate:.0f}" for rate in rates if not least < rate < 1.1 * most
+        f"a quota of {QUOTA} tokens/s let through {rate:.0f}"
+        for rate in rates
+        if not least < rate < 1.1 * most
     ]
     seen = f"a quota of {QUOTA} tokens/s let through {min(rates[1:]):.0f}–{max(rates[1:]):.0f} after each jump"
     return Outcome(seen, {"quota_rates": rates}, problems)
@@ -253,5 +280,9 @@ async def client() -> Outcome:
         f"ended after {min(found['tight']):.2f}–{max(found['tight']):.2f} s"
     )
     problems = found["problems"]
-    problems += [f"a timeout of 0.3 s ended after {took:.2f} s" for took in found["tight"] if not 0.2 < took < 1.3]
+    problems += [
+        f"a timeout of 0.3 s ended after {took:.2f} s"
+        for took in found["tight"]
+        if not 0.2 < took < 1.3
+    ]
     return Outcome(seen, found, problems)

@@ -31,7 +31,9 @@ RESETS_A_CONNECTION = 1_000
 RST_STREAM, CANCEL = 3, 8
 CALLS = 40
 TEXT = "open a file and read its lines"
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b"")
+PREFACE = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"") + frame(SETTINGS, ACK, 0, b"")
+)
 ABORT = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() sends a reset
 BACK_SECONDS = 20.0
 KIB_A_CONNECTION = 64.0
@@ -59,7 +61,9 @@ class Probe:
     def new_connection(self, target: str) -> float:
         """Seconds until a new client has its first answer."""
         begun = time.monotonic()
-        with Client(target, timeout=30, options=[("headlight.fault", time.monotonic_ns() % 10**9)]) as client:
+        with Client(
+            target, timeout=30, options=[("headlight.fault", time.monotonic_ns() % 10**9)]
+        ) as client:
             client.encode([TEXT])
         return time.monotonic() - begun
 
@@ -123,7 +127,9 @@ def idle() -> Outcome:
     if held < IDLE or alive < IDLE:
         problems.append(f"{held} connections were open and {alive} were kept, of {IDLE}")
     if grown / IDLE > KIB_A_CONNECTION * 1024:
-        problems.append(f"a connection cost {grown / IDLE / 1024:.0f} KiB, not {KIB_A_CONNECTION:.0f} at most")
+        problems.append(
+            f"a connection cost {grown / IDLE / 1024:.0f} KiB, not {KIB_A_CONNECTION:.0f} at most"
+        )
     if slow > IDLE_P99_MS or first > 1:
         problems.append(f"calls took {slow:.0f} ms (p99), a new connection {first:.1f} s")
     if back == float("inf"):
@@ -134,7 +140,12 @@ def idle() -> Outcome:
         f"{held:,} open in {opened:.0f} s; {grown / IDLE / 1024:.0f} KiB each ({grown / MIB:.0f} MiB; {kept / MIB:.0f} "
         f"MiB kept afterwards); p99 of a call {p99['alone']} ms before, {p99['beside']} ms beside them, {p99['after']} "
         f"ms after; a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; {probe.wrong} wrong",
-        {"connections": held, "kib_each": grown / IDLE / 1024, "p99_ms": p99, "files_back_seconds": back},
+        {
+            "connections": held,
+            "kib_each": grown / IDLE / 1024,
+            "p99_ms": p99,
+            "files_back_seconds": back,
+        },
         problems,
     )
 
@@ -211,7 +222,9 @@ async def resets() -> Outcome:
         flooded, cpu = time.monotonic() - begun, busy_seconds(service) - before
         quiet = await asyncio.to_thread(until_idle, service)
         back = await asyncio.to_thread(settled, service, files + 1)
-        left = service.counted("grpc_server_started_total") - service.counted("grpc_server_handled_total")
+        left = service.counted("grpc_server_started_total") - service.counted(
+            "grpc_server_handled_total"
+        )
         after = await asyncio.to_thread(probe.calls)
     problems = [f"{probe.wrong} wrong answers"] if probe.wrong else []
     if left:
@@ -236,7 +249,9 @@ async def reset_streams(target: str) -> bool:
     begin, reset = headers("Encode", {}), struct.pack(">I", CANCEL)
     try:
         for stream in range(1, 2 * RESETS_A_CONNECTION, 2):
-            writer.write(frame(HEADERS, END_HEADERS, stream, begin) + frame(RST_STREAM, 0, stream, reset))
+            writer.write(
+                frame(HEADERS, END_HEADERS, stream, begin) + frame(RST_STREAM, 0, stream, reset)
+            )
             if stream % 200 == 1:
                 await writer.drain()
         await writer.drain()

@@ -35,9 +35,13 @@ def before() -> tuple[str, ...]:
     if shutil.which("unshare") is None:
         raise NotPossible("needs unshare (util-linux)")
     command = ("unshare", "--mount", "sh", "-c", READ_ONLY, str(ROOT))
-    tried = subprocess.run([*command, "true"], cwd=ROOT, capture_output=True, text=True, check=False)
+    tried = subprocess.run(
+        [*command, "true"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if tried.returncode != 0:
-        raise NotPossible(f"no read-only mount namespace can be made here: {tried.stderr.strip()[:200]}")
+        raise NotPossible(
+            f"no read-only mount namespace can be made here: {tried.stderr.strip()[:200]}"
+        )
     return command
 
 
@@ -50,7 +54,11 @@ async def read_only() -> Outcome:
         async with Traffic(service.target, known) as traffic:
             await traffic.run(SECONDS)
         scraped = service.counted("grpc_server_handled_total")
-    failures = [str(entry) for entry in service.log if entry.get("level") in ("warning", "error", "critical")]
+    failures = [
+        str(entry)
+        for entry in service.log
+        if entry.get("level") in ("warning", "error", "critical")
+    ]
     problems = traffic.problems() + failures
     return Outcome(
         f"started and served: {said(traffic.outcomes())}, none wrong, {milliseconds(traffic.calls)}; /metrics as ever; "

@@ -12,9 +12,7 @@ from tests.faults.matrix import Row
 from tests.faults.record import Outcome
 from tests.system.processes import ROOT
 
-FAKED = (
-    "a device that fails is faked (tests/service/fakes.py, headlight/runtime/providers/device_faults.py); this is a CPU"
-)
+FAKED = "a device that fails is faked (tests/service/fakes.py, headlight/runtime/providers/device_faults.py); this is a CPU"
 
 DRIVEN: tuple[Row, ...] = (
     Row(
@@ -58,7 +56,9 @@ DRIVEN: tuple[Row, ...] = (
         "A crowd that does nothing",
         "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
         "no new call waits; one watcher more is refused",
-        tests=("tests/system/test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting",),
+        tests=(
+            "tests/system/test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting",
+        ),
         asserts="every new call answered beside each part of the crowd",
     ),
     Row(
@@ -80,7 +80,9 @@ DRIVEN: tuple[Row, ...] = (
         "SIGTERM, and a call that does not end",
         "a call that outlasts --grace-seconds",
         "the process ends when the time is over, with an exit code that is not 0",
-        tests=("tests/service/app/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",),
+        tests=(
+            "tests/service/app/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",
+        ),
         asserts="ended in time, exit code 1, the call counted in the log",
     ),
     Row(
@@ -132,7 +134,10 @@ DRIVEN: tuple[Row, ...] = (
         "A device that fails for good",
         "sticky CUDA errors, numbers that are none, a lost GPU",
         "nothing answered after the error; the process ends within 2 s",
-        tests=("tests/service/app/test_device_loss.py", "tests/headlight/runtime/providers/test_device_faults.py"),
+        tests=(
+            "tests/service/app/test_device_loss.py",
+            "tests/headlight/runtime/providers/test_device_faults.py",
+        ),
         asserts="0 answers after the error, the process ended within 2 s",
         state="injected",
         reason=FAKED,
@@ -167,7 +172,10 @@ DRIVEN: tuple[Row, ...] = (
         "Texts made to be slow",
         "runs of line breaks, marks, emoji and more, at the tokenizer's limit; SIGTERM meanwhile",
         "at most 0.2 s of one core for a text; SIGTERM ends with 0",
-        tests=("tests/system/test_slow_texts.py", "tests/headlight/runtime/tokenization/test_tokenizer_probe.py"),
+        tests=(
+            "tests/system/test_slow_texts.py",
+            "tests/headlight/runtime/tokenization/test_tokenizer_probe.py",
+        ),
         asserts="every tokenizer that is slow found at export, longer texts refused unread",
     ),
     Row(
@@ -183,7 +191,10 @@ DRIVEN: tuple[Row, ...] = (
         "Files of a bundle that change while served",
         "each file overwritten, cut, replaced and removed under load, on ONNX Runtime and OpenVINO",
         "0 wrong answers, 0 crashes",
-        tests=("tests/system/test_changed_files.py", "tests/headlight/runtime/bundle/test_file_contents.py"),
+        tests=(
+            "tests/system/test_changed_files.py",
+            "tests/headlight/runtime/bundle/test_file_contents.py",
+        ),
         asserts="every answer as before the change",
     ),
     Row(
@@ -191,7 +202,9 @@ DRIVEN: tuple[Row, ...] = (
         "Disk full under a job",
         "a disk that fills while `headlight embed` writes",
         "told in one line; what came stays, the job can go on",
-        tests=("tests/headlight/cli/embed/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",),
+        tests=(
+            "tests/headlight/cli/embed/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",
+        ),
         asserts="the job went on where it was",
         state="injected",
         reason="writing fails as on a full disk",
@@ -258,10 +271,21 @@ def run_tests(nodes: tuple[str, ...], asserts: str) -> Outcome:
     """Run the tests and count them. Figures that they record as properties are taken over."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={file}", *nodes]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={file}",
+            *nodes,
+        ]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if not file.exists():
-            return Outcome("", problems=[f"pytest ended with {done.returncode}: {done.stdout[-300:]}"])
+            return Outcome(
+                "", problems=[f"pytest ended with {done.returncode}: {done.stdout[-300:]}"]
+            )
         cases = list(ElementTree.parse(file).getroot().iter("testcase"))
     failed = [f"{case.get('name')} failed" for case in cases if case.find("failure") is not None]
     failed += [f"{case.get('name')} broke" for case in cases if case.find("error") is not None]
@@ -270,7 +294,15 @@ def run_tests(nodes: tuple[str, ...], asserts: str) -> Outcome:
         failed.append(f"{skipped} tests were skipped")
     if not cases or done.returncode not in (0, 1):
         failed.append(f"pytest ended with {done.returncode}")
-    properties = {str(found.get("name")): found.get("value") for case in cases for found in case.iter("property")}
+    properties = {
+        str(found.get("name")): found.get("value")
+        for case in cases
+        for found in case.iter("property")
+    }
     count = f"{len(cases)} tests" if len(cases) > 1 else "1 test"
     told = "".join(f"; {name}: {value}" for name, value in properties.items())
-    return Outcome(f"{count}: {asserts}{told}", {"tests": len(cases), "failed": len(failed), **properties}, failed)
+    return Outcome(
+        f"{count}: {asserts}{told}",
+        {"tests": len(cases), "failed": len(failed), **properties},
+        failed,
+    )

@@ -15,7 +15,9 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.faults.traffic import percentile
 
-TOKENS = 384  # of a request: some tens of milliseconds, so that this process needs little of the CPU
+TOKENS = (
+    384  # of a request: some tens of milliseconds, so that this process needs little of the CPU
+)
 LARGE_TOKENS = 800  # few of these a second are all there is capacity for: many times as many cost their callers little
 KINDS = 8  # different requests, whose vectors are known
 DEADLINE = 1.0
@@ -34,7 +36,12 @@ class Load:
     """Calls without retries by a bare stub, each answer compared. An async context manager."""
 
     def __init__(
-        self, target: str, metadata: Any = None, options: Any = (), tokens: int = TOKENS, vectors: Any = None
+        self,
+        target: str,
+        metadata: Any = None,
+        options: Any = (),
+        tokens: int = TOKENS,
+        vectors: Any = None,
     ) -> None:
         self._target, self._metadata, self._options = target, metadata, list(options)
         self._tokens, self.vectors = tokens, vectors
@@ -43,7 +50,9 @@ class Load:
         self._channel = grpc.aio.insecure_channel(self._target, options=self._options)
         self._stub: Any = pb_grpc.HeadlightServiceStub(self._channel)
         ids = [[5 + (at * 7 + kind) % 900 for at in range(self._tokens)] for kind in range(KINDS)]
-        self._requests = [pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=each))]) for each in ids]
+        self._requests = [
+            pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=each))]) for each in ids
+        ]
         if self.vectors is None:
             self.vectors = [await self._vector(request) for request in self._requests]
         return self
@@ -67,11 +76,17 @@ class Load:
             seconds = time.monotonic() - begun
             return Ended(error.code().name, seconds, seconds - timeout)
         seconds = time.monotonic() - begun
-        wrong = not np.allclose(np.frombuffer(answer.pooled[0].data, "<f4"), self.vectors[kind], atol=1e-5)
+        wrong = not np.allclose(
+            np.frombuffer(answer.pooled[0].data, "<f4"), self.vectors[kind], atol=1e-5
+        )
         return Ended("OK", seconds, seconds - timeout, wrong)
 
     async def closed(
-        self, callers: int, seconds: float, timeout: float = DEADLINE, priority: pb.Priority | None = None
+        self,
+        callers: int,
+        seconds: float,
+        timeout: float = DEADLINE,
+        priority: pb.Priority | None = None,
     ) -> list[Ended]:
         """So many callers, each with one call after the other."""
         end, found = time.monotonic() + seconds, list[Ended]()
@@ -98,7 +113,9 @@ def counts(calls: list[Ended]) -> Counter[str]:
 
 
 def p99_ms(calls: list[Ended], status: str = "OK") -> float:
-    return round(1e3 * percentile([call.seconds for call in calls if call.status == status], 0.99), 1)
+    return round(
+        1e3 * percentile([call.seconds for call in calls if call.status == status], 0.99), 1
+    )
 
 
 async def paced(load: Load, rate: float, seconds: float) -> list[Ended]:

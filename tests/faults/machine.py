@@ -36,6 +36,12 @@ def told(report: Path, code: int) -> Outcome:
     lines = report.read_text(encoding="utf-8").splitlines()
     calls = next(line for line in lines if "calls started" in line).partition(";")[0]
     memory = next(line for line in lines if line.startswith("Memory")).partition(";")[0]
-    problems = [line.removeprefix("- ") for line in lines[lines.index("**FAILED.**") + 1 :]] if code else []
-    problems = [line for line in problems if line][: problems.index("")] if "" in problems else problems
+    problems = (
+        [line.removeprefix("- ") for line in lines[lines.index("**FAILED.**") + 1 :]]
+        if code
+        else []
+    )
+    problems = (
+        [line for line in problems if line][: problems.index("")] if "" in problems else problems
+    )
     return Outcome(f"{calls}, each answer compared. {memory}", {"report": lines}, problems)

@@ -40,4 +40,9 @@ def rows() -> tuple[Row, ...]:
     from tests.faults.driven import DRIVEN
     from tests.faults.made import MADE
 
-    return tuple(sorted((*MADE, *DRIVEN), key=lambda row: (int("".join(filter(str.isdigit, row.fault))), row.fault)))
+    return tuple(
+        sorted(
+            (*MADE, *DRIVEN),
+            key=lambda row: (int("".join(filter(str.isdigit, row.fault))), row.fault),
+        )
+    )

@@ -22,7 +22,9 @@ SERVFAIL, NXDOMAIN = 2, 3
 OUTAGES: dict[str, int | None] = {"SERVFAIL": SERVFAIL, "NXDOMAIN": NXDOMAIN, "no answer": None}
 OUTAGE_SECONDS = 4.0
 AGE_SECONDS = 5  # of a connection, so that names are asked for again during each outage
-HARD_SECONDS = 8.0  # after which all calls go to the new address; names are asked for every 2 s at most
+HARD_SECONDS = (
+    8.0  # after which all calls go to the new address; names are asked for every 2 s at most
+)
 OPTIONS = ("--streams", "1", "--threads", "1", "--max-connection-age-seconds", str(AGE_SECONDS))
 NEW_SECONDS = 15.0  # for a new client to be told that the name has no address
 
@@ -46,13 +48,17 @@ class Unsteady(Names):
         self.failed += 1
         if self.outage is not None:
             flags = 0x8180 | self.outage
-            self._transport.sendto(data[:2] + struct.pack(">HHHHH", flags, 1, 0, 0, 0) + data[12:], addr)
+            self._transport.sendto(
+                data[:2] + struct.pack(">HHHHH", flags, 1, 0, 0, 0) + data[12:], addr
+            )
 
 
 class Scene:
     """Services at addresses of loopback, a name for them, and its server."""
 
-    def __init__(self, names: Unsteady, told: list[str], open_services: contextlib.ExitStack) -> None:
+    def __init__(
+        self, names: Unsteady, told: list[str], open_services: contextlib.ExitStack
+    ) -> None:
         self.names, self.told, self._services = names, told, open_services
         self.port = free_port()
         self.target = f"dns://127.0.0.1:{names.port}/{NAME}:{self.port}"
@@ -109,7 +115,9 @@ async def outages(scene: Scene, traffic: Traffic) -> dict[str, str]:
     return new
 
 
-def verdict(traffic: Traffic, new: dict[str, str], in_vain: int, moved: float, ended: float) -> Outcome:
+def verdict(
+    traffic: Traffic, new: dict[str, str], in_vain: int, moved: float, ended: float
+) -> Outcome:
     problems = traffic.problems()
     failed = [call for call in traffic.calls if call.outcome != "OK"]
     hard = [call for call in failed if call.begun + call.seconds > moved]
@@ -118,14 +126,25 @@ def verdict(traffic: Traffic, new: dict[str, str], in_vain: int, moved: float, e
         problems.append(f"{len(failed) - len(hard)} calls failed before the move without overlap")
     if last > ended - moved:
         problems.append(f"calls failed {last:.1f} s after the move without overlap")
-    problems += [f"a new client, {outage}: {said}" for outage, said in new.items() if not said.startswith("told")]
+    problems += [
+        f"a new client, {outage}: {said}"
+        for outage, said in new.items()
+        if not said.startswith("told")
+    ]
     if in_vain < len(OUTAGES) or not any(call.begun > ended for call in traffic.calls):
-        problems.append(f"the name was asked for {in_vain} times during outages: this shows nothing")
+        problems.append(
+            f"the name was asked for {in_vain} times during outages: this shows nothing"
+        )
     return Outcome(
         f"{said(traffic.outcomes())}, none wrong; none failed in outages ({in_vain} lookups in vain) nor in the move with "
         f"overlap; after the one without, calls were told Unavailable for {last:.1f} s; new clients meanwhile: "
         + ", ".join(f"{outage}: {found}" for outage, found in new.items()),
-        {"outcomes": dict(traffic.outcomes()), "lookups_in_vain": in_vain, "hard_move_seconds": last, "new": new},
+        {
+            "outcomes": dict(traffic.outcomes()),
+            "lookups_in_vain": in_vain,
+            "hard_move_seconds": last,
+            "new": new,
+        },
         problems,
     )
 

@@ -65,12 +65,17 @@ async def slow() -> Outcome:
     """Calls of all kinds over it."""
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     with Service(bundle_of("docs-rope")) as service:
-        async with SlowRelay(service.target) as relay, Traffic(relay.target, known, callers=6, timeout=30) as traffic:
+        async with (
+            SlowRelay(service.target) as relay,
+            Traffic(relay.target, known, callers=6, timeout=30) as traffic,
+        ):
             await traffic.run(SECONDS)
             await traffic.__aexit__(None, None, None)
     problems = traffic.problems()
     if len(traffic.calls) < 50 or relay.lost < 20:
-        problems.append(f"{len(traffic.calls)} calls and {relay.lost} lost pieces: this shows nothing")
+        problems.append(
+            f"{len(traffic.calls)} calls and {relay.lost} lost pieces: this shows nothing"
+        )
     return Outcome(
         f"{said(traffic.outcomes())}, none wrong; {milliseconds(traffic.calls)}; {relay.lost:,} of {relay.passed:,} "
         "segments sent again",

@@ -7,7 +7,16 @@ import random
 import statistics
 import time
 
-from tests.faults.load import LARGE_TOKENS, TOKENS, Ended, Load, counts, p99_ms, statuses_but, wrong_answers
+from tests.faults.load import (
+    LARGE_TOKENS,
+    TOKENS,
+    Ended,
+    Load,
+    counts,
+    p99_ms,
+    statuses_but,
+    wrong_answers,
+)
 from tests.faults.record import Outcome
 from tests.faults.traffic import percentile, said
 from tests.system.conftest import bundle_of
@@ -16,8 +25,13 @@ from tests.system.processes import Service
 MULTIPLES = (0.8, 1.0, 2.0, 5.0, 10.0)
 STEP_SECONDS = 10.0
 LARGE_DEADLINE = 2.0
-GOODPUT_SHARE, GOODPUT_SHARE_AT_TEN = 0.85, 0.75  # of the peak: callers and service share the cores here
-LATE_SECONDS = 0.25  # that a status may come after its deadline: callers and service share the cores here
+GOODPUT_SHARE, GOODPUT_SHARE_AT_TEN = (
+    0.85,
+    0.75,
+)  # of the peak: callers and service share the cores here
+LATE_SECONDS = (
+    0.25  # that a status may come after its deadline: callers and service share the cores here
+)
 STATUSES = {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 
 
@@ -27,7 +41,10 @@ async def overload() -> Outcome:
         async with Load(service.target, tokens=LARGE_TOKENS) as load:
             capacity = counts(await load.closed(8, STEP_SECONDS, 30))["OK"] / STEP_SECONDS
             memory = service.resident_bytes()
-            steps = {factor: await load.open(factor * capacity, STEP_SECONDS, LARGE_DEADLINE) for factor in MULTIPLES}
+            steps = {
+                factor: await load.open(factor * capacity, STEP_SECONDS, LARGE_DEADLINE)
+                for factor in MULTIPLES
+            }
             grown = service.resident_bytes() / memory - 1
             after = await load.closed(2, 3, 10)
     goodput = {factor: counts(calls)["OK"] / STEP_SECONDS for factor, calls in steps.items()}
@@ -38,7 +55,9 @@ async def overload() -> Outcome:
         least = GOODPUT_SHARE_AT_TEN if factor == 10 else GOODPUT_SHARE
         if goodput[factor] < least * peak:
             problems.append(f"{goodput[factor] / peak:.0%} of peak goodput at {factor:g} times")
-    refused = [p99_ms(calls, "RESOURCE_EXHAUSTED") for factor, calls in steps.items() if factor >= 2]
+    refused = [
+        p99_ms(calls, "RESOURCE_EXHAUSTED") for factor, calls in steps.items() if factor >= 2
+    ]
     if counts(after) != {"OK": len(after)} or grown > 0.25:
         problems.append(f"afterwards {said(counts(after))}, memory {grown:+.0%}")
     shares = ", ".join(f"{goodput[factor] / peak:.0%} at {factor:g}×" for factor in MULTIPLES)
@@ -46,7 +65,12 @@ async def overload() -> Outcome:
     return Outcome(
         f"capacity {capacity:.0f}/s; goodput of the peak: {shares}; p99 of answers: {admitted}; p99 of refusals from 2×: "
         f"{', '.join(f'{each:.0f} ms' for each in refused)}; memory {grown:+.0%}; afterwards {said(counts(after))}; {wrong}",
-        {"capacity": capacity, "goodput": goodput, "refusal_p99_ms": refused, "memory_share": grown},
+        {
+            "capacity": capacity,
+            "goodput": goodput,
+            "refusal_p99_ms": refused,
+            "memory_share": grown,
+        },
         problems,
     )
 
@@ -54,7 +78,10 @@ async def overload() -> Outcome:
 async def deadlines() -> Outcome:
     """Deadlines of 1 to 50 ms beside others' load."""
     with Service(bundle_of("docs-rope")) as service:
-        async with Load(service.target) as load, Load(service.target, options=[("headlight.fault", 2)]) as short:
+        async with (
+            Load(service.target) as load,
+            Load(service.target, options=[("headlight.fault", 2)]) as short,
+        ):
             others = asyncio.create_task(load.closed(4, 15, 30))
             found, begun = list[Ended](), time.monotonic()
             before = service.counted("headlight_tokens_total")
@@ -69,10 +96,19 @@ async def deadlines() -> Outcome:
     wrong, problems = wrong_answers(found, beside)
     problems += statuses_but(STATUSES, found)
     problems += [f"statuses came {tail:.2f} s after the deadline"] if tail > LATE_SECONDS else []
-    problems += [f"{wasted:.0f} of {computed:.0f} computed for nobody"] if wasted > 0.1 * computed + 8 else []
+    problems += (
+        [f"{wasted:.0f} of {computed:.0f} computed for nobody"]
+        if wasted > 0.1 * computed + 8
+        else []
+    )
     return Outcome(
         f"{said(counts(found))}; after the deadline by {1e3 * statistics.median(late):.0f} ms (median), {1e3 * tail:.0f} ms "
         f"(p99); {max(0.0, wasted):.0f} of {computed:.0f} texts computed in vain; {wrong}",
-        {"outcomes": counts(found), "late_p99_seconds": tail, "wasted": wasted, "computed": computed},
+        {
+            "outcomes": counts(found),
+            "late_p99_seconds": tail,
+            "wasted": wasted,
+            "computed": computed,
+        },
         problems,
     )

@@ -27,7 +27,9 @@ async def stopped() -> Outcome:
     back, problems = list[float](), list[str]()
     with Service(bundle_of("docs-rope")) as service:
         late = {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"}
-        async with Traffic(service.target, known, callers=3, timeout=TIMEOUT, allowed=late) as traffic:
+        async with Traffic(
+            service.target, known, callers=3, timeout=TIMEOUT, allowed=late
+        ) as traffic:
             before = await traffic.run(3)
             for seconds in PAUSES:
                 with paused(service.process.pid):
@@ -35,7 +37,9 @@ async def stopped() -> Outcome:
                 on = time.monotonic()
                 while not any(call.outcome == "OK" and call.begun > on for call in traffic.calls):
                     if time.monotonic() - on > BACK_SECONDS:
-                        problems.append(f"no answer {BACK_SECONDS:.0f} s after a pause of {seconds} s")
+                        problems.append(
+                            f"no answer {BACK_SECONDS:.0f} s after a pause of {seconds} s"
+                        )
                         break
                     await asyncio.sleep(0.02)
                 back.append(time.monotonic() - on)
@@ -44,14 +48,20 @@ async def stopped() -> Outcome:
         stuck = service.counted("headlight_stuck")
         left = service.counted("headlight_queue_tokens")
     problems += traffic.problems()
-    problems += [f"{call.outcome} without a pause" for call in (*before, *after) if call.outcome != "OK"]
+    problems += [
+        f"{call.outcome} without a pause" for call in (*before, *after) if call.outcome != "OK"
+    ]
     if stuck or left:
         problems.append(f"stuck {stuck:.0f}, tokens left in the queue {left:.0f}")
     outcomes = Counter(traffic.outcomes())
     return Outcome(
         f"{said(outcomes)}, none wrong; calls of {TIMEOUT} s ended {max(0.0, traffic.latest_seconds()):.2f} s late at most; "
         f"first right answer {max(back):.2f} s after a pause at most; liveness kept, queue empty",
-        {"outcomes": dict(outcomes), "late_seconds": traffic.latest_seconds(), "back_seconds": back},
+        {
+            "outcomes": dict(outcomes),
+            "late_seconds": traffic.latest_seconds(),
+            "back_seconds": back,
+        },
         problems,
     )
 

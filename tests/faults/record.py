@@ -48,8 +48,16 @@ def command_of(fault: str) -> str:
 def write(folder: Path, fault: str, **fields: Any) -> None:
     """Write the file of a fault, with what every file holds."""
     folder.mkdir(parents=True, exist_ok=True)
-    whole = {"fault": fault, **fields, "command": command_of(fault), "commit": commit(), "versions": versions()}
-    (folder / f"{fault}.json").write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    whole = {
+        "fault": fault,
+        **fields,
+        "command": command_of(fault),
+        "commit": commit(),
+        "versions": versions(),
+    }
+    (folder / f"{fault}.json").write_text(
+        json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 def read(folder: Path, fault: str) -> dict[str, Any] | None:
@@ -64,7 +72,9 @@ def read(folder: Path, fault: str) -> dict[str, Any] | None:
 def commit() -> str:
     """The commit of the working tree, marked if files differ from it."""
     head = _git("rev-parse", "--short=12", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/reliability.md")
+    changed = _git(
+        "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/reliability.md"
+    )
     return f"{head} with changes" if changed else head
 
 
@@ -76,4 +86,8 @@ def _git(*arguments: str) -> str:
 def versions() -> dict[str, str]:
     """Software and kernel of this run."""
     installed = {name: version(name) for name in PACKAGES}
-    return {"python": ".".join(map(str, sys.version_info[:3])), **installed, "kernel": platform.release()}
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        **installed,
+        "kernel": platform.release(),
+    }

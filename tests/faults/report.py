@@ -74,7 +74,14 @@ def _line(row: Row, record: dict[str, Any] | None) -> str:
     state = "not measured" if record is None else record["state"]
     if record is not None and record["problems"]:
         seen, state = f"**broken**, see the notes. {seen}".strip(), f"**{state}**"
-    cells = (f"{row.fault} {row.title}", row.made, row.promise, seen, state, f"`--only {row.fault}`")
+    cells = (
+        f"{row.fault} {row.title}",
+        row.made,
+        row.promise,
+        seen,
+        state,
+        f"`--only {row.fault}`",
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

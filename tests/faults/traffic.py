@@ -65,24 +65,35 @@ class Traffic:
         self._open = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Traffic:
-        client = await self._open.enter_async_context(AsyncClient(self._target, timeout=self._timeout, **self._access))
-        self._blocking = self._open.enter_context(Client(self._target, timeout=self._timeout, **self._access))
+        client = await self._open.enter_async_context(
+            AsyncClient(self._target, timeout=self._timeout, **self._access)
+        )
+        self._blocking = self._open.enter_context(
+            Client(self._target, timeout=self._timeout, **self._access)
+        )
         unused = await self._open.enter_async_context(grpc.aio.insecure_channel("127.0.0.1:1"))
         good = Callers(client, unused, self._known, random.Random(1))
         kinds = {"embed": good.embed, "attend": good.attend, "tokenize": good.tokenize}
-        self._tasks = [asyncio.create_task(self._repeat(kinds, number)) for number in range(self._count)]
+        self._tasks = [
+            asyncio.create_task(self._repeat(kinds, number)) for number in range(self._count)
+        ]
         self._tasks.append(asyncio.create_task(self._repeat({"blocking": self._embed_blocking}, 0)))
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ending = True
         async with asyncio.timeout(self._timeout + 30):
             await asyncio.gather(*self._tasks)
         await self._open.aclose()
 
-    async def _repeat(self, kinds: dict[str, Callable[[], Coroutine[Any, Any, str]]], seed: int) -> None:
+    async def _repeat(
+        self, kinds: dict[str, Callable[[], Coroutine[Any, Any, str]]], seed: int
+    ) -> None:
         chance, names = random.Random(seed), list(kinds)
         while not self._ending:
             name = chance.choice(names)
@@ -135,4 +146,6 @@ def milliseconds(calls: Iterable[Call]) -> str:
 
 def said(outcomes: Counter[str]) -> str:
     """Counts in words."""
-    return ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common()) or "no calls"
+    return (
+        ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common()) or "no calls"
+    )

@@ -19,20 +19,33 @@ from tests.attention_reference import Text, statistics
 CLS, SEP = 1, 2
 DIM, LAYERS, HEADS = 8, 3, 2
 WORD = re.compile(r"\w+|[^\w\s]")
-REF = pb.ModelRef(name="fake", version="1", bundle_sha256="ab" * 32, provider="cpu", precision="fp32")
+REF = pb.ModelRef(
+    name="fake", version="1", bundle_sha256="ab" * 32, provider="cpu", precision="fp32"
+)
 
 
 def tokens_of(item: pb.Input) -> pb.TokenInfo:
     """Words between [CLS] and [SEP]; ids as they are."""
     if item.HasField("ids"):
         ids, zeros = list(item.ids.ids), [0] * len(item.ids.ids)
-        return pb.TokenInfo(ids=ids, starts=zeros, ends=zeros, special=[False] * len(ids), segments=zeros)
+        return pb.TokenInfo(
+            ids=ids, starts=zeros, ends=zeros, special=[False] * len(ids), segments=zeros
+        )
     texts = [item.pair.first, item.pair.second] if item.HasField("pair") else [item.text]
     info = pb.TokenInfo()
     rows: list[tuple[int, str, int, int, bool, int]] = [(CLS, "[CLS]", 0, 0, True, 0)]
     for segment, text in enumerate(texts):
         for word in WORD.finditer(text):
-            rows.append((3 + zlib.crc32(word[0].encode()) % 997, word[0], word.start(), word.end(), False, segment))
+            rows.append(
+                (
+                    3 + zlib.crc32(word[0].encode()) % 997,
+                    word[0],
+                    word.start(),
+                    word.end(),
+                    False,
+                    segment,
+                )
+            )
         rows.append((SEP, "[SEP]", 0, 0, True, segment))
     for token, piece, start, end, special, segment in rows:
         info.ids.append(token)
@@ -73,7 +86,9 @@ def ragged(parts: list[Floats], layers: list[int]) -> pb.RaggedTensor:
     offsets = np.cumsum([0, *(part.size for part in parts)]).tolist()
     data = b"".join(part.astype("<f4").tobytes() for part in parts)
     shapes = [pb.Extents(sizes=part.shape) for part in parts]
-    return pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=layers, offsets=offsets, data=data, shapes=shapes)
+    return pb.RaggedTensor(
+        dtype=pb.DATA_TYPE_FLOAT32, layers=layers, offsets=offsets, data=data, shapes=shapes
+    )
 
 
 def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -> pb.EncodeResponse:
@@ -97,18 +112,31 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
         if outputs.pooled.normalize:
             pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
         for dtype in outputs.pooled.dtypes or [pb.DATA_TYPE_FLOAT32]:
-            made = as_type(pooled, VECTOR_NAMES[dtype], np.stack([np.zeros(DIM), np.ones(DIM)]).astype(np.float32))
+            made = as_type(
+                pooled,
+                VECTOR_NAMES[dtype],
+                np.stack([np.zeros(DIM), np.ones(DIM)]).astype(np.float32),
+            )
             response.pooled.add(dtype=dtype, shape=made.shape, data=made.tobytes())
     if outputs.HasField("tokens"):
         vectors = [hidden_of(ids, [LAYERS])[0] for ids in ids_of]
         if outputs.tokens.skip_special:
-            response.kept_tokens.extend(pb.TokenIndices(indices=range(1, len(ids) - 1)) for ids in ids_of)
+            response.kept_tokens.extend(
+                pb.TokenIndices(indices=range(1, len(ids) - 1)) for ids in ids_of
+            )
             vectors = [vector[1:-1] for vector in vectors]
         response.tokens.CopyFrom(ragged(vectors, []))
     if outputs.HasField("attention"):
-        attend(response, outputs.attention, ids_of, [list(tokens_of(item).special) for item in request.inputs])
+        attend(
+            response,
+            outputs.attention,
+            ids_of,
+            [list(tokens_of(item).special) for item in request.inputs],
+        )
     if outputs.HasField("hidden"):
-        layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(range(LAYERS + 1))
+        layers = [layer % (LAYERS + 1) for layer in outputs.hidden.layers] or list(
+            range(LAYERS + 1)
+        )
         states = [hidden_of(ids, layers) for ids in ids_of]
         if rows := list(outputs.hidden.tokens.indices.indices):
             states = [state[:, rows] for state in states]
@@ -118,7 +146,10 @@ def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -
 
 
 def attend(
-    response: pb.EncodeResponse, wanted: pb.AttentionOutput, ids_of: list[list[int]], specials: list[list[bool]]
+    response: pb.EncodeResponse,
+    wanted: pb.AttentionOutput,
+    ids_of: list[list[int]],
+    specials: list[list[bool]],
 ) -> None:
     """Attention in the form wanted: of some layers, reduced to statistics, the largest, or some rows."""
     layers = [layer % LAYERS for layer in wanted.layers] or list(range(LAYERS))
@@ -144,7 +175,10 @@ def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[li
     for weights, special in zip(maps, specials, strict=True):
         text = Text(weights, weights, special, (), (), (), "mean")
         rows = [[token] for token in range(len(special))]
-        heads = [statistics(head, rows, text) for head in weights.astype(np.float64).reshape(-1, len(rows), len(rows))]
+        heads = [
+            statistics(head, rows, text)
+            for head in weights.astype(np.float64).reshape(-1, len(rows), len(rows))
+        ]
         parts.append(np.array(heads, np.float32).reshape(LAYERS, HEADS, -1))
     response.attention.CopyFrom(ragged(parts, list(range(LAYERS))))
     response.attention_map.axes.extend(("layer", "head", "statistic"))
@@ -154,7 +188,9 @@ def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[li
 def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) -> None:
     """The largest weights of each row of all layers."""
     indices = [np.argsort(-weights, axis=-1)[..., :count] for weights in maps]
-    kept = [np.take_along_axis(weights, at, axis=-1) for weights, at in zip(maps, indices, strict=True)]
+    kept = [
+        np.take_along_axis(weights, at, axis=-1) for weights, at in zip(maps, indices, strict=True)
+    ]
     response.attention.CopyFrom(ragged(kept, list(range(LAYERS))))
     response.attention_indices.CopyFrom(response.attention)
     response.attention_indices.dtype = pb.DATA_TYPE_UINT16
@@ -162,7 +198,9 @@ def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) ->
     response.attention_map.axes.extend(("layer", "head", "query", "top"))
 
 
-def frames_of(request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3) -> list[pb.EncodeStreamResponse]:
+def frames_of(
+    request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3
+) -> list[pb.EncodeStreamResponse]:
     """header, chunks (the last rows first: no order is promised), end; of maps that are not whole, one frame with all."""
     told = response.attention_map
     if response.HasField("attention") and (list(told.axes[-1:]) != ["key"] or told.places):
@@ -199,18 +237,28 @@ def chunks_of(response: pb.EncodeResponse, rows_per_chunk: int) -> Iterator[pb.C
             tensor = getattr(response, field)
             for item, every in enumerate(counts):
                 begin, end = tensor.offsets[item : item + 2]
-                places = {"tokens": response.kept_tokens, "hidden": response.hidden_tokens}.get(field)
+                places = {"tokens": response.kept_tokens, "hidden": response.hidden_tokens}.get(
+                    field
+                )
                 count = len(places[item].indices) if places else every
                 heads = HEADS if field == "attention" else 1
                 width = count if field == "attention" else tensor.shapes[item].sizes[-1]
                 assert end - begin == max(1, len(tensor.layers)) * heads * count * width
-                for at, (layer, head) in enumerate(itertools.product(range(len(tensor.layers) or 1), range(heads))):
-                    base = pb.Chunk(output=kind, item=item, layer=layer, head_begin=head, head_end=head + 1)
+                for at, (layer, head) in enumerate(
+                    itertools.product(range(len(tensor.layers) or 1), range(heads))
+                ):
+                    base = pb.Chunk(
+                        output=kind, item=item, layer=layer, head_begin=head, head_end=head + 1
+                    )
                     offset = 4 * (begin + at * count * width)
-                    yield from matrix_chunks(base, tensor.data, offset, count, width, rows_per_chunk)
+                    yield from matrix_chunks(
+                        base, tensor.data, offset, count, width, rows_per_chunk
+                    )
 
 
-def matrix_chunks(base: pb.Chunk, data: bytes, offset: int, rows: int, width: int, step: int) -> Iterator[pb.Chunk]:
+def matrix_chunks(
+    base: pb.Chunk, data: bytes, offset: int, rows: int, width: int, step: int
+) -> Iterator[pb.Chunk]:
     for row in range(0, rows, step):
         chunk = pb.Chunk()
         chunk.CopyFrom(base)

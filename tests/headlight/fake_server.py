@@ -13,7 +13,10 @@ from typing import Any, NoReturn
 import grpc
 
 from headlight.pb import headlight_pb2 as pb
-from headlight.pb.headlight_pb2_grpc import HeadlightServiceServicer, add_HeadlightServiceServicer_to_server
+from headlight.pb.headlight_pb2_grpc import (
+    HeadlightServiceServicer,
+    add_HeadlightServiceServicer_to_server,
+)
 from headlight.wire.status_errors import PUSHBACK_KEY
 from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_of, tokens_of
 
@@ -21,7 +24,9 @@ from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_o
 class Refusal(Exception):
     """A status to answer with."""
 
-    def __init__(self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(
+        self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.trailing = code, message, trailing
 
@@ -32,7 +37,9 @@ class FakeServicer(HeadlightServiceServicer):
 
     limits: pb.Limits
     max_length: int = 32
-    normalized: bool = False  # whether GetModel says so; vectors are made so only where a request says it
+    normalized: bool = (
+        False  # whether GetModel says so; vectors are made so only where a request says it
+    )
     accepts: tuple[str, ...] = ("text", "pair", "ids")
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
     # What makes of honest answers those of a server that misbehaves; unary and streamed alike.
@@ -40,7 +47,9 @@ class FakeServicer(HeadlightServiceServicer):
     change_answer: Callable[[pb.EncodeResponse], object] = lambda response: None
     change_tokens: Callable[[pb.TokenizeResponse], object] = lambda response: None
     change_occlusion: Callable[[pb.OccludeResponse], object] = lambda response: None
-    change_frames: Callable[[list[pb.EncodeStreamResponse]], Iterable[pb.EncodeStreamResponse]] = lambda frames: frames
+    change_frames: Callable[[list[pb.EncodeStreamResponse]], Iterable[pb.EncodeStreamResponse]] = (
+        lambda frames: frames
+    )
     refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
     numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # of Encode calls
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
@@ -49,7 +58,12 @@ class FakeServicer(HeadlightServiceServicer):
 
     def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         if request.model not in ("", "fake"):
-            abort(context, Refusal(grpc.StatusCode.NOT_FOUND, f"model: there is no {request.model}; there is fake"))
+            abort(
+                context,
+                Refusal(
+                    grpc.StatusCode.NOT_FOUND, f"model: there is no {request.model}; there is fake"
+                ),
+            )
         self.described += 1
         info = pb.ModelInfo(
             positions="rope",
@@ -66,9 +80,13 @@ class FakeServicer(HeadlightServiceServicer):
             accepts=self.accepts,
             outputs=["pooled", "tokens", "attention", "hidden", "token_info"],
         )
-        parity = pb.Parity(output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5)
+        parity = pb.Parity(
+            output="pooled", provider="cpu", precision="fp32", max_error=1.25e-7, tolerance=1e-5
+        )
         variants = [pb.Variant(provider="cpu", precision="fp32")]
-        response = pb.GetModelResponse(model=REF, info=info, limits=self.limits, variants=variants, parity=[parity])
+        response = pb.GetModelResponse(
+            model=REF, info=info, limits=self.limits, variants=variants, parity=[parity]
+        )
         self.change_model(response)
         return response
 
@@ -78,7 +96,10 @@ class FakeServicer(HeadlightServiceServicer):
         except Refusal as refusal:
             abort(context, refusal)
         if response.ByteSize() > self.limits.max_unary_response_bytes:
-            abort(context, Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "outputs: too large; use EncodeStream"))
+            abort(
+                context,
+                Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "outputs: too large; use EncodeStream"),
+            )
         return response
 
     def EncodeStream(
@@ -93,13 +114,17 @@ class FakeServicer(HeadlightServiceServicer):
         self.tokenized.append(request)
         if refusal := self.draw():
             abort(context, refusal)
-        response = pb.TokenizeResponse(model=REF, items=[tokens_of(item) for item in request.inputs])
+        response = pb.TokenizeResponse(
+            model=REF, items=[tokens_of(item) for item in request.inputs]
+        )
         self.change_tokens(response)
         return response
 
     def Occlude(self, request: pb.OccludeRequest, context: Any) -> pb.OccludeResponse:
         moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[1], data=bytes(4))
-        response = pb.OccludeResponse(model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved)
+        response = pb.OccludeResponse(
+            model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved
+        )
         self.change_occlusion(response)
         return response
 
@@ -137,13 +162,17 @@ class FakeServicer(HeadlightServiceServicer):
             if item.HasField("text") and not item.text:
                 raise Refusal(bad, f"inputs[{index}].text: is empty; give at least one character")
             if counts[index] > self.max_length and request.truncation in (0, pb.TRUNCATION_REFUSE):
-                raise Refusal(bad, f"inputs[{index}].text: has {counts[index]} tokens, of at most {self.max_length}")
+                raise Refusal(
+                    bad,
+                    f"inputs[{index}].text: has {counts[index]} tokens, of at most {self.max_length}",
+                )
         if not 1 <= len(counts) <= self.limits.max_items:
             raise Refusal(bad, f"inputs: {len(counts)} of 1 to {self.limits.max_items}")
         for index, layer in enumerate(request.outputs.attention.layers):
             if not -LAYERS <= layer < LAYERS:
                 raise Refusal(
-                    bad, f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} .. {LAYERS - 1}"
+                    bad,
+                    f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} .. {LAYERS - 1}",
                 )
         if sum(min(count, self.max_length) for count in counts) > self.limits.max_request_tokens:
             raise Refusal(bad, f"inputs: more than {self.limits.max_request_tokens} tokens")

@@ -31,10 +31,10 @@ def attention_of(tokens: TokenList, layers: tuple[int, ...] = (0,)) -> Attention
 
 
 def test_importing_the_adapters_imports_no_tool() -> None:
-    program = (
-        "import sys, headlight.adapters, headlight.archive; print(*{name.partition('.')[0] for name in sys.modules})"
+    program = "import sys, headlight.adapters, headlight.archive; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50)
     assert not set(done.stdout.split()) & {
         "torch",
         "safetensors",
@@ -59,7 +59,9 @@ def test_hf_is_a_batch_of_one_for_each_layer_held(client: Client) -> None:
 def test_tensors_hold_the_same_numbers_whatever_the_memory(client: Client) -> None:
     attention = client.attend(TEXT)
     attention.weights.flags.writeable = False  # which PyTorch warns of
-    mirrored = Attention(attention.weights[::-1, :, ::-1], attention.layers, attention.tokens, attention.model)
+    mirrored = Attention(
+        attention.weights[::-1, :, ::-1], attention.layers, attention.tokens, attention.model
+    )
     for value in (attention, mirrored):
         for given, weights in zip(to_hf(value, torch=True), value.weights, strict=True):
             np.testing.assert_array_equal(given.numpy()[0], weights)
@@ -71,7 +73,9 @@ def test_bertviz_finds_each_layer_at_its_number() -> None:
     assert arguments["include_layers"] == [3, 1]
     assert len(arguments["attention"]) == 4
     for layer in (3, 1):
-        np.testing.assert_array_equal(arguments["attention"][layer].numpy()[0], attention.layer(layer))
+        np.testing.assert_array_equal(
+            arguments["attention"][layer].numpy()[0], attention.layer(layer)
+        )
     for layer in (0, 2):  # whoever looks at these sees that there is nothing
         assert arguments["attention"][layer].shape == (1, 2, 6, 6)
         assert arguments["attention"][layer].isnan().all()
@@ -80,7 +84,9 @@ def test_bertviz_finds_each_layer_at_its_number() -> None:
 def test_bertviz_is_told_where_a_second_text_begins() -> None:
     assert to_bertviz(attention_of(PAIR))["sentence_b_start"] == 3
     one = TokenList(PAIR.ids, PAIR.pieces, PAIR.starts, PAIR.ends, PAIR.special, (0,) * 6)
-    mixed = TokenList(PAIR.ids, PAIR.pieces, PAIR.starts, PAIR.ends, PAIR.special, (0, 0, 1, 0, 1, 1))
+    mixed = TokenList(
+        PAIR.ids, PAIR.pieces, PAIR.starts, PAIR.ends, PAIR.special, (0, 0, 1, 0, 1, 1)
+    )
     only = TokenList(PAIR.ids, PAIR.pieces, PAIR.starts, PAIR.ends, PAIR.special, (1,) * 6)
     for tokens in (one, mixed, only):
         assert "sentence_b_start" not in to_bertviz(attention_of(tokens))
@@ -91,20 +97,34 @@ def test_labels_are_pieces_to_be_prettified_or_the_text_as_it_is(client: Client)
     assert "prettify_tokens" not in to_bertviz(attention)
     assert to_bertviz(attention, TEXT)["tokens"] == ["[CLS]", "read", "Ġ", "path", "[SEP]"]
     assert to_bertviz(attention, TEXT)["prettify_tokens"] is False
-    assert to_lit(attention_of(PAIR), ("A", "B C"))["tokens"] == ["[CLS]", "A", "[SEP]", "B", "C", "[SEP]"]
+    assert to_lit(attention_of(PAIR), ("A", "B C"))["tokens"] == [
+        "[CLS]",
+        "A",
+        "[SEP]",
+        "B",
+        "C",
+        "[SEP]",
+    ]
     with pytest.raises(ValueError, match="give both texts"):
         to_lit(attention_of(PAIR), "A")
 
 
-def test_transformer_lens_names_attention_by_layer_and_states_by_what_they_are(client: Client) -> None:
+def test_transformer_lens_names_attention_by_layer_and_states_by_what_they_are(
+    client: Client,
+) -> None:
     attention, hidden = client.attend(TEXT, [2, 0]), client.hidden(TEXT)
     patterns, residuals = to_transformer_lens(attention), to_transformer_lens(hidden)
     assert list(patterns) == ["blocks.2.attn.hook_pattern", "blocks.0.attn.hook_pattern"]
     np.testing.assert_array_equal(patterns["blocks.2.attn.hook_pattern"][0], attention.layer(2))
-    assert list(residuals) == ["blocks.0.hook_resid_pre", *(f"blocks.{block}.hook_resid_post" for block in range(3))]
+    assert list(residuals) == [
+        "blocks.0.hook_resid_pre",
+        *(f"blocks.{block}.hook_resid_post" for block in range(3)),
+    ]
     np.testing.assert_array_equal(residuals["blocks.1.hook_resid_post"][0], hidden.states[2])
     tensors = to_transformer_lens(attention, torch=True)
-    np.testing.assert_array_equal(tensors["blocks.0.attn.hook_pattern"].numpy()[0], attention.layer(0))
+    np.testing.assert_array_equal(
+        tensors["blocks.0.attn.hook_pattern"].numpy()[0], attention.layer(0)
+    )
 
 
 def test_lit_has_the_key_first_and_counts_layers_from_one() -> None:

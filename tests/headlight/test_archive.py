@@ -14,7 +14,14 @@ import safetensors
 from safetensors.numpy import load_file, save_file
 
 from headlight import Attention, Client, Hidden
-from headlight.archive import TOKEN_FIELDS, add_arrays, read_npz, read_safetensors, write_npz, write_safetensors
+from headlight.archive import (
+    TOKEN_FIELDS,
+    add_arrays,
+    read_npz,
+    read_safetensors,
+    write_npz,
+    write_safetensors,
+)
 from headlight.cli import commands
 
 TEXT = 'def 日本(): "quoted"'
@@ -25,7 +32,9 @@ Read = Callable[[Path], Attention | Hidden]
 
 def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
     assert type(read) is type(written)
-    found, expected = (value.weights if isinstance(value, Attention) else value.states for value in (read, written))
+    found, expected = (
+        value.weights if isinstance(value, Attention) else value.states for value in (read, written)
+    )
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
     assert (read.layers, read.tokens, read.model) == (written.layers, written.tokens, written.model)
@@ -36,7 +45,10 @@ def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
 @pytest.mark.parametrize(("write", "read"), WAYS)
 def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
     path = tmp_path / "kept.as-named"
-    for value in (client.attend(TEXT, [2, 0]), client.hidden(TEXT)):  # the second replaces the first
+    for value in (
+        client.attend(TEXT, [2, 0]),
+        client.hidden(TEXT),
+    ):  # the second replaces the first
         write(path, value)
         assert_same(read(path), value)
     assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]
@@ -58,7 +70,10 @@ def test_an_archive_has_these_arrays_and_no_other(
 
 
 def test_what_only_pickle_could_write_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a", "w") as archive, pytest.raises(ValueError, match="allow_pickle"):
+    with (
+        zipfile.ZipFile(tmp_path / "a", "w") as archive,
+        pytest.raises(ValueError, match="allow_pickle"),
+    ):
         add_arrays(archive, {"any": np.array([{}], object)})
 
 
@@ -69,7 +84,9 @@ def test_hidden_states_keep_their_type_and_which_tokens_they_are_of(
     every = client.hidden(TEXT)
     turned = tuple(reversed(range(len(every.tokens))))  # of all, so that their number does not tell
     for places in ((2, 0), turned):
-        some = dataclasses.replace(every, states=every.states[:, list(places)].astype(np.float16), places=places)
+        some = dataclasses.replace(
+            every, states=every.states[:, list(places)].astype(np.float16), places=places
+        )
         write(tmp_path / "some", some)
         found = read(tmp_path / "some")
         assert_same(found, some)
@@ -78,7 +95,9 @@ def test_hidden_states_keep_their_type_and_which_tokens_they_are_of(
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)
-def test_a_view_is_written_as_it_is_seen(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
+def test_a_view_is_written_as_it_is_seen(
+    client: Client, tmp_path: Path, write: Write, read: Read
+) -> None:
     attention = client.attend(TEXT)
     turned = dataclasses.replace(attention, weights=attention.weights[::-1].swapaxes(-1, -2))
     write(tmp_path / "turned", turned)

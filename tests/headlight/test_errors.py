@@ -38,9 +38,14 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightError]) -> None:
     """As from a worker of multiprocessing, which waits for ever for an error that cannot be read."""
     parameters = inspect.signature(kind).parameters
-    error = kind(**{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()})
+    error = kind(
+        **{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}
+    )
     error.add_note("in part 3")
-    copies = [pickle.loads(pickle.dumps(error, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+    copies = [
+        pickle.loads(pickle.dumps(error, protocol))
+        for protocol in range(pickle.HIGHEST_PROTOCOL + 1)
+    ]
     for again in [*copies, copy.copy(error), copy.deepcopy(error)]:
         assert type(again) is kind
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
@@ -49,7 +54,12 @@ def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightErr
 def test_so_does_one_of_somebody_else() -> None:
     """Whatever its arguments."""
     again = pickle.loads(pickle.dumps(OfSomebody("inputs[0]", why=3)))
-    assert (type(again), str(again), again.field, again.why) == (OfSomebody, "inputs[0]: has 3", "inputs[0]", 3)
+    assert (type(again), str(again), again.field, again.why) == (
+        OfSomebody,
+        "inputs[0]: has 3",
+        "inputs[0]",
+        3,
+    )
 
 
 class OfSomebody(InvalidInput):

@@ -3,12 +3,22 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = {"torch", "onnx", "onnxruntime", "tokenizers", "transformers", "matplotlib", "prometheus_client"}
+HEAVY = {
+    "torch",
+    "onnx",
+    "onnxruntime",
+    "tokenizers",
+    "transformers",
+    "matplotlib",
+    "prometheus_client",
+}
 LIST_MODULES = "import sys, headlight, headlight.cli.commands; print(*{name.partition('.')[0] for name in sys.modules})"
 
 
 def test_the_client_and_its_command_line_import_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True, timeout=50
+    )
     imported = set(done.stdout.split())
     assert {"grpc", "numpy", "google"} <= imported
     assert not imported & HEAVY

@@ -9,11 +9,15 @@ from headlight import Attention, Client, TokenList
 from headlight.results import ModelRef
 
 REF = ModelRef("m", "1", "ab", "cpu", "fp32")
-TOKENS = TokenList((1, 9, 2), ("[CLS]", "Ġread", ""), (0, 0, 0), (0, 4, 0), (True, False, False), (0, 0, 0))
+TOKENS = TokenList(
+    (1, 9, 2), ("[CLS]", "Ġread", ""), (0, 0, 0), (0, 4, 0), (True, False, False), (0, 0, 0)
+)
 
 
 def attention() -> Attention:
-    return Attention(np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3), (5, 1), TOKENS, REF)
+    return Attention(
+        np.arange(2 * 3 * 3 * 3, dtype=np.float32).reshape(2, 3, 3, 3), (5, 1), TOKENS, REF
+    )
 
 
 def test_layers_are_named_absolutely_or_from_the_end_of_what_is_held() -> None:

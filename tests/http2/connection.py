@@ -61,7 +61,10 @@ class Connection:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._reading.cancel()
         self.writer.transport.abort()
@@ -114,5 +117,7 @@ async def connect(target: str, context: ssl.SSLContext | None = None) -> Connect
     """Return a connection to host:port. Nothing is sent yet."""
     host, _, port = target.rpartition(":")
     name = "localhost" if context else None
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=name)
+    reader, writer = await asyncio.open_connection(
+        host, int(port), ssl=context, server_hostname=name
+    )
     return Connection(reader, writer)

@@ -33,7 +33,11 @@ class Frame:
 
     def __bytes__(self) -> bytes:
         length = len(self.payload) if self.length is None else self.length
-        return struct.pack(">I", length)[1:] + struct.pack(">BBI", self.kind, self.flags, self.stream) + self.payload
+        return (
+            struct.pack(">I", length)[1:]
+            + struct.pack(">BBI", self.kind, self.flags, self.stream)
+            + self.payload
+        )
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -43,7 +47,9 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
 
 def settings(values: Mapping[int, int]) -> Frame:
     """Return a SETTINGS frame."""
-    return Frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values.items()))
+    return Frame(
+        SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values.items())
+    )
 
 
 def window_update(stream: int, size: int) -> Frame:

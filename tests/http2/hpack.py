@@ -14,7 +14,14 @@ Field = tuple[bytes, bytes]
 INDEXED, NOT_INDEXED, NEVER_INDEXED = 0x40, 0x00, 0x10
 TABLE_SIZE = 0x20  # the first byte of an update of the dynamic table's size
 HUFFMAN = 0x80
-STATIC_NAMES = {b":authority": 1, b":method": 2, b":path": 4, b":scheme": 6, b"content-type": 31, b"user-agent": 58}
+STATIC_NAMES = {
+    b":authority": 1,
+    b":method": 2,
+    b":path": 4,
+    b":scheme": 6,
+    b"content-type": 31,
+    b"user-agent": 58,
+}
 
 POISON_PATH = b"/a.b/\x8e"
 POISON_PATH_HUFFMAN = bytes.fromhex("606bc6c7ffff5f")  # the same, coded
@@ -61,5 +68,10 @@ def block(fields: Iterable[Field]) -> bytes:
 
 def request(path: bytes, more: Iterable[Field] = ()) -> list[Field]:
     """Return the header fields of a gRPC request."""
-    fields = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"test")]
+    fields = [
+        (b":method", b"POST"),
+        (b":scheme", b"http"),
+        (b":path", path),
+        (b":authority", b"test"),
+    ]
     return [*fields, (b"te", b"trailers"), (b"content-type", b"application/grpc"), *more]

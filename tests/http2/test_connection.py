@@ -28,7 +28,9 @@ def paths() -> list[str]:
 @pytest.fixture
 def target(paths: list[str]) -> Iterator[str]:
     class Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # only in the stubs
-        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        def service(
+            self, details: grpc.HandlerCallDetails
+        ) -> grpc.RpcMethodHandler[Any, Any] | None:
             paths.append(details.method)
             if details.method.encode() != ECHO:
                 return None
@@ -58,14 +60,22 @@ async def test_the_same_path_in_huffman_code(target: str, paths: list[str]) -> N
     assert paths == ["/a.b/\ufffd"]
 
 
-async def test_every_form_of_a_literal_is_read_as_the_same_field(target: str, paths: list[str]) -> None:
-    forms = [(form, static) for form in (hpack.INDEXED, hpack.NOT_INDEXED, hpack.NEVER_INDEXED) for static in (0, 1)]
+async def test_every_form_of_a_literal_is_read_as_the_same_field(
+    target: str, paths: list[str]
+) -> None:
+    forms = [
+        (form, static)
+        for form in (hpack.INDEXED, hpack.NOT_INDEXED, hpack.NEVER_INDEXED)
+        for static in (0, 1)
+    ]
     long = b"/test.Echo/" + b"x" * 5000  # its length takes three bytes
     async with await connect(target) as connection:
         connection.writer.write(START)
         for number, (form, static) in enumerate(forms):
             fields = hpack.request(long)
-            block = b"".join(hpack.literal(name, value, form, bool(static)) for name, value in fields)
+            block = b"".join(
+                hpack.literal(name, value, form, bool(static)) for name, value in fields
+            )
             connection.writer.write(frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, block))
         await connection.until_ended(len(forms))
     assert paths == [long.decode()] * len(forms)

@@ -59,7 +59,13 @@ class Tree:
         """The tree's Python as nobody, from / -> standard output."""
         command = [*as_nobody(), str(self.python), *arguments]
         done = subprocess.run(
-            command, cwd="/", env=self.environment(), capture_output=True, text=True, check=False, timeout=120
+            command,
+            cwd="/",
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -70,7 +76,9 @@ class Tree:
         final = dockerfile.stages(IMAGE / "Dockerfile")[-1]
         entry = dockerfile.of(final, "ENTRYPOINT")[0].words()
         command = [*as_nobody(), *entry, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
-        process = subprocess.Popen(command, cwd="/", env=self.environment(), stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd="/", env=self.environment(), stderr=subprocess.PIPE, text=True
+        )
         assert process.stderr is not None
         log: list[str] = []
         ports: queue.Queue[int | None] = queue.Queue()
@@ -128,12 +136,17 @@ def tree() -> Iterator[Tree]:
         folder.chmod(0o755)
         environment = os.environ | {"PYTHON": interpreter(), "PIP": f"{sys.executable} -m pip"}
         done = subprocess.run(
-            [IMAGE / "install.sh", "cpu", folder], env=environment, capture_output=True, text=True, check=False
+            [IMAGE / "install.sh", "cpu", folder],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         shutil.copytree(BUNDLE, folder / "bundle")
         subprocess.run(
-            ["chmod", "-R", "a+rX,a-w", folder / "bundle", folder / "venv", folder / "headlight"], check=True
+            ["chmod", "-R", "a+rX,a-w", folder / "bundle", folder / "venv", folder / "headlight"],
+            check=True,
         )
         yield Tree(folder)
     finally:

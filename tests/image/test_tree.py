@@ -19,7 +19,16 @@ from headlight.runtime import Runtime
 from tests.image.conftest import BUNDLE, USER, Tree
 
 TEXTS = ["join two paths", "parse a date"]
-UNWANTED = ("pip", "setuptools", "wheel", "torch", "onnx", "transformers", "huggingface_hub", "openvino_telemetry")
+UNWANTED = (
+    "pip",
+    "setuptools",
+    "wheel",
+    "torch",
+    "onnx",
+    "transformers",
+    "huggingface_hub",
+    "openvino_telemetry",
+)
 CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
 # Imports every module of the service, and prints which of the unwanted can be found and where every module loaded comes from.
@@ -58,8 +67,12 @@ def test_it_serves_as_nobody_and_leaves_everything_as_it_was(tree: Tree) -> None
         np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-6)
         assert client.attend("three words here").weights.ndim == 4
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-        environment = Path(f"/proc/{process}/environ").read_bytes().decode().rstrip("\0").split("\0")
-        mapped = {line.split(maxsplit=5)[5] for line in maps(process) if len(line.split(maxsplit=5)) == 6}
+        environment = (
+            Path(f"/proc/{process}/environ").read_bytes().decode().rstrip("\0").split("\0")
+        )
+        mapped = {
+            line.split(maxsplit=5)[5] for line in maps(process) if len(line.split(maxsplit=5)) == 6
+        }
     assert "ORT_DISABLE_TELEMETRY=1" in environment
     assert not any(entry.startswith(("HOME=", "PYTHONPATH=")) for entry in environment)
     if os.geteuid() == 0:
@@ -70,7 +83,9 @@ def test_it_serves_as_nobody_and_leaves_everything_as_it_was(tree: Tree) -> None
         assert lines["NoNewPrivs"] == "1"
     libraries = {path for path in mapped if path.startswith("/") and ".so" in path}
     assert any("onnxruntime" in path for path in libraries)
-    assert {path for path in libraries if not path.startswith((f"{tree.root}/", "/usr/lib", "/lib"))} <= of_python()
+    assert {
+        path for path in libraries if not path.startswith((f"{tree.root}/", "/usr/lib", "/lib"))
+    } <= of_python()
     assert files_of(tree) == before
 
 
@@ -80,7 +95,9 @@ def maps(process: int) -> list[str]:
 
 def of_python() -> set[str]:
     """Where there is no Debian Python, the shared library of the one that there is."""
-    library = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(sysconfig.get_config_var("INSTSONAME"))
+    library = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(
+        sysconfig.get_config_var("INSTSONAME")
+    )
     return {str(library)}
 
 
@@ -90,8 +107,13 @@ def test_openvino_is_there_too(tree: Tree) -> None:
         np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-5)
 
 
-def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answers(tree: Tree) -> None:
-    with tree.served("--otlp-endpoint", "http://127.0.0.1:1") as (target, _), Client(target) as client:
+def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answers(
+    tree: Tree,
+) -> None:
+    with (
+        tree.served("--otlp-endpoint", "http://127.0.0.1:1") as (target, _),
+        Client(target) as client,
+    ):
         assert client.encode(TEXTS).shape == pooled_here().shape
 
 
@@ -103,7 +125,9 @@ def test_the_command_line_is_there_to_look_around_with(tree: Tree) -> None:
 def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> None:
     unwanted, files, path = json.loads(tree.run("-c", IMPORTS, *UNWANTED))
     assert unwanted == []
-    standard = json.loads(tree.run("-c", 'import json, sysconfig; print(json.dumps(sysconfig.get_path("stdlib")))'))
+    standard = json.loads(
+        tree.run("-c", 'import json, sysconfig; print(json.dumps(sysconfig.get_path("stdlib")))')
+    )
     assert {f"{tree.root}/headlight", str(tree.site)} <= set(path)
     assert not any("dist-packages" in entry for entry in path)
     assert [file for file in files if not file.startswith((f"{tree.root}/", standard))] == []
@@ -111,17 +135,28 @@ def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> N
 
 
 def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
-    writable = [path for path in tree.root.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022]
+    writable = [
+        path
+        for path in tree.root.rglob("*")
+        if not path.is_symlink() and path.stat().st_mode & 0o022
+    ]
     assert writable == []
-    assert {path.name.removeprefix("python").strip("0123456789.") for path in (tree.root / "venv/bin").iterdir()} == {
-        ""
-    }
-    sources = [path for place in (tree.site, tree.root / "headlight") for path in place.rglob("*.py")]
+    assert {
+        path.name.removeprefix("python").strip("0123456789.")
+        for path in (tree.root / "venv/bin").iterdir()
+    } == {""}
+    sources = [
+        path for place in (tree.site, tree.root / "headlight") for path in place.rglob("*.py")
+    ]
     assert len(sources) > 500
-    tag = json.loads(tree.run("-c", "import json, sys; print(json.dumps(sys.implementation.cache_tag))"))
+    tag = json.loads(
+        tree.run("-c", "import json, sys; print(json.dumps(sys.implementation.cache_tag))")
+    )
     compiled = {path: path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc" for path in sources}
     assert [str(path) for path, cached in compiled.items() if not cached.exists()] == []
-    unchecked = (1).to_bytes(4, "little")  # of the flags: by the hash of the source, and not compared at run time
+    unchecked = (1).to_bytes(
+        4, "little"
+    )  # of the flags: by the hash of the source, and not compared at run time
     assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
 
 
@@ -136,7 +171,9 @@ def test_what_is_installed_is_what_is_locked(tree: Tree) -> None:
         for requirement in map(Requirement, found.requires or ()):
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 missing |= {canonical(requirement.name)} - set(locked)
-    assert missing == left_out, "what is asked for and not there is what excluded.txt names, and no more"
+    assert missing == left_out, (
+        "what is asked for and not there is what excluded.txt names, and no more"
+    )
 
 
 def test_a_file_with_another_digest_is_refused(tree: Tree, tmp_path: Path) -> None:
@@ -159,10 +196,16 @@ def test_a_file_with_another_digest_is_refused(tree: Tree, tmp_path: Path) -> No
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_the_bill_of_materials_names_everything_and_is_the_same_twice(tree: Tree, tmp_path: Path) -> None:
+def test_the_bill_of_materials_names_everything_and_is_the_same_twice(
+    tree: Tree, tmp_path: Path
+) -> None:
     written = []
     for name in ("once", "twice"):
-        subprocess.run([IMAGE / "sbom.sh", CYCLONEDX, tree.python, tmp_path / name], check=True, capture_output=True)
+        subprocess.run(
+            [IMAGE / "sbom.sh", CYCLONEDX, tree.python, tmp_path / name],
+            check=True,
+            capture_output=True,
+        )
         written.append((tmp_path / name).read_bytes())
     assert written[0] == written[1]
     bill = json.loads(written[0])
@@ -175,6 +218,8 @@ def test_the_bill_of_materials_names_everything_and_is_the_same_twice(tree: Tree
     assert str(tree.root) not in written[0].decode(), "a path of the machine that wrote it"
 
 
-@pytest.mark.parametrize("file", ["LICENSE", "NOTICE", "headlight/web", "headlight_service/__main__.py"])
+@pytest.mark.parametrize(
+    "file", ["LICENSE", "NOTICE", "headlight/web", "headlight_service/__main__.py"]
+)
 def test_our_own_files_are_there(tree: Tree, file: str) -> None:
     assert (tree.root / "headlight" / file).exists()

@@ -17,7 +17,9 @@ def test_the_example_makes_a_checkpoint_that_computes_what_the_original_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    [block] = [part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```python\n")[1:]]
+    [block] = [
+        part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```python\n")[1:]
+    ]
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block, str(PAGE), "exec"), names)
     ids = torch.randint(0, 1000, (2, 17))
@@ -25,5 +27,7 @@ def test_the_example_makes_a_checkpoint_that_computes_what_the_original_did(
         expected = names["yours"](ids)
         torch.testing.assert_close(names["ours"](ids).pooled, expected, atol=1e-5, rtol=0)
         loaded = load_checkpoint(tmp_path / "build/checkpoints/yours")
-        torch.testing.assert_close(loaded(ids).pooled, expected, atol=0.02, rtol=0)  # rounded to float16
+        torch.testing.assert_close(
+            loaded(ids).pooled, expected, atol=0.02, rtol=0
+        )  # rounded to float16
     assert not (tmp_path / "build/checkpoints/yours/tokenizer.json").exists()

@@ -8,7 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headlight_model.checkpoint import CONFIG, TOKENIZER, WEIGHTS, load_checkpoint, load_tensors, save_checkpoint
+from headlight_model.checkpoint import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    load_checkpoint,
+    load_tensors,
+    save_checkpoint,
+)
 from headlight_model.encoder import Encoder
 
 Build = Callable[..., Encoder]
@@ -16,12 +23,17 @@ Build = Callable[..., Encoder]
 
 @pytest.fixture
 def saved(tmp_path: Path, encoder: Build) -> tuple[Path, Encoder]:
-    folder, original = tmp_path / "deep" / "checkpoint", encoder(positions="sinusoidal", norm="post", dropout=0.1)
+    folder, original = (
+        tmp_path / "deep" / "checkpoint",
+        encoder(positions="sinusoidal", norm="post", dropout=0.1),
+    )
     save_checkpoint(folder, original, '{"version": "1.0"}', {"mlm.bias": torch.tensor([1.0, 2.5])})
     return folder, original
 
 
-def test_round_trip_rounds_weights_to_half_precision_and_nothing_else(saved: tuple[Path, Encoder]) -> None:
+def test_round_trip_rounds_weights_to_half_precision_and_nothing_else(
+    saved: tuple[Path, Encoder],
+) -> None:
     folder, original = saved
     loaded = load_checkpoint(folder)
     assert loaded.config == original.config
@@ -47,7 +59,9 @@ def test_a_second_round_trip_changes_nothing(saved: tuple[Path, Encoder], tmp_pa
         assert torch.equal(value, once.state_dict()[name]), name
 
 
-def test_the_file_holds_halves_and_no_table_that_can_be_computed(saved: tuple[Path, Encoder]) -> None:
+def test_the_file_holds_halves_and_no_table_that_can_be_computed(
+    saved: tuple[Path, Encoder],
+) -> None:
     folder, original = saved
     tensors = load_file(folder / WEIGHTS)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
@@ -74,20 +88,34 @@ def test_a_missing_file_is_named(name: str, saved: tuple[Path, Encoder]) -> None
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"layers": 3}, r"blocks\.2\."), ({"layers": 1}, r"blocks\.1\."), ({"ffn_dim": 8}, "up.weight")],
+    [
+        ({"layers": 3}, r"blocks\.2\."),
+        ({"layers": 1}, r"blocks\.1\."),
+        ({"ffn_dim": 8}, "up.weight"),
+    ],
 )
-def test_weights_that_do_not_fit_are_named(changes: dict[str, int], key: str, saved: tuple[Path, Encoder]) -> None:
+def test_weights_that_do_not_fit_are_named(
+    changes: dict[str, int], key: str, saved: tuple[Path, Encoder]
+) -> None:
     folder, original = saved
-    (folder / CONFIG).write_text(dataclasses.replace(original.config, **changes).to_json(), encoding="utf-8")  # type: ignore[arg-type]  # ints
-    with pytest.raises(ValueError, match=rf"model\.safetensors does not fit config\.json: encoder\..*{key}") as caught:
+    (folder / CONFIG).write_text(
+        dataclasses.replace(original.config, **changes).to_json(), encoding="utf-8"
+    )  # type: ignore[arg-type]  # ints
+    with pytest.raises(
+        ValueError, match=rf"model\.safetensors does not fit config\.json: encoder\..*{key}"
+    ) as caught:
         load_checkpoint(folder)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value).replace(str(folder), "")) < 300
 
 
 def test_weights_without_the_prefix_are_told_so(saved: tuple[Path, Encoder]) -> None:
-    save_file({name: value.half() for name, value in saved[1].state_dict().items()}, saved[0] / WEIGHTS)
-    with pytest.raises(ValueError, match=r"no name begins with 'encoder\.'; put it before that of each weight"):
+    save_file(
+        {name: value.half() for name, value in saved[1].state_dict().items()}, saved[0] / WEIGHTS
+    )
+    with pytest.raises(
+        ValueError, match=r"no name begins with 'encoder\.'; put it before that of each weight"
+    ):
         load_checkpoint(saved[0])
 
 
@@ -109,11 +137,15 @@ def test_a_weight_that_is_not_finite_is_named(value: float, saved: tuple[Path, E
     tensors = load_file(saved[0] / WEIGHTS)
     tensors["encoder.embedding.weight"][3, 1] = value
     save_file(tensors, saved[0] / WEIGHTS)
-    with pytest.raises(ValueError, match=r"model\.safetensors: encoder\.embedding\.weight holds NaN or infinity"):
+    with pytest.raises(
+        ValueError, match=r"model\.safetensors: encoder\.embedding\.weight holds NaN or infinity"
+    ):
         load_checkpoint(saved[0])
 
 
-def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_written(tmp_path: Path, encoder: Build) -> None:
+def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_written(
+    tmp_path: Path, encoder: Build
+) -> None:
     diverged = encoder()
     with torch.no_grad():
         diverged.embedding.weight[0, 0] = 1e6

@@ -43,14 +43,25 @@ Build = Callable[..., EncoderConfig]
         ({"alibi": "odd"}, r"alibi is 'odd'; choose one of \('symmetric', 'signed'\)"),
         ({"segments": -1}, "segments is -1; it must be at least 0"),
         ({"rope_offset": -1}, "rope_offset is -1; it must be at least 0"),
-        ({"dim": 6, "heads": 2}, r"rope_fraction 1.0 of a head of 3 is 3 dimensions; rope turns pairs"),
-        ({"rope_fraction": 0.1}, "is 0 dimensions; rope turns pairs, so it must be an even number from 2 to 8"),
+        (
+            {"dim": 6, "heads": 2},
+            r"rope_fraction 1.0 of a head of 3 is 3 dimensions; rope turns pairs",
+        ),
+        (
+            {"rope_fraction": 0.1},
+            "is 0 dimensions; rope turns pairs, so it must be an even number from 2 to 8",
+        ),
         ({"rope_fraction": 1.5}, "is 12 dimensions; rope turns pairs"),
-        ({"positions": "alibi", "alibi": "signed", "causal": True}, "which causal forbids; choose 'symmetric'"),
+        (
+            {"positions": "alibi", "alibi": "signed", "causal": True},
+            "which causal forbids; choose 'symmetric'",
+        ),
         ({"trained_length": 65, "max_length": 64}, "trained_length 65 is beyond max_length 64"),
     ],
 )
-def test_a_bad_value_is_refused_by_name(changes: dict[str, Any], message: str, config: Build) -> None:
+def test_a_bad_value_is_refused_by_name(
+    changes: dict[str, Any], message: str, config: Build
+) -> None:
     with pytest.raises(ValueError, match=message):
         config(**changes)
 
@@ -67,11 +78,16 @@ def test_a_bad_value_is_refused_by_name(changes: dict[str, Any], message: str, c
         ({"positions": None}, "positions is None; expected str"),
         ({"dense": [{"width": 0}]}, r"dense\[0\]: dense.width is 0; it must be at least 1"),
         ({"dense": {"width": 3}}, "dense is {'width': 3}; expected a list"),
-        ({"rope_scaling": {"kind": "more", "factor": 2}}, "rope_scaling: rope_scaling.kind is 'more'; choose one of"),
+        (
+            {"rope_scaling": {"kind": "more", "factor": 2}},
+            "rope_scaling: rope_scaling.kind is 'more'; choose one of",
+        ),
         ({"rope_scaling": {"kind": "linear"}}, r"rope_scaling: missing keys \['factor'\]"),
     ],
 )
-def test_a_bad_key_or_type_is_refused_by_name(changes: dict[str, Any], message: str, config: Build) -> None:
+def test_a_bad_key_or_type_is_refused_by_name(
+    changes: dict[str, Any], message: str, config: Build
+) -> None:
     with pytest.raises(ValueError, match=message):
         EncoderConfig.from_dict(dataclasses.asdict(config()) | changes)
 
@@ -84,7 +100,12 @@ def test_missing_keys_are_named() -> None:
 def test_a_config_from_before_an_option_existed_means_that_options_default() -> None:
     old = {"vocab_size": 5, "dim": 8, "heads": 2, "layers": 1, "ffn_dim": 8, "positions": "rope"}
     config = EncoderConfig.from_dict(old)
-    assert (config.segments, config.causal, config.norm_type, config.ffn) == (0, False, "layer", "plain")
+    assert (config.segments, config.causal, config.norm_type, config.ffn) == (
+        0,
+        False,
+        "layer",
+        "plain",
+    )
     assert (config.final_norm, config.dense) == (True, ())
 
 
@@ -94,7 +115,10 @@ def test_what_one_scheme_demands_does_not_bind_the_others(config: Build) -> None
 
 
 def test_a_whole_number_will_do_for_a_float(config: Build) -> None:
-    assert EncoderConfig.from_dict(dataclasses.asdict(config()) | {"rope_theta": 500}).rope_theta == 500
+    assert (
+        EncoderConfig.from_dict(dataclasses.asdict(config()) | {"rope_theta": 500}).rope_theta
+        == 500
+    )
 
 
 def test_it_survives_its_file(tmp_path: Path, config: Build) -> None:

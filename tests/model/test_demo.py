@@ -16,7 +16,9 @@ def run(bundle: Path, grpc: str) -> int:
     return demo.main(["--bundle", str(bundle), "--once", "--grpc", grpc, "--http", ANY])
 
 
-def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_said_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         assert run(tmp_path, address) == 1
@@ -24,7 +26,9 @@ def test_a_taken_port_is_said_before_anything_starts(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("address", ["nowhere", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:x"])
-def test_an_address_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str) -> None:
+def test_an_address_that_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
     assert run(tmp_path, address) == 1
     assert capsys.readouterr().err == f"demo: --grpc {address}: must be HOST:PORT\n"
 
@@ -47,7 +51,9 @@ def test_a_service_that_dies_shows_its_last_lines(
 
 def test_the_nearest_come_first_and_fit_the_terminal() -> None:
     corpus = [Function("m", name, (), "What it does. " * 20, (), 1, 1) for name in "abcdefg"]
-    lines = demo.nearest(np.array([0.1, 0.9, 0.3, 0.2, 0.8, 0.0, 0.7], np.float32), corpus, width=60).splitlines()
+    lines = demo.nearest(
+        np.array([0.1, 0.9, 0.3, 0.2, 0.8, 0.0, 0.7], np.float32), corpus, width=60
+    ).splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["0.90", "m.b()"],
         ["0.80", "m.e()"],

@@ -18,7 +18,9 @@ Build = Callable[..., Encoder]
 EVERY_KIND: list[dict[str, Any]] = [
     *(
         dict(zip(("positions", "norm"), kind, strict=True))
-        for kind in itertools.product(("none", "sinusoidal", "learned", "rope", "alibi"), ("pre", "post"))
+        for kind in itertools.product(
+            ("none", "sinusoidal", "learned", "rope", "alibi"), ("pre", "post")
+        )
     ),
     {"norm": "pre", "pooling": "cls"},
     {"norm": "post", "pooling": "cls"},
@@ -28,7 +30,9 @@ EVERY_KIND: list[dict[str, Any]] = [
 ]
 
 
-def encode(model: Encoder, ids: Tensor, mask: Tensor | None = None, *, fused: bool = False) -> EncoderOutput:
+def encode(
+    model: Encoder, ids: Tensor, mask: Tensor | None = None, *, fused: bool = False
+) -> EncoderOutput:
     with torch.no_grad():
         out: EncoderOutput = model(ids, mask, fused=fused)
     return out
@@ -63,7 +67,11 @@ def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, Any], encoder:
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4), spare=st.integers(0, 5), pad=st.integers(0, 49))
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    spare=st.integers(0, 5),
+    pad=st.integers(0, 49),
+)
 def test_padding_and_neighbours_never_change_a_text(
     kind: dict[str, Any], encoder: Build, lengths: list[int], spare: int, pad: int
 ) -> None:
@@ -73,7 +81,9 @@ def test_padding_and_neighbours_never_change_a_text(
     for row, length in enumerate(lengths):
         alone = encode(model, ids[row : row + 1, :length])
         torch.testing.assert_close(together.pooled[row], alone.pooled[0], atol=2e-6, rtol=0)
-        torch.testing.assert_close(together.tokens[row, :length], alone.tokens[0], atol=2e-5, rtol=0)
+        torch.testing.assert_close(
+            together.tokens[row, :length], alone.tokens[0], atol=2e-5, rtol=0
+        )
         for padded, bare in zip(together.attention, alone.attention, strict=True):
             torch.testing.assert_close(padded[row, :, :length, :length], bare[0], atol=5e-6, rtol=0)
 
@@ -100,7 +110,9 @@ def test_a_text_of_padding_alone_gives_zeros_and_spares_its_neighbour(
     out = encode(model, ids, mask, fused=fused)
     assert (out.pooled[1] == 0).all()
     assert all((weights[1] == 0).all() for weights in out.attention)
-    torch.testing.assert_close(out.pooled[:1], encode(model, ids[:1], fused=fused).pooled, atol=2e-6, rtol=0)
+    torch.testing.assert_close(
+        out.pooled[:1], encode(model, ids[:1], fused=fused).pooled, atol=2e-6, rtol=0
+    )
 
 
 def test_boolean_and_integer_masks_mean_the_same(encoder: Build) -> None:
@@ -110,8 +122,12 @@ def test_boolean_and_integer_masks_mean_the_same(encoder: Build) -> None:
 
 
 @pytest.mark.parametrize(("scaled", "factor"), [(True, math.sqrt(16)), (False, 1.0)])
-def test_embeddings_are_scaled_by_the_root_of_their_width(scaled: bool, factor: float, encoder: Build) -> None:
-    model = encoder(scale_embeddings=scaled)  # rope adds nothing to the embeddings, pre-norm leaves them un-normed
+def test_embeddings_are_scaled_by_the_root_of_their_width(
+    scaled: bool, factor: float, encoder: Build
+) -> None:
+    model = encoder(
+        scale_embeddings=scaled
+    )  # rope adds nothing to the embeddings, pre-norm leaves them un-normed
     ids = torch.randint(0, 50, (1, 6))
     torch.testing.assert_close(encode(model, ids).hidden[0], model.embedding(ids) * factor)
 
@@ -123,7 +139,9 @@ def test_hidden_states_are_the_residual_stream(encoder: Build) -> None:
     out = encode(pre, ids)
     torch.testing.assert_close(pre.final_norm(out.hidden[-1]), out.tokens)
     for hidden in encode(post, ids).hidden:
-        torch.testing.assert_close(hidden.var(-1, correction=0), torch.ones(1, 6), atol=1e-3, rtol=0)
+        torch.testing.assert_close(
+            hidden.var(-1, correction=0), torch.ones(1, 6), atol=1e-3, rtol=0
+        )
 
 
 def test_unnormalised_pooling_is_the_plain_mean(encoder: Build) -> None:
@@ -144,5 +162,9 @@ def test_every_parameter_learns(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(normalize=False, **kind)
     out: EncoderOutput = model(torch.randint(0, 50, (2, 8)), fused=True)
     out.pooled.pow(3).sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    idle = [name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()]
+    idle = [
+        name
+        for name, value in model.named_parameters()
+        if value.grad is None or not value.grad.any()
+    ]
     assert idle == []

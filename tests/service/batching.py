@@ -28,7 +28,9 @@ BYTES_PER_TOKEN = 10
 class Slots(ExecutionSlots):
     """Slots of which so many are idle, of each priority."""
 
-    def __init__(self, interactive: int, bulk: int | None = None, *, hold_bulk: bool = False) -> None:
+    def __init__(
+        self, interactive: int, bulk: int | None = None, *, hold_bulk: bool = False
+    ) -> None:
         super().__init__(interactive)
         self._idle = {"interactive": interactive, "bulk": interactive if bulk is None else bulk}
         self.hold_bulk = hold_bulk
@@ -67,7 +69,10 @@ class Setup:
         self.worked = Clock()  # of the processors
         self.left: list[str] = []
         self.lost: list[EngineLost] = []
-        budgets = {LaneKey("m", "embed"): Budget(tokens), LaneKey("m", "attend"): Budget(tokens, 10**4)}
+        budgets = {
+            LaneKey("m", "embed"): Budget(tokens),
+            LaneKey("m", "attend"): Budget(tokens, 10**4),
+        }
         self.scheduler = Scheduler(
             {"m": Engine(self.engine.run, self.engine.probe, wide_roles)},
             budgets,

@@ -14,7 +14,9 @@ from google.rpc.status_pb2 import Status
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import DETAILS
 
-NARROW = [("grpc.http2.bdp_probe", 0)]  # else a connection that was quick so far takes in a whole answer unread
+NARROW = [
+    ("grpc.http2.bdp_probe", 0)
+]  # else a connection that was quick so far takes in a whole answer unread
 
 
 def text_of(length: int) -> pb.Input:
@@ -42,7 +44,9 @@ async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
 
 def unpacked(status: Status) -> dict[str, Any]:
     """The details of a status, by the name of their type."""
-    known = {kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RequestInfo, RetryInfo)}
+    known = {
+        kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RequestInfo, RetryInfo)
+    }
     kinds = [(known[packed.TypeName()], packed.value) for packed in status.details]
     return {kind.__name__: kind.FromString(value) for kind, value in kinds}
 

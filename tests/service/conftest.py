@@ -89,7 +89,9 @@ async def serving(
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
     servicer = HeadlightServicer(pipeline, config.stall_seconds)
-    server = build_server(config, servicer, readiness, metrics, in_flight, lambda *_: None, gate, tracing)
+    server = build_server(
+        config, servicer, readiness, metrics, in_flight, lambda *_: None, gate, tracing
+    )
     port = bind(server, config.grpc)
     await server.start()
     readiness.set(serving=loaded)

@@ -23,11 +23,18 @@ from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
 from headlight.runtime.vectors.vector_forms import Offer
 
-ARCHITECTURE = Architecture(positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100)
+ARCHITECTURE = Architecture(
+    positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100
+)
 FULL = "the memory of the GPU is full"
 NO_NUMBER = "a result is not finite; see error id 456 in the server's log"
 FAILURE = "the model failed; see error id 123 in the server's log"
-LAYERS, HEADS, DIM, VOCABULARY = ARCHITECTURE.layers, ARCHITECTURE.heads, ARCHITECTURE.dim, ARCHITECTURE.vocab_size
+LAYERS, HEADS, DIM, VOCABULARY = (
+    ARCHITECTURE.layers,
+    ARCHITECTURE.heads,
+    ARCHITECTURE.dim,
+    ARCHITECTURE.vocab_size,
+)
 MAX_LENGTH = 2000
 
 
@@ -43,7 +50,11 @@ def manifest(**changes: Any) -> Manifest:
         "accepts": ("text", "ids"),
         "graphs": (),
         "tolerances": (),
-        "parity": (Parity(output="pooled", provider="cpu", precision="fp32", max_error=1e-7, tolerance=1e-5),),
+        "parity": (
+            Parity(
+                output="pooled", provider="cpu", precision="fp32", max_error=1e-7, tolerance=1e-5
+            ),
+        ),
         "golden": "golden.npz",
         "tokenizer": "tokenizer.json",
         "files": {},
@@ -70,8 +81,12 @@ def result(item: EncodeItem) -> ItemResult:
         pooled=fill(wanted.vector.width or DIM) if wanted.pooled else None,
         tokens=narrow(fill(item.row_count, DIM), wanted.rows.dtype) if wanted.tokens else None,
         attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
-        hidden=None if states is None else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
-        indices=narrow(fill(*shape), "uint16") if choice is not None and choice.spec.top_k else None,
+        hidden=None
+        if states is None
+        else narrow(fill(len(states.layers), n, DIM), states.spec.dtype),
+        indices=narrow(fill(*shape), "uint16")
+        if choice is not None and choice.spec.top_k
+        else None,
         scales=fill(*shape[:-1]) % 251 / np.float32(251 * 255)
         if choice is not None and choice.spec.dtype == "uint8"
         else None,
@@ -104,12 +119,17 @@ class FakeEngine:
         assert self.gate.wait(30)
         if self.broken is not None:
             raise self.broken
-        if self.most_tokens is not None and len(items) * max(len(each.ids) for each in items) > self.most_tokens:
+        if (
+            self.most_tokens is not None
+            and len(items) * max(len(each.ids) for each in items) > self.most_tokens
+        ):
             raise DeviceFull(FULL)
         if any(self.poison in each.ids for each in items):
             raise EngineError(FAILURE)
         if any(self.overflows in each.ids for each in items):
-            raise NotFinite(NO_NUMBER, [None if self.overflows in each.ids else result(each) for each in items])
+            raise NotFinite(
+                NO_NUMBER, [None if self.overflows in each.ids else result(each) for each in items]
+            )
         return [result(item) for item in items]
 
     def graph(self, role: Role, *, wide: bool) -> Role:
@@ -155,9 +175,13 @@ class FakeTokenizer:
             words = words[:MAX_LENGTH]
         ids = np.array([len(word) % VOCABULARY for word in words], dtype=np.int64)
         segments = (np.arange(len(ids)) >= len(text.split())).astype(np.int64)
-        return Tokenized(ids, length, info(ids.tolist()) if with_info else None, segments, prompt_length=prompted)
+        return Tokenized(
+            ids, length, info(ids.tolist()) if with_info else None, segments, prompt_length=prompted
+        )
 
-    def encode_each(self, values: Sequence[Any], *, prompt: str = "", **options: Any) -> Iterator[Tokenized]:
+    def encode_each(
+        self, values: Sequence[Any], *, prompt: str = "", **options: Any
+    ) -> Iterator[Tokenized]:
         for value in values:
             parts = (value,) if isinstance(value, str) else value
             yield self.encode(*parts, prompt=prompt if len(parts) == 1 else "", **options)
@@ -165,7 +189,9 @@ class FakeTokenizer:
 
 def info(ids: Sequence[int]) -> TokenList:
     zeros = (0,) * len(ids)
-    return TokenList(tuple(ids), tuple(f"piece{i}" for i in ids), zeros, zeros, (False,) * len(ids), zeros)
+    return TokenList(
+        tuple(ids), tuple(f"piece{i}" for i in ids), zeros, zeros, (False,) * len(ids), zeros
+    )
 
 
 @dataclasses.dataclass
@@ -189,7 +215,9 @@ class FakeRuntime:
     select = Runtime.select
     _check_attends = Runtime._check_attends
 
-    def check_ids(self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False) -> Tokenized:
+    def check_ids(
+        self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
+    ) -> Tokenized:
         found, _ = checked_ids(self.bundle.manifest, ids, ())
         if len(segments) and len(segments) != len(ids):
             raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids")

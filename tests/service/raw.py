@@ -47,7 +47,9 @@ class ClosedWindow:
         self.name = "ipv4:{}:{}".format(*writer.get_extra_info("sockname"))
         self.hung_up = asyncio.Event()
         # The connection's window is wide open: what stalls are its streams alone.
-        writer.write(PREFACE + bytes(settings({INITIAL_WINDOW_SIZE: 0})) + bytes(window_update(0, 1 << 30)))
+        writer.write(
+            PREFACE + bytes(settings({INITIAL_WINDOW_SIZE: 0})) + bytes(window_update(0, 1 << 30))
+        )
 
     def ask(self, method: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:
         """Start a call with one message: of a method of ours, or of any by its whole path."""

@@ -38,7 +38,9 @@ async def soak(options: argparse.Namespace) -> Found:
             sampling = asyncio.create_task(watch.run(max(0.1, seconds / SAMPLES)))
             for stretch in range(STRETCHES):
                 await mix.run(seconds / STRETCHES)
-                print(f"stretch {stretch + 1} of {STRETCHES}: {await watch.when_quiet()}", flush=True)
+                print(
+                    f"stretch {stretch + 1} of {STRETCHES}: {await watch.when_quiet()}", flush=True
+                )
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
@@ -56,13 +58,17 @@ async def soak(options: argparse.Namespace) -> Found:
     if options.frames:
         print(f"{options.frames} connections with mutated frames", flush=True)
         framed = await frames(options.bundle, options.frames, options.frames_seed)
-    return Found(options.command, time.monotonic() - begun, ledger, watch, failures, fuzzed, endured, framed)
+    return Found(
+        options.command, time.monotonic() - begun, ledger, watch, failures, fuzzed, endured, framed
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="of mixed load")
-    parser.add_argument("--fuzz", type=int, default=0, metavar="MESSAGES", help="mutated messages after that")
+    parser.add_argument(
+        "--fuzz", type=int, default=0, metavar="MESSAGES", help="mutated messages after that"
+    )
     parser.add_argument(
         "--path-seconds",
         type=int,
@@ -70,12 +76,27 @@ def main() -> int:
         metavar="SECONDS",
         help="of one path a second that is not UTF-8, after that",
     )
-    parser.add_argument("--frames", type=int, default=0, metavar="CONNECTIONS", help="mutated HTTP/2, after that")
-    parser.add_argument("--frames-seed", type=int, default=1, metavar="SEED", help="of the first of those connections")
+    parser.add_argument(
+        "--frames", type=int, default=0, metavar="CONNECTIONS", help="mutated HTTP/2, after that"
+    )
+    parser.add_argument(
+        "--frames-seed",
+        type=int,
+        default=1,
+        metavar="SEED",
+        help="of the first of those connections",
+    )
     parser.add_argument("--callers", type=int, default=12, help="calls at once")
-    parser.add_argument("--seed", type=int, default=1, help="of what is called when, and of the mutations")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what is called when, and of the mutations"
+    )
     parser.add_argument("--bundle", type=Path, default=bundle_of("docs-rope"))
-    parser.add_argument("--out", type=Path, default=ROOT / "bench/results/soak.md", help="where the report is written")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "bench/results/soak.md",
+        help="where the report is written",
+    )
     options = parser.parse_args()
     options.command = " ".join(["python -m tests.soak", *sys.argv[1:]])
     found = asyncio.run(soak(options))

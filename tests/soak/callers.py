@@ -22,7 +22,13 @@ LONGEST_BATCH = 16
 class Callers:
     """The shipped client, and bare stubs on a connection of their own."""
 
-    def __init__(self, client: AsyncClient, channel: grpc.aio.Channel, known: Reference, chance: random.Random) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        channel: grpc.aio.Channel,
+        known: Reference,
+        chance: random.Random,
+    ) -> None:
         self.known = known
         self.chance = chance
         self.client = client
@@ -41,7 +47,9 @@ class Callers:
 
     async def attend(self) -> str:
         [known] = self.chance.choices(self.known.texts)
-        layers = self.chance.sample(range(len(known.attention)), k=self.chance.randint(1, len(known.attention)))
+        layers = self.chance.sample(
+            range(len(known.attention)), k=self.chance.randint(1, len(known.attention))
+        )
         answer = await self.client.attend(known.text, layers)
         check(answer.weights, known.attention[layers], WEIGHTS_TOLERANCE, "attention")
         if answer.tokens.ids != known.ids:
@@ -50,7 +58,9 @@ class Callers:
 
     async def tokenize(self) -> str:
         batch = self.some()
-        if [each.ids for each in await self.client.tokenize([each.text for each in batch])] != [b.ids for b in batch]:
+        if [each.ids for each in await self.client.tokenize([each.text for each in batch])] != [
+            b.ids for b in batch
+        ]:
             raise Wrong("tokens of another text")
         return "OK"
 
@@ -60,7 +70,9 @@ class Callers:
         outputs = pb.Outputs(pooled=pb.PooledOutput(), attention=pb.AttentionOutput())
         answer = await self.stub.Encode(request(known, outputs=outputs), timeout=SECONDS)
         check_vectors(answer, [known])
-        known.check_attention(np.frombuffer(answer.attention.data, "<f4").reshape(known.attention.shape))
+        known.check_attention(
+            np.frombuffer(answer.attention.data, "<f4").reshape(known.attention.shape)
+        )
         return "OK"
 
 

@@ -34,7 +34,10 @@ class Relay:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.cut()
         await asyncio.gather(*self._pipes, return_exceptions=True)
@@ -66,7 +69,9 @@ class Relay:
 async def doomed_client(target: str) -> AsyncIterator[None]:
     """A client process in the middle of calls; killed with SIGKILL at the end of the block."""
     command = (sys.executable, "-m", "tests.soak.doomed", target)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
     assert process.stdout is not None
     try:
         if not await process.stdout.readline():

@@ -16,7 +16,9 @@ LONG = pb.Input(ids=pb.TokenIds(ids=[5] * 900))
 def main() -> None:
     """Call, tell, wait."""
     stub = pb_grpc.HeadlightServiceStub(grpc.insecure_channel(sys.argv[1]))
-    large = pb.EncodeRequest(inputs=[LONG], outputs=pb.Outputs(attention=pb.AttentionOutput(layers=[0])))
+    large = pb.EncodeRequest(
+        inputs=[LONG], outputs=pb.Outputs(attention=pb.AttentionOutput(layers=[0]))
+    )
     frames = stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=large)]), timeout=60)
     next(frames)
     waiting = [stub.Encode.future(pb.EncodeRequest(inputs=[LONG]), timeout=60) for _ in range(4)]

@@ -33,7 +33,9 @@ MEGABYTES = (
 class Faults:
     """What goes wrong at the callers' end."""
 
-    def __init__(self, callers: Callers, channel: grpc.aio.Channel, target: str, stall_seconds: float) -> None:
+    def __init__(
+        self, callers: Callers, channel: grpc.aio.Channel, target: str, stall_seconds: float
+    ) -> None:
         self._callers = callers
         self._chance = callers.chance
         self._raw: Any = channel  # whose stubs want serializers, which bytes need not
@@ -46,7 +48,9 @@ class Faults:
         batch = self._callers.some()
         call = self._callers.stub.Encode(request(*batch), timeout=SECONDS)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(call.code())), self._chance.uniform(0, 0.05))
+            await asyncio.wait_for(
+                asyncio.shield(asyncio.ensure_future(call.code())), self._chance.uniform(0, 0.05)
+            )
         if call.cancel():
             return "CANCELLED"
         check_vectors(await call, batch)
@@ -55,7 +59,9 @@ class Faults:
     async def late(self) -> str:
         """Allow less time than it takes, or next to none."""
         batch = self._callers.some()
-        answer = await self._callers.stub.Encode(request(*batch), timeout=10 ** self._chance.uniform(-4, -1))
+        answer = await self._callers.stub.Encode(
+            request(*batch), timeout=10 ** self._chance.uniform(-4, -1)
+        )
         check_vectors(answer, batch)
         return "OK"
 
@@ -63,7 +69,9 @@ class Faults:
         method = self._chance.choice(METHODS)
         raw = mutated(self._chance.choice(self._good), self._chance)
         if method == "EncodeStream":
-            async for _ in self._raw.stream_stream(f"{SERVICE}/{method}")(iter([raw]), timeout=SECONDS):
+            async for _ in self._raw.stream_stream(f"{SERVICE}/{method}")(
+                iter([raw]), timeout=SECONDS
+            ):
                 pass
         else:
             await self._raw.unary_unary(f"{SERVICE}/{method}")(raw, timeout=SECONDS)
@@ -71,13 +79,17 @@ class Faults:
 
     async def megabytes(self) -> str:
         """Of nonsense, that is refused."""
-        await self._raw.unary_unary(f"{SERVICE}/Encode")(self._chance.choice(MEGABYTES), timeout=SECONDS)
+        await self._raw.unary_unary(f"{SERVICE}/Encode")(
+            self._chance.choice(MEGABYTES), timeout=SECONDS
+        )
         return "OK"
 
     async def too_large(self) -> str:
         """An answer beyond what one message may hold."""
         outputs = pb.Outputs(attention=pb.AttentionOutput())
-        await self._callers.stub.Encode(request(self._callers.known.long, outputs=outputs), timeout=SECONDS)
+        await self._callers.stub.Encode(
+            request(self._callers.known.long, outputs=outputs), timeout=SECONDS
+        )
         return "OK"
 
     async def flooding(self) -> str:
@@ -105,7 +117,10 @@ class Faults:
 
     async def reset(self) -> str:
         """The connection is reset in the middle of an answer."""
-        async with Relay(self._target) as relay, grpc.aio.insecure_channel(relay.target, options=NARROW) as channel:
+        async with (
+            Relay(self._target) as relay,
+            grpc.aio.insecure_channel(relay.target, options=NARROW) as channel,
+        ):
             call = self._stream_long(pb_grpc.HeadlightServiceStub(channel))
             first = await call.read()
             if first.WhichOneof("frame") == "error":
@@ -122,12 +137,18 @@ class Faults:
         return "KILLED"
 
     def _stream_long(self, stub: Any) -> Any:
-        encode = request(self._callers.known.long, outputs=pb.Outputs(attention=pb.AttentionOutput(layers=[0])))
-        return stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=encode)]), timeout=SECONDS)
+        encode = request(
+            self._callers.known.long, outputs=pb.Outputs(attention=pb.AttentionOutput(layers=[0]))
+        )
+        return stub.EncodeStream(
+            iter([pb.EncodeStreamRequest(id="1", encode=encode)]), timeout=SECONDS
+        )
 
     async def _read_long(self, first_pause: float) -> str:
         async with grpc.aio.insecure_channel(self._target, options=NARROW) as channel:
-            return await self._read(self._stream_long(pb_grpc.HeadlightServiceStub(channel)), first_pause)
+            return await self._read(
+                self._stream_long(pb_grpc.HeadlightServiceStub(channel)), first_pause
+            )
 
     async def _read(self, call: Any, first_pause: float) -> str:
         known = self._callers.known.long

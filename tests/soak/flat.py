@@ -54,9 +54,13 @@ class Flatness:
         """What is not flat about it; empty: nothing."""
         found, allowed = [], f"{self.allowance / MIB:.0f} MiB allowed"
         if self.end - self.begin > self.allowance:
-            found.append(f"memory grew from {self.begin / MIB:.0f} to {self.end / MIB:.0f} MiB, {allowed}")
+            found.append(
+                f"memory grew from {self.begin / MIB:.0f} to {self.end / MIB:.0f} MiB, {allowed}"
+            )
         if self.trend > 2 * self.allowance:
-            found.append(f"memory rises by {self.trend / MIB:.0f} MiB over the run, twice {allowed}")
+            found.append(
+                f"memory rises by {self.trend / MIB:.0f} MiB over the run, twice {allowed}"
+            )
         return found
 
 
@@ -66,7 +70,11 @@ def flatness(samples: Sequence[Sample]) -> Flatness:
     Raises:
         ValueError: too few to say anything.
     """
-    begun = samples[0].seconds + WARM_UP * (samples[-1].seconds - samples[0].seconds) if samples else 0.0
+    begun = (
+        samples[0].seconds + WARM_UP * (samples[-1].seconds - samples[0].seconds)
+        if samples
+        else 0.0
+    )
     warm = [sample for sample in samples if sample.seconds >= begun]
     if len(warm) < LEAST_SAMPLES:
         raise ValueError(f"{len(warm)} samples after the warm-up; {LEAST_SAMPLES} are needed")

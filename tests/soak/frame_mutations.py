@@ -96,7 +96,14 @@ def an_open_end(frames: Frames, chance: random.Random) -> None:
 
 def data_after_the_end(frames: Frames, chance: random.Random) -> None:
     stream = chance.choice(frames).stream
-    frames += [Frame(chance.choice((DATA, HEADERS)), chance.choice((0, END_STREAM, END_HEADERS)), stream, b"\x00" * 9)]
+    frames += [
+        Frame(
+            chance.choice((DATA, HEADERS)),
+            chance.choice((0, END_STREAM, END_HEADERS)),
+            stream,
+            b"\x00" * 9,
+        )
+    ]
 
 
 def padding(frames: Frames, chance: random.Random) -> None:
@@ -117,7 +124,9 @@ def priority(frames: Frames, chance: random.Random) -> None:
 
 
 def window_updates(frames: Frames, chance: random.Random) -> None:
-    size = struct.pack(">I", chance.choice((0, 1, (1 << 31) - 1, (1 << 32) - 1)))[: chance.choice((4, 4, 4, 3))]
+    size = struct.pack(">I", chance.choice((0, 1, (1 << 31) - 1, (1 << 32) - 1)))[
+        : chance.choice((4, 4, 4, 3))
+    ]
     update = Frame(WINDOW_UPDATE, 0, chance.choice((0, 1, 3, 99)), size)
     _insert(frames, chance, *[update] * chance.choice((1, 2, 300)))
 
@@ -133,8 +142,23 @@ def settings(frames: Frames, chance: random.Random) -> None:
         0,
         99,
     )
-    values = (0, 1, 2, 100, 16_384, 65_535, (1 << 24) - 1, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
-    pairs = [struct.pack(">HI", chance.choice(names), chance.choice(values)) for _ in range(chance.choice((1, 3, 100)))]
+    values = (
+        0,
+        1,
+        2,
+        100,
+        16_384,
+        65_535,
+        (1 << 24) - 1,
+        1 << 24,
+        (1 << 31) - 1,
+        1 << 31,
+        (1 << 32) - 1,
+    )
+    pairs = [
+        struct.pack(">HI", chance.choice(names), chance.choice(values))
+        for _ in range(chance.choice((1, 3, 100)))
+    ]
     payload = b"".join(pairs)[: chance.choice((None, None, None, -1))]
     flags, stream = chance.choice((0, 0, 0, ACK)), chance.choice((0, 0, 0, 1))
     _insert(frames, chance, *[Frame(SETTINGS, flags, stream, payload)] * chance.choice((1, 1, 50)))
@@ -146,7 +170,9 @@ def continuations(frames: Frames, chance: random.Random) -> None:
     if at is None:
         return
     first, size = frames[at], chance.choice((1, 7, 50))
-    pieces = [first.payload[begin : begin + size] for begin in range(0, len(first.payload), size)] or [b""]
+    pieces = [
+        first.payload[begin : begin + size] for begin in range(0, len(first.payload), size)
+    ] or [b""]
     some = [Frame(HEADERS, first.flags & ~END_HEADERS, first.stream, pieces[0])]
     some += [Frame(CONTINUATION, 0, first.stream, piece) for piece in pieces[1:]]
     match chance.randrange(5):
@@ -166,7 +192,11 @@ def continuations(frames: Frames, chance: random.Random) -> None:
 
 
 def a_continuation_alone(frames: Frames, chance: random.Random) -> None:
-    _insert(frames, chance, Frame(CONTINUATION, chance.choice((0, END_HEADERS)), chance.choice((0, 1, 99)), b"\x82"))
+    _insert(
+        frames,
+        chance,
+        Frame(CONTINUATION, chance.choice((0, END_HEADERS)), chance.choice((0, 1, 99)), b"\x82"),
+    )
 
 
 def resets(frames: Frames, chance: random.Random) -> None:
@@ -187,12 +217,19 @@ def rapid_resets(frames: Frames, chance: random.Random) -> None:
 
 
 def a_goaway(frames: Frames, chance: random.Random) -> None:
-    payload = struct.pack(">II", chance.choice(STREAMS), chance.choice(CODES)) + b"zebra" * chance.choice((0, 1, 1000))
+    payload = struct.pack(
+        ">II", chance.choice(STREAMS), chance.choice(CODES)
+    ) + b"zebra" * chance.choice((0, 1, 1000))
     _insert(frames, chance, Frame(GOAWAY, 0, chance.choice((0, 0, 1)), payload))
 
 
 def pings(frames: Frames, chance: random.Random) -> None:
-    ping = Frame(PING, chance.choice((0, 0, ACK)), chance.choice((0, 0, 1)), bytes(chance.choice((8, 8, 7, 0))))
+    ping = Frame(
+        PING,
+        chance.choice((0, 0, ACK)),
+        chance.choice((0, 0, 1)),
+        bytes(chance.choice((8, 8, 7, 0))),
+    )
     _insert(frames, chance, *[ping] * chance.choice((1, 3, 200)))
 
 
@@ -202,7 +239,11 @@ def a_promise(frames: Frames, chance: random.Random) -> None:
 
 def a_large_frame(frames: Frames, chance: random.Random) -> None:
     kind = chance.choice((DATA, HEADERS, SETTINGS, 0x7F))
-    _insert(frames, chance, Frame(kind, 0, chance.choice((0, 1)), bytes(chance.choice((16_385, 70_000)))))
+    _insert(
+        frames,
+        chance,
+        Frame(kind, 0, chance.choice((0, 1)), bytes(chance.choice((16_385, 70_000)))),
+    )
 
 
 def noise(frames: Frames, chance: random.Random) -> None:

@@ -34,8 +34,19 @@ SEGMENTS = 3  # with a pause after each, in which nothing may be held; the first
 CONNECTION_SECONDS = 20.0
 HEALTH_SHARE = 8  # one connection in so many goes to the health port
 # Of an exception or of a file; no answer may hold one.
-LEAKS = (b"Traceback", b"Error(", b"Exception", b".py", b"site-packages", b"onnx", b"google.protobuf")
-EXPECTED = ("grpc._cython.cygrpc", "builtins.UnicodeDecodeError")  # gRPC logs metadata that is not UTF-8
+LEAKS = (
+    b"Traceback",
+    b"Error(",
+    b"Exception",
+    b".py",
+    b"site-packages",
+    b"onnx",
+    b"google.protobuf",
+)
+EXPECTED = (
+    "grpc._cython.cygrpc",
+    "builtins.UnicodeDecodeError",
+)  # gRPC logs metadata that is not UTF-8
 AT_LEAST = 0.02  # of the connections have to end in each of these ways
 REACHED = ("answered", "refused", "hung up")
 
@@ -83,7 +94,11 @@ class Framed:
     def __str__(self) -> str:
         ways = ", ".join(f"{way} {count}" for way, count in self.outcomes.most_common())
         memory = [sample.resident / MIB for sample in self.memory]
-        grown = f"; memory {memory[0]:.0f} -> {memory[-1]:.0f} MiB, at most {max(memory):.0f}" if memory else ""
+        grown = (
+            f"; memory {memory[0]:.0f} -> {memory[-1]:.0f} MiB, at most {max(memory):.0f}"
+            if memory
+            else ""
+        )
         return (
             f"{ways}; {len(self.changes)} kinds of changes; after {self.looks} blocks every probe was compared with "
             f"a call; {self.calls} calls of neighbours were answered and right, {self.lost} not{grown}"
@@ -105,7 +120,9 @@ class _Run:
         size = max(1, min(BLOCK, count // BLOCKS))
         for segment in range(SEGMENTS):
             begin, end = (first + count * part // SEGMENTS for part in (segment, segment + 1))
-            neighbours = Neighbours(self._ports.target, self._expected, count=NEIGHBOURS, options=[], token=TOKEN)
+            neighbours = Neighbours(
+                self._ports.target, self._expected, count=NEIGHBOURS, options=[], token=TOKEN
+            )
             async with neighbours:
                 for block in range(begin, end, size):
                     await self._block(block, min(block + size, end), neighbours)
@@ -191,10 +208,14 @@ async def frames(bundle: Path, connections: int, seed: int) -> Framed:
         service = Service(bundle, *options)
         try:
             with service:
-                await _Run(service, ports_of(service, token=TOKEN), bundle, found).run(seed, connections)
+                await _Run(service, ports_of(service, token=TOKEN), bundle, found).run(
+                    seed, connections
+                )
         except AssertionError:  # of its end
             lines = [entry["line"] for entry in service.log if entry["event"] == "not json"]
-            found.logged.append(f"exit code {service.process.returncode}; lines that are not JSON: {lines[:3]}")
+            found.logged.append(
+                f"exit code {service.process.returncode}; lines that are not JSON: {lines[:3]}"
+            )
     failures = [entry for entry in service.log if entry.get("level") in ("error", "critical")]
     unexpected = [entry for entry in failures if (entry["logger"], entry.get("kind")) != EXPECTED]
     found.logged += [f"the log has {entry}"[:500] for entry in unexpected[:5]]
@@ -205,7 +226,9 @@ async def frames(bundle: Path, connections: int, seed: int) -> Framed:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.frames", description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the first connection; the next has the next")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first connection; the next has the next"
+    )
     parser.add_argument("--connections", type=int, default=1, help="how many")
     parser.add_argument("--bundle", type=Path, default=bundle_of("docs-rope"))
     options = parser.parse_args()

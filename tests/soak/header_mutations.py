@@ -32,7 +32,21 @@ PATHS = (
     b"http://zebra/headlight.v1.HeadlightService/Encode",
     b"/" + b"x" * 5000,
 )
-TIMEOUTS = (b"", b"0n", b"1n", b"-1S", b"99999999H", b"999999999H", b"1", b"S", b"1X", b"1.5S", b" 1S", b"1S ", b"\xff")
+TIMEOUTS = (
+    b"",
+    b"0n",
+    b"1n",
+    b"-1S",
+    b"99999999H",
+    b"999999999H",
+    b"1",
+    b"S",
+    b"1X",
+    b"1.5S",
+    b" 1S",
+    b"1S ",
+    b"\xff",
+)
 ENCODINGS = (b"", b"gzip", b"deflate", b"snappy", b"identity", b"gzip,gzip", b"\xff", b"zebra")
 BASE64 = (b"!!!!", b"abc", b"====", b"AA==AA==", b"\xff", b"", b"A" * 9000, b"__--")
 OTHER_VALUES: tuple[tuple[bytes, tuple[bytes, ...]], ...] = (
@@ -43,7 +57,16 @@ OTHER_VALUES: tuple[tuple[bytes, tuple[bytes, ...]], ...] = (
     (b":status", (b"200",)),
     (b":protocol", (b"websocket",)),
     (b"te", (b"", b"gzip", b"trailers, deflate", b"trailers\x8e")),
-    (b"content-type", (b"", b"text/html", b"application/grpc+json", b"application/grpc\xff", b"application/grpcx")),
+    (
+        b"content-type",
+        (
+            b"",
+            b"text/html",
+            b"application/grpc+json",
+            b"application/grpc\xff",
+            b"application/grpcx",
+        ),
+    ),
     (b"content-length", (b"0", b"1", b"-1", b"99999999999999999999", b"\xff")),
     (b"grpc-timeout", TIMEOUTS),
     (b"grpc-encoding", ENCODINGS),
@@ -57,7 +80,17 @@ OTHER_VALUES: tuple[tuple[bytes, tuple[bytes, ...]], ...] = (
     (b"grpc-trace-bin", BASE64),
     (b"grpc-tags-bin", BASE64),
     (b"zebra-bin", BASE64),
-    (b"authorization", (b"", b"Bearer", b"Bearer zebra", b"Bearer \xff\xfe", b"Basic zebra", b"Bearer " + b"z" * 9000)),
+    (
+        b"authorization",
+        (
+            b"",
+            b"Bearer",
+            b"Bearer zebra",
+            b"Bearer \xff\xfe",
+            b"Basic zebra",
+            b"Bearer " + b"z" * 9000,
+        ),
+    ),
     (b"traceparent", (b"", b"00-zebra", b"\xff", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01")),
     (b"user-agent", (b"", b"zebra\xff", b"\x00")),
     (b"connection", (b"close", b"upgrade")),
@@ -136,15 +169,31 @@ FIELDS: tuple[Callable[[Fields, random.Random], None], ...] = (
 
 # Pieces that go into a block at any place, by what they are.
 PIECES: tuple[tuple[str, tuple[bytes, ...]], ...] = (
-    ("an index that is none", (b"\x80", hpack.indexed(62), hpack.indexed(200), hpack.indexed((1 << 31) - 1))),
-    ("a literal whose name is no index", (hpack.integer(999, 6, hpack.INDEXED) + hpack.string(b"zebra"),)),
-    ("a table size", (hpack.table_size(0), hpack.table_size(4096), hpack.table_size((1 << 32) - 1))),
+    (
+        "an index that is none",
+        (b"\x80", hpack.indexed(62), hpack.indexed(200), hpack.indexed((1 << 31) - 1)),
+    ),
+    (
+        "a literal whose name is no index",
+        (hpack.integer(999, 6, hpack.INDEXED) + hpack.string(b"zebra"),),
+    ),
+    (
+        "a table size",
+        (hpack.table_size(0), hpack.table_size(4096), hpack.table_size((1 << 32) - 1)),
+    ),
     ("many table sizes", (hpack.table_size(0) * 200,)),
     ("an integer without an end", (b"\xff" * 12, b"\x7f" + b"\xff" * 12, b"\x3f" + b"\x80" * 12)),
-    ("a string beyond the end", (b"\x00\x7f\xff\xff\xff\x07zebra", b"\x40\x05zebra\x7f\x80\x80\x80\x80\x10")),
+    (
+        "a string beyond the end",
+        (b"\x00\x7f\xff\xff\xff\x07zebra", b"\x40\x05zebra\x7f\x80\x80\x80\x80\x10"),
+    ),
     (
         "wrong Huffman code",
-        (b"\x00\x84\xff\xff\xff\xff\x01a", b"\x00\x01a\x82\x00\x00", b"\x00\x01a\x88" + b"\xff" * 8),
+        (
+            b"\x00\x84\xff\xff\xff\xff\x01a",
+            b"\x00\x01a\x82\x00\x00",
+            b"\x00\x01a\x88" + b"\xff" * 8,
+        ),
     ),
     ("a path in Huffman code", (b"\x04" + hpack.string(hpack.POISON_PATH_HUFFMAN, huffman=True),)),
 )

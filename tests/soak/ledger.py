@@ -34,7 +34,9 @@ class Ledger:
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self._problems: list[str] = []
 
-    async def call(self, kind: str, attempt: Coroutine[Any, Any, str], allowed: Collection[str]) -> str:
+    async def call(
+        self, kind: str, attempt: Coroutine[Any, Any, str], allowed: Collection[str]
+    ) -> str:
         """Make a call and note its end, which is returned.
 
         Args:
@@ -58,7 +60,9 @@ class Ledger:
             self.ended += 1
         self.outcomes[kind, outcome] += 1
         if outcome not in allowed:
-            self._problems.append(f"{kind} ended as {outcome}, not as {' or '.join(sorted(allowed))}")
+            self._problems.append(
+                f"{kind} ended as {outcome}, not as {' or '.join(sorted(allowed))}"
+            )
         return outcome
 
     def problems(self) -> list[str]:
@@ -82,5 +86,7 @@ async def _outcome(attempt: Coroutine[Any, Any, str]) -> str:
         raise
     except TimeoutError:
         raise
-    except Exception as error:  # a bug of the service's client, or of ours: a problem like any other
+    except (
+        Exception
+    ) as error:  # a bug of the service's client, or of ours: a problem like any other
         return type(error).__name__

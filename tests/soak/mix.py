@@ -18,7 +18,14 @@ from tests.soak.reference import Reference
 
 STALL_SECONDS = 1.0
 # A queue that some callers can fill, so that requests are shed as well.
-OPTIONS = ("--max-queue-tokens", "16384", "--max-request-tokens", "8192", "--stall-seconds", str(STALL_SECONDS))
+OPTIONS = (
+    "--max-queue-tokens",
+    "16384",
+    "--max-request-tokens",
+    "8192",
+    "--stall-seconds",
+    str(STALL_SECONDS),
+)
 
 
 class Kind(NamedTuple):
@@ -57,7 +64,9 @@ class Mix:
     Every kind is called once at the start of each stretch, however rare it is.
     """
 
-    def __init__(self, target: str, known: Reference, ledger: Ledger, callers: int, seed: int) -> None:
+    def __init__(
+        self, target: str, known: Reference, ledger: Ledger, callers: int, seed: int
+    ) -> None:
         self._target = target
         self._known = known
         self._ledger = ledger
@@ -69,7 +78,9 @@ class Mix:
         client = await self._open.enter_async_context(AsyncClient(self._target, timeout=60.0))
         # An option of its own, for a channel that differs in nothing would share the client's connection.
         options = [("headlight.soak", "bare")]
-        channel = await self._open.enter_async_context(grpc.aio.insecure_channel(self._target, options=options))
+        channel = await self._open.enter_async_context(
+            grpc.aio.insecure_channel(self._target, options=options)
+        )
         good = Callers(client, channel, self._known, self._chance)
         self._kinds = kinds(good, Faults(good, channel, self._target, STALL_SECONDS))
         return self

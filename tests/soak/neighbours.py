@@ -39,7 +39,9 @@ def answers(bundle: Path) -> dict[str, Floats]:
 
 def right(vector: Floats, expected: Floats) -> bool:
     """Return whether an answer is that of the reference."""
-    return vector.shape == expected.shape and bool(np.abs(vector - expected).max() <= POOLED_TOLERANCE)
+    return vector.shape == expected.shape and bool(
+        np.abs(vector - expected).max() <= POOLED_TOLERANCE
+    )
 
 
 class Neighbours:
@@ -74,8 +76,15 @@ class Neighbours:
         self.slowest = 0.0
         self._expected = [*expected.items()]
         # A pool of its own for each channel: none shares a connection.
-        options = [*(WITHOUT_RETRIES if options is None else options), ("grpc.use_local_subchannel_pool", 1)]
-        self._arguments: dict[str, Any] = {"timeout": TIMEOUT_SECONDS, "options": options, **arguments}
+        options = [
+            *(WITHOUT_RETRIES if options is None else options),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        self._arguments: dict[str, Any] = {
+            "timeout": TIMEOUT_SECONDS,
+            "options": options,
+            **arguments,
+        }
         self._target = target
         self._count = count
         self._stop = threading.Event()
@@ -85,7 +94,9 @@ class Neighbours:
 
     async def __aenter__(self) -> Neighbours:
         self._loop = asyncio.get_running_loop()
-        self._threads = [threading.Thread(target=self._block, args=(n,)) for n in range(self._count // 2)]
+        self._threads = [
+            threading.Thread(target=self._block, args=(n,)) for n in range(self._count // 2)
+        ]
         for thread in self._threads:
             thread.start()
         self._tasks = [asyncio.create_task(self._call(n)) for n in range(self._count // 2)]
@@ -93,7 +104,10 @@ class Neighbours:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._stop.set()
         await asyncio.gather(*self._tasks)

@@ -21,7 +21,10 @@ SECONDS = 60.0  # for one request to be answered; the test machine may be busy
 AT_ONCE = 10  # streams of a connection: the health port takes 16
 # A server that resets a stream so has done nothing for it, and the client sends it again (RFC 9113, section 8.7).
 REFUSED_STREAM = 7
-RESET, HUNG_UP = 1000, 2000  # how requests count that got no status: with the code of the reset added; and the rest
+RESET, HUNG_UP = (
+    1000,
+    2000,
+)  # how requests count that got no status: with the code of the reset added; and the rest
 PROBE_SECONDS = 0.1
 
 
@@ -49,7 +52,13 @@ class Offender:
     @property
     def statuses(self) -> Counter[int]:
         statuses = self._connection.statuses.copy()
-        statuses.update({RESET + code: n for code, n in self._connection.reset.items() if code != REFUSED_STREAM})
+        statuses.update(
+            {
+                RESET + code: n
+                for code, n in self._connection.reset.items()
+                if code != REFUSED_STREAM
+            }
+        )
         if statuses.total() < self._wanted:
             statuses[HUNG_UP] = self._wanted - statuses.total()
         return statuses
@@ -71,7 +80,9 @@ class Offender:
         return len(self._connection.ended) - self._connection.reset[REFUSED_STREAM]
 
 
-async def burst(target: str, count: int, connections: int, context: ssl.SSLContext | None = None) -> Counter[int]:
+async def burst(
+    target: str, count: int, connections: int, context: ssl.SSLContext | None = None
+) -> Counter[int]:
     """Send `count` requests over so many connections, at most 64 of them open at once; returns the statuses.
 
     There are fewer than requests if the server let nobody in.
@@ -130,12 +141,18 @@ async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> 
     targets = [target for target in (ports.target, ports.health) if target is not None]
     async with Neighbours(ports.target, expected, options=[]) as neighbours:
         watching = asyncio.create_task(probes.run(PROBE_SECONDS))
-        for statuses in await asyncio.gather(*(steadily(target, seconds, 1.0) for target in targets)):
+        for statuses in await asyncio.gather(
+            *(steadily(target, seconds, 1.0) for target in targets)
+        ):
             if statuses[HUNG_UP]:
-                problems.append(f"{statuses[HUNG_UP]} of {seconds} requests were not answered: the server hung up")
+                problems.append(
+                    f"{statuses[HUNG_UP]} of {seconds} requests were not answered: the server hung up"
+                )
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
     if probes.failed:
         problems.append(f"{probes.failed} of {probes.looks} calls on fresh connections failed")
-    return Endured(seconds, neighbours, probes, problems + neighbours.problems() + probes.problems())
+    return Endured(
+        seconds, neighbours, probes, problems + neighbours.problems() + probes.problems()
+    )

@@ -113,7 +113,9 @@ class Probes:
 
     async def _call(self) -> str:
         token = self._ports.token
-        metadata: Sequence[tuple[str, str]] = [("authorization", f"Bearer {token}")] if token else []
+        metadata: Sequence[tuple[str, str]] = (
+            [("authorization", f"Bearer {token}")] if token else []
+        )
         request = pb.EncodeRequest(inputs=[pb.Input(text=self._text)])
         async with _channel(self._ports.target, self._ports.credentials) as channel:
             stub: Any = pb_grpc.HeadlightServiceStub(channel)

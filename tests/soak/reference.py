@@ -80,7 +80,11 @@ def reference(bundle: Path) -> Reference:
     """Compute all answers. The texts are the same in every run."""
     runtime, chance = Runtime(bundle, threads=1), random.Random("texts")
     every = tuple(range(runtime.bundle.manifest.architecture.layers))
-    texts = [" ".join(chance.choices(WORDS, k=length)) for length in LENGTHS for _ in range(TEXTS_A_LENGTH)]
+    texts = [
+        " ".join(chance.choices(WORDS, k=length))
+        for length in LENGTHS
+        for _ in range(TEXTS_A_LENGTH)
+    ]
     long = " ".join(chance.choices(WORDS, k=LONG_WORDS))
     return Reference([_known(runtime, text, every) for text in texts], _known(runtime, long, (0,)))
 

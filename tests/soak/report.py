@@ -62,7 +62,10 @@ class Found:
             *self._memory(flatness(self.watched.samples)),
         ]
         if self.fuzzed is not None:
-            lines += ["", f"{self.fuzzed.codes.total()} mutated messages to a service of their own: {self.fuzzed}."]
+            lines += [
+                "",
+                f"{self.fuzzed.codes.total()} mutated messages to a service of their own: {self.fuzzed}.",
+            ]
         if self.endured is not None:
             lines += [
                 "",
@@ -80,7 +83,9 @@ class Found:
     def _calls(self) -> list[str]:
         outcomes = self.ledger.outcomes
         names = list(dict.fromkeys(name for name, _ in sorted(outcomes)))
-        columns = sorted({outcome for _, outcome in outcomes}, key=lambda outcome: (outcome != "OK", outcome))
+        columns = sorted(
+            {outcome for _, outcome in outcomes}, key=lambda outcome: (outcome != "OK", outcome)
+        )
         cells = [[str(outcomes[name, outcome] or "") for outcome in columns] for name in names]
         answered = sum(count for (_, outcome), count in outcomes.items() if outcome == "OK")
         return [
@@ -89,7 +94,10 @@ class Found:
             "",
             "| calls | " + " | ".join(columns) + " |",
             "|---" * (len(columns) + 1) + "|",
-            *(f"| {name} | " + " | ".join(row) + " |" for name, row in zip(names, cells, strict=True)),
+            *(
+                f"| {name} | " + " | ".join(row) + " |"
+                for name, row in zip(names, cells, strict=True)
+            ),
         ]
 
     def _memory(self, memory: Flatness) -> list[str]:
@@ -107,4 +115,7 @@ class Found:
 def processor() -> str:
     """What the kernel calls this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )

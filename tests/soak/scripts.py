@@ -57,7 +57,9 @@ class Script:
 def script(seed: int) -> Script:
     """Return what the connection of this seed sends."""
     chance = random.Random(seed)
-    layers = chance.choices(LAYERS, (30, 15, 10, 40, 5), k=min(chance.randint(1, 3), chance.randint(1, 3)))
+    layers = chance.choices(
+        LAYERS, (30, 15, 10, 40, 5), k=min(chance.randint(1, 3), chance.randint(1, 3))
+    )
     changed: list[str] = []
     frames, streams = _calls(chance, layers, changed)
     for _ in range(layers.count("frames")):
@@ -73,7 +75,9 @@ def script(seed: int) -> Script:
 
 
 def _apply(
-    mutations: Sequence[Callable[[list[Any], random.Random], None]], things: list[Any], chance: random.Random
+    mutations: Sequence[Callable[[list[Any], random.Random], None]],
+    things: list[Any],
+    chance: random.Random,
 ) -> str:
     """Make one of the changes, if there is something left to change; returns its name."""
     mutation = chance.choice(mutations)
@@ -87,23 +91,33 @@ def _start(chance: random.Random) -> bytes:
         case 0:
             return PREFACE + bytes(settings({}))
         case 1:
-            values = {INITIAL_WINDOW_SIZE: chance.choice((0, 1, 65_535, 1 << 30)), MAX_CONCURRENT_STREAMS: 10}
+            values = {
+                INITIAL_WINDOW_SIZE: chance.choice((0, 1, 65_535, 1 << 30)),
+                MAX_CONCURRENT_STREAMS: 10,
+            }
             return PREFACE + bytes(settings(values)) + bytes(window_update(0, 1 << 20))
         case _:
             return START
 
 
-def _calls(chance: random.Random, layers: Sequence[str], changed: list[str]) -> tuple[list[Frame], int]:
+def _calls(
+    chance: random.Random, layers: Sequence[str], changed: list[str]
+) -> tuple[list[Frame], int]:
     """Return the frames of one to three calls, side by side, some of them changed before they became frames."""
     count = min(chance.randint(1, 3), chance.randint(1, 3))
-    streams = [_call(2 * number + 1, chance, layers if number == 0 else (), changed) for number in range(count)]
+    streams = [
+        _call(2 * number + 1, chance, layers if number == 0 else (), changed)
+        for number in range(count)
+    ]
     frames: list[Frame] = []
     while any(streams):
         frames.append(chance.choice([stream for stream in streams if stream]).pop(0))
     return frames, count
 
 
-def _call(stream: int, chance: random.Random, layers: Sequence[str], changed: list[str]) -> list[Frame]:
+def _call(
+    stream: int, chance: random.Random, layers: Sequence[str], changed: list[str]
+) -> list[Frame]:
     path, messages = _kind(chance)
     fields = hpack.request(path, _metadata(chance))
     sent = [_packed(data, fields, chance) for data in messages]
@@ -116,7 +130,10 @@ def _call(stream: int, chance: random.Random, layers: Sequence[str], changed: li
     for _ in range(layers.count("message")):
         changed.append(_apply(message_mutations.MUTATIONS, sent, chance))
     payloads = _pieces(b"".join(sent), chance)
-    frames = [Frame(HEADERS, END_HEADERS, stream, block), *(Frame(DATA, 0, stream, piece) for piece in payloads)]
+    frames = [
+        Frame(HEADERS, END_HEADERS, stream, block),
+        *(Frame(DATA, 0, stream, piece) for piece in payloads),
+    ]
     frames[-1].flags |= END_STREAM
     return frames
 
@@ -125,7 +142,9 @@ def _kind(chance: random.Random) -> tuple[bytes, list[bytes]]:
     """Return a path and the messages to send there."""
     encode = pb.EncodeRequest(inputs=[pb.Input(text=f"{MARK} at dawn")])
     tokenize = pb.TokenizeRequest(inputs=[pb.Input(text=MARK)])
-    streamed = [pb.EncodeStreamRequest(id=str(n), encode=encode) for n in range(chance.randint(1, 3))]
+    streamed = [
+        pb.EncodeStreamRequest(id=str(n), encode=encode) for n in range(chance.randint(1, 3))
+    ]
     health = health_pb2.HealthCheckRequest(service=chance.choice(("", "readiness", MARK)))
     service, health_service = "/headlight.v1.HeadlightService", "/grpc.health.v1.Health"
     path, requests = chance.choice(

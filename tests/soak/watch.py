@@ -15,7 +15,9 @@ from headlight_service.frontends.grpc.transport.call_threads import KEPT_THREADS
 from tests.soak.flat import MIB, Sample
 from tests.system.processes import Service
 
-QUIET_SECONDS = 30.0  # after the last call of the clients has ended; dead ones are found out by their sockets
+QUIET_SECONDS = (
+    30.0  # after the last call of the clients has ended; dead ones are found out by their sockets
+)
 LOOK_SECONDS = 0.1
 # gRPC's own pool takes on and lets go as it likes; of the threads of calls some stay when nothing is to be done.
 THREADS_ALLOWED = 4 + KEPT_THREADS
@@ -64,7 +66,9 @@ class Watch:
             found = await asyncio.to_thread(self._look)
             first = self.quiet[0] if self.quiet else found
             settled = not any(found.held.values()) and found.descriptors <= first.descriptors
-            settled = settled and found.threads <= first.threads + THREADS_ALLOWED  # idle ones end after a while
+            settled = (
+                settled and found.threads <= first.threads + THREADS_ALLOWED
+            )  # idle ones end after a while
             if settled or time.monotonic() > give_up:
                 self.quiet.append(found)
                 return found

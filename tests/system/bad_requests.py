@@ -6,7 +6,17 @@ import contextlib
 import socket
 
 from tests.http2 import frames, hpack
-from tests.http2.frames import DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, SETTINGS, frame, message
+from tests.http2.frames import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    SETTINGS,
+    frame,
+    message,
+)
 
 SECRET = b"zebra"
 PREFACE = frames.PREFACE + frame(SETTINGS, 0, 0)
@@ -64,7 +74,10 @@ CONNECTIONS = {
 def send(target: str, content: bytes, seconds: float = 0.2) -> None:
     """Send on a new connection; wait until it is closed, or so long."""
     host, _, port = target.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as client, contextlib.suppress(OSError):
+    with (
+        socket.create_connection((host, int(port)), timeout=30) as client,
+        contextlib.suppress(OSError),
+    ):
         client.sendall(content)
         client.settimeout(seconds)
         while client.recv(1 << 16):

@@ -39,7 +39,12 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         command_out, self._commands = os.pipe()
         self._answers, answer_in = os.pipe()
-        environment = {**os.environ, "COMMANDS": str(command_out), "ANSWERS": str(answer_in), "HOME": str(profile)}
+        environment = {
+            **os.environ,
+            "COMMANDS": str(command_out),
+            "ANSWERS": str(answer_in),
+            "HOME": str(profile),
+        }
         command = [*LAUNCH, "chromium", *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
         self._log = (profile / "chromium.log").open("wb")
         self.process = subprocess.Popen(
@@ -70,7 +75,11 @@ class Browser:
 
     def _pages(self) -> list[str]:
         """Those that Chromium has told of so far."""
-        told = [event["params"]["targetInfo"] for event in self._events if event["method"] == "Target.targetCreated"]
+        told = [
+            event["params"]["targetInfo"]
+            for event in self._events
+            if event["method"] == "Target.targetCreated"
+        ]
         return [target["targetId"] for target in told if target["type"] == "page"]
 
     def call(self, method: str, **parameters: Any) -> Any:
@@ -92,7 +101,9 @@ class Browser:
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while b"\0" not in self._rest:
-                assert selector.select(end - time.monotonic()), f"Chromium said nothing for {SECONDS} s: {self.log()}"
+                assert selector.select(end - time.monotonic()), (
+                    f"Chromium said nothing for {SECONDS} s: {self.log()}"
+                )
                 read = os.read(self._answers, 2**20)
                 assert read, f"Chromium has ended: {self.log()}"
                 self._rest += read
@@ -129,17 +140,23 @@ class Browser:
         """Whether the page of this address, not the one before it, has been loaded."""
         methods = [event["method"] for event in self._events]
         for at, event in enumerate(self._events):
-            if event["method"] == "Page.frameNavigated" and event["params"]["frame"]["url"].startswith(address):
+            if event["method"] == "Page.frameNavigated" and event["params"]["frame"][
+                "url"
+            ].startswith(address):
                 return "Page.loadEventFired" in methods[at:]
         return False
 
     def settle(self) -> None:
         """Two frames: what the last event changed has been drawn."""
-        self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        self.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page, awaited where it is a promise."""
-        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
@@ -171,22 +188,44 @@ class Browser:
 
     def press(self, key: str) -> None:
         """One key, by its name: "Tab", "ArrowDown", "Enter", "Escape"."""
-        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}[key]
+        code = {
+            "Tab": 9,
+            "Enter": 13,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }[key]
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=key,
+                windowsVirtualKeyCode=code,
+                **text,
+            )
         self.settle()
 
     def screen(self, width: int, height: int, *, dark: bool = False) -> None:
         """A screen of this size in CSS pixels, with a light or dark theme."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=features)
         self.settle()
 
     def picture(self, **options: Any) -> bytes:
         """A PNG of what is seen."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **options)["data"])
+        return base64.b64decode(
+            self.call("Page.captureScreenshot", format="png", **options)["data"]
+        )
 
     def log(self) -> str:
         """The end of what Chromium wrote."""
@@ -196,13 +235,18 @@ class Browser:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         os.close(self._commands)  # Chromium ends when nobody can command it any more
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)  # a group of its own, so its helpers and nobody else
+            os.killpg(
+                self.process.pid, signal.SIGKILL
+            )  # a group of its own, so its helpers and nobody else
             self.process.wait()
         os.close(self._answers)
         self._log.close()

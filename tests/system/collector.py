@@ -31,7 +31,9 @@ class Collector(pb_grpc.TraceServiceServicer):
         pb_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
-    def Export(self, request: pb.ExportTraceServiceRequest, context: Any) -> pb.ExportTraceServiceResponse:
+    def Export(
+        self, request: pb.ExportTraceServiceRequest, context: Any
+    ) -> pb.ExportTraceServiceResponse:
         with self._changed:
             self.exports.append(request)
             self._changed.notify_all()
@@ -42,14 +44,19 @@ class Collector(pb_grpc.TraceServiceServicer):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.stop(None).wait(10)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what makes this true. It is looked at whenever something has come."""
         with self._changed:
-            assert self._changed.wait_for(condition, SECONDS), f"never came; {len(self.spans)} spans did"
+            assert self._changed.wait_for(condition, SECONDS), (
+                f"never came; {len(self.spans)} spans did"
+            )
 
     @property
     def spans(self) -> list[Span]:
@@ -78,4 +85,8 @@ def attributes(span: Span) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
-    return [_value(each) for each in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+    return (
+        [_value(each) for each in value.array_value.values]
+        if kind == "array_value"
+        else getattr(value, kind)
+    )

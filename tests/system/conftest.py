@@ -43,7 +43,9 @@ def sinusoidal() -> Iterator[Service]:
 @pytest.fixture(scope="session", params=MODELS)
 def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
     """Each model in turn: its name and the service that has it."""
-    service: Service = request.getfixturevalue("rope" if request.param == "docs-rope" else "sinusoidal")
+    service: Service = request.getfixturevalue(
+        "rope" if request.param == "docs-rope" else "sinusoidal"
+    )
     return request.param, service
 
 
@@ -55,9 +57,13 @@ def makers() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.fixture(scope="session")
-def fresh(makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Future[Path]]:
+def fresh(
+    makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Future[Path]]:
     """By kind, the folder of its checkpoint and bundle, in the making."""
-    return {kind: makers.submit(making.fresh, kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    return {
+        kind: makers.submit(making.fresh, kind, tmp_path_factory.mktemp(kind)) for kind in KINDS
+    }
 
 
 @pytest.fixture(scope="session", params=list(KINDS))
@@ -93,7 +99,9 @@ def attentions(rope: Service) -> dict[str, Attention]:
 
 
 @pytest.fixture(scope="session")
-def pages(attentions: dict[str, Attention], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(
+    attentions: dict[str, Attention], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     """By text."""
     folder, made = tmp_path_factory.mktemp("pages"), {}
     for number, (text, attention) in enumerate(attentions.items()):

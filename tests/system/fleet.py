@@ -19,7 +19,10 @@ CROWD = 64  # callers at once
 CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
 TEXT = "open a file and read its lines"
 # Of both: callers in step with each other could have it that one replica gets all of a kind.
-OK = tuple(f'grpc_server_handled_total{{grpc_code="OK",grpc_method="{method}"' for method in ("Encode", "EncodeStream"))
+OK = tuple(
+    f'grpc_server_handled_total{{grpc_code="OK",grpc_method="{method}"'
+    for method in ("Encode", "EncodeStream")
+)
 
 
 class Fleet:
@@ -50,7 +53,9 @@ class Fleet:
         """A further replica, at a fresh address unless one is named; told of once it serves."""
         address = address or next(self._fresh)
         at = f"{address}:{self.port}"
-        self.replicas[address] = await asyncio.to_thread(Service, bundle_of("docs-rope"), *self._options, grpc_at=at)
+        self.replicas[address] = await asyncio.to_thread(
+            Service, bundle_of("docs-rope"), *self._options, grpc_at=at
+        )
         return address
 
     async def remove(self, address: str) -> None:
@@ -67,7 +72,10 @@ class Fleet:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for address in list(self.replicas):
             await self.remove(address)
@@ -98,7 +106,10 @@ class Callers:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for task in self._tasks:
             task.cancel()
@@ -112,7 +123,9 @@ class Callers:
         while self.calls < until and not self.failed:
             await asyncio.sleep(0.05)
 
-    async def _repeat(self, call: Callable[[], Awaitable[None]], apart: float = 1 / CALLS_A_SECOND) -> None:
+    async def _repeat(
+        self, call: Callable[[], Awaitable[None]], apart: float = 1 / CALLS_A_SECOND
+    ) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
@@ -152,5 +165,7 @@ class Crowd(Callers):
         self._client = AsyncClient(self._target)
         self._blocking = Client(self._target)
         self._vector = (await self._client.encode([TEXT]))[0]
-        self._tasks = [asyncio.create_task(self._repeat(self._one, apart=0.0)) for _ in range(CROWD)]
+        self._tasks = [
+            asyncio.create_task(self._repeat(self._one, apart=0.0)) for _ in range(CROWD)
+        ]
         return self

@@ -23,7 +23,16 @@ CALLERS = 32  # over four connections
 PARTS = 50  # after each of which memory is looked at
 SECRET = "zebra"
 FITTING = 0.8  # of the messages go to a method of their kind
-LEAKS = (SECRET.encode(), b"Traceback", b"Error(", b"Exception", b".py", b"site-packages", b"onnx", b"google.protobuf")
+LEAKS = (
+    SECRET.encode(),
+    b"Traceback",
+    b"Error(",
+    b"Exception",
+    b".py",
+    b"site-packages",
+    b"onnx",
+    b"google.protobuf",
+)
 ALLOWED = {
     grpc.StatusCode.OK,
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -34,7 +43,10 @@ METHODS = ("Encode", "Encode", "Encode", "Tokenize", "Occlude", "GetModel", "Enc
 
 
 REDUCED = pb.AttentionOutput(
-    reduce=[pb.REDUCTION_HEAD_MEAN, pb.REDUCTION_POOLING_WEIGHTS], unit=pb.UNIT_WORD, drop_special=True, top_k=2
+    reduce=[pb.REDUCTION_HEAD_MEAN, pb.REDUCTION_POOLING_WEIGHTS],
+    unit=pb.UNIT_WORD,
+    drop_special=True,
+    top_k=2,
 )
 CHOSEN = pb.AttentionOutput(
     pairs=[pb.LayerHead(layer=-1, head=1)],
@@ -43,7 +55,9 @@ CHOSEN = pb.AttentionOutput(
     dtype=pb.DATA_TYPE_UINT8,
     max_bytes=1 << 20,
 )
-HIDDEN = pb.HiddenOutput(layer_runs=[pb.IndexRun(begin=-2)], tokens=pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL))
+HIDDEN = pb.HiddenOutput(
+    layer_runs=[pb.IndexRun(begin=-2)], tokens=pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
+)
 
 
 def seeds() -> tuple[list[bytes], list[bytes]]:
@@ -62,19 +76,32 @@ def seeds() -> tuple[list[bytes], list[bytes]]:
     )
     requests = [pb.EncodeRequest(inputs=[each]) for each in inputs]
     requests.append(
-        pb.EncodeRequest(model="docs-rope", inputs=inputs[:2], outputs=everything, truncation=pb.TRUNCATION_CUT_END)
+        pb.EncodeRequest(
+            model="docs-rope",
+            inputs=inputs[:2],
+            outputs=everything,
+            truncation=pb.TRUNCATION_CUT_END,
+        )
     )
     requests += [
-        pb.EncodeRequest(inputs=inputs[:1], outputs=pb.Outputs(attention=form, hidden=HIDDEN), dry_run=dry)
+        pb.EncodeRequest(
+            inputs=inputs[:1], outputs=pb.Outputs(attention=form, hidden=HIDDEN), dry_run=dry
+        )
         for form, dry in ((REDUCED, False), (CHOSEN, False), (CHOSEN, True))
     ]
     vectors = pb.Outputs(
-        pooled=pb.PooledOutput(dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16, pb.DATA_TYPE_UBINARY]),
-        tokens=pb.TokensOutput(skip_special=True, skip_prompt=True, normalize=True, dtype=pb.DATA_TYPE_FLOAT16),
+        pooled=pb.PooledOutput(
+            dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16, pb.DATA_TYPE_UBINARY]
+        ),
+        tokens=pb.TokensOutput(
+            skip_special=True, skip_prompt=True, normalize=True, dtype=pb.DATA_TYPE_FLOAT16
+        ),
     )
     requests.append(pb.EncodeRequest(inputs=inputs[:1], outputs=vectors, prompt_text=f"{SECRET}: "))
     streamed = [pb.EncodeStreamRequest(id="a", encode=request) for request in requests]
-    return [each.SerializeToString() for each in requests], [each.SerializeToString() for each in streamed]
+    return [each.SerializeToString() for each in requests], [
+        each.SerializeToString() for each in streamed
+    ]
 
 
 def mutated(message: bytes, chance: random.Random) -> bytes:
@@ -125,12 +152,19 @@ class Fuzzer:
         options = [("headlight.connection", caller % 4)]
         async with grpc.aio.insecure_channel(self._target, options=options) as opened:
             channel: Any = opened  # whose stubs want serializers, which bytes need not
-            unary = {name: channel.unary_unary(f"/headlight.v1.HeadlightService/{name}") for name in set(METHODS)}
+            unary = {
+                name: channel.unary_unary(f"/headlight.v1.HeadlightService/{name}")
+                for name in set(METHODS)
+            }
             stream = channel.stream_stream("/headlight.v1.HeadlightService/EncodeStream")
             unary_seeds, stream_seeds = seeds()
             for _ in range(self._count // CALLERS):
                 method = chance.choice(METHODS)
-                good = stream_seeds if (method == "EncodeStream") is (chance.random() < FITTING) else unary_seeds
+                good = (
+                    stream_seeds
+                    if (method == "EncodeStream") is (chance.random() < FITTING)
+                    else unary_seeds
+                )
                 raw = mutated(chance.choice(good), chance)
                 try:
                     if method == "EncodeStream":
@@ -155,7 +189,9 @@ class Fuzzer:
         code, told = error.code(), error.details() or ""
         self.codes[code] += 1
         metadata: Any = error.trailing_metadata()
-        values = {key: value if isinstance(value, bytes) else value.encode() for key, value in metadata}
+        values = {
+            key: value if isinstance(value, bytes) else value.encode() for key, value in metadata
+        }
         self._search(raw, [told.encode(), *values.values()], LEAKS)
         status = Status.FromString(values.get(DETAILS, b""))
         if (status.code, status.message) != (code.value[0], told[:LONGEST_DETAIL_CHARACTERS]):
@@ -183,7 +219,11 @@ class Fuzzed:
     def problems(self) -> list[str]:
         """Everything that should not have been; empty: nothing."""
         sent = self.codes.total()
-        found = [f"{count} calls ended as {code.name}" for code, count in self.codes.items() if code not in ALLOWED]
+        found = [
+            f"{count} calls ended as {code.name}"
+            for code, count in self.codes.items()
+            if code not in ALLOWED
+        ]
         allowed = {code.value[0] for code in ALLOWED - {grpc.StatusCode.OK}}
         found += [
             f"{count} requests of streams ended as {code}"
@@ -191,14 +231,19 @@ class Fuzzed:
             if code not in allowed
         ]
         if self.in_band[grpc.StatusCode.INVALID_ARGUMENT.value[0]] <= sent / 200:
-            found.append("hardly a request of a stream was refused by itself: this fuzzing does not reach them")
+            found.append(
+                "hardly a request of a stream was refused by itself: this fuzzing does not reach them"
+            )
         for code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT):
             if self.codes[code] <= sent / 50:
                 found.append(
                     f"{self.codes[code]} of {sent} calls ended as {code.name}: this fuzzing is too coarse or too fine"
                 )
         found += [f"{told!r:.200} came back of {raw.hex()}" for raw, told in self.leaks[:5]]
-        found += [f"{details!r:.200} are not the details of {raw.hex()}" for raw, details in self.wrong_details[:5]]
+        found += [
+            f"{details!r:.200} are not the details of {raw.hex()}"
+            for raw, details in self.wrong_details[:5]
+        ]
         found += [f"the log has {entry}" for entry in self.failures[:5]]
         return found + flatness(self.memory).problems()
 

@@ -20,7 +20,9 @@ PROCESSES = 2
 
 def makers() -> ProcessPoolExecutor:
     """Processes that import PyTorch once for all that they make."""
-    context = multiprocessing.get_context("spawn")  # a fork of a process with threads, gRPC's among them, may hang
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # a fork of a process with threads, gRPC's among them, may hang
     return ProcessPoolExecutor(PROCESSES, context, initializer=torch.set_num_threads, initargs=(1,))
 
 
@@ -36,6 +38,10 @@ def fresh(kind: str, folder: Path) -> Path:
 def trained(positions: str, folder: Path) -> Path:
     """A scheme of positions, trained for a few steps on a small part of the corpus: the same two in the folder -> the folder."""
     with small_library():
-        train(Job(positions=positions, out=folder / "checkpoint", recipe=QUICK, state=folder / "state"))
+        train(
+            Job(
+                positions=positions, out=folder / "checkpoint", recipe=QUICK, state=folder / "state"
+            )
+        )
     export_checkpoint(folder / "checkpoint", folder / "bundle")
     return folder

@@ -30,7 +30,9 @@ class Names(asyncio.DatagramProtocol):
     async def serve(cls, addresses: Callable[[], Collection[str]]) -> Names:
         """Listening; it ends by `close`."""
         loop = asyncio.get_running_loop()
-        _, names = await loop.create_datagram_endpoint(lambda: cls(addresses), local_addr=("127.0.0.1", 0))
+        _, names = await loop.create_datagram_endpoint(
+            lambda: cls(addresses), local_addr=("127.0.0.1", 0)
+        )
         return names
 
     async def close(self) -> None:
@@ -54,6 +56,7 @@ class Names(asyncio.DatagramProtocol):
         self.asked += kind == ADDRESS
         header = data[:2] + struct.pack(">HHHHH", AUTHORITATIVE, 1, len(found), 0, 0)
         answers = (
-            struct.pack(">HHHIH4B", 0xC00C, ADDRESS, 1, 0, 4, *map(int, address.split("."))) for address in found
+            struct.pack(">HHHIH4B", 0xC00C, ADDRESS, 1, 0, 4, *map(int, address.split(".")))
+            for address in found
         )
         self._transport.sendto(header + question + b"".join(answers), addr)

@@ -68,7 +68,9 @@ class Nginx:
         self.target = f"127.0.0.1:{port}"
         self._folder = folder
         (folder / "nginx.conf").write_text(
-            CONFIG.format(folder=folder, port=port, upstream=upstream, target=target, settings=SETTINGS),
+            CONFIG.format(
+                folder=folder, port=port, upstream=upstream, target=target, settings=SETTINGS
+            ),
             encoding="utf-8",
         )
 
@@ -78,17 +80,27 @@ class Nginx:
         return (self._folder / "error.log").read_text(encoding="utf-8")
 
     def __enter__(self) -> Nginx:
-        self._process = subprocess.Popen(["nginx", "-p", self._folder, "-c", self._folder / "nginx.conf"])
+        self._process = subprocess.Popen(
+            ["nginx", "-p", self._folder, "-c", self._folder / "nginx.conf"]
+        )
         host, port = self.target.split(":")
         for _ in range(10 * START_SECONDS):
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, int(port))):
+            with (
+                contextlib.suppress(ConnectionRefusedError),
+                socket.create_connection((host, int(port))),
+            ):
                 return self
-            with contextlib.suppress(subprocess.TimeoutExpired):  # a pause is the process's own, whose end shows here
+            with contextlib.suppress(
+                subprocess.TimeoutExpired
+            ):  # a pause is the process's own, whose end shows here
                 raise AssertionError(f"nginx ended with {self._process.wait(0.1)}: {self.errors}")
         raise AssertionError("nginx never listened")
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._process.terminate()
         self._process.wait(timeout=30)

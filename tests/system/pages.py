@@ -9,7 +9,10 @@ from tests.system.browser import Browser
 
 SHORT = "read a file"
 MIDDLE = "def read(path): return json.loads(open(path).read()) if path else None"
-LONG = "\n".join(f"def read_{name}(path, mode): return json.loads(open(path, mode).read())" for name in "abcdefgh")
+LONG = "\n".join(
+    f"def read_{name}(path, mode): return json.loads(open(path, mode).read())"
+    for name in "abcdefgh"
+)
 # Reads a copy: Chromium complains of canvases that are drawn upon and read in turn.
 INK = """
 (() => { const canvas = document.createElement("canvas"), shown = document.querySelector(SELECTOR);

@@ -53,10 +53,25 @@ class Service:
             environment: variables to add.
         """
         ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
-        command = [*before, sys.executable, "-W", "error", "-m", *module, "--bundle", str(bundle), *ports, *options]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")}
+        command = [
+            *before,
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            *module,
+            "--bundle",
+            str(bundle),
+            *ports,
+            *options,
+        ]
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
+        }
         variables = inherited | dict(environment or {})
-        self.process = subprocess.Popen(command, cwd=ROOT, env=variables, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=variables, stderr=subprocess.PIPE, text=True
+        )
         self.log: list[dict[str, Any]] = []
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -84,7 +99,9 @@ class Service:
                 if entry.get("event") == event:
                     return entry
         except queue.Empty:
-            raise AssertionError(f"no {event!r} for {START_SECONDS} s; its log: {self.log[-5:]}") from None
+            raise AssertionError(
+                f"no {event!r} for {START_SECONDS} s; its log: {self.log[-5:]}"
+            ) from None
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
     def counted(self, name: str | tuple[str, ...]) -> float:
@@ -120,7 +137,10 @@ class Service:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self.process.poll() is None:
             self.terminate()

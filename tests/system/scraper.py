@@ -25,7 +25,12 @@ class Prometheus:
         file = folder / "prometheus.yml"
         file.write_text(config, encoding="utf-8")
         paths = [f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
-        command = ["prometheus", *paths, f"--web.listen-address={self.address}", "--log.level=error"]
+        command = [
+            "prometheus",
+            *paths,
+            f"--web.listen-address={self.address}",
+            "--log.level=error",
+        ]
         self._log = (folder / "log").open("w")
         self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
 

@@ -20,7 +20,9 @@ from tests.system.processes import ROOT, Service
 Buffers = dict[int, NDArray[np.uint8]]
 
 
-def everything_of(stub: pb_grpc.HeadlightServiceStub, length: int) -> tuple[pb.EncodeResponse, Buffers]:
+def everything_of(
+    stub: pb_grpc.HeadlightServiceStub, length: int
+) -> tuple[pb.EncodeResponse, Buffers]:
     """All outputs of one text of so many tokens, as the contract's comments say: each chunk copied to its offset."""
     wanted = pb.Outputs(
         pooled=pb.PooledOutput(),
@@ -36,14 +38,19 @@ def everything_of(stub: pb_grpc.HeadlightServiceStub, length: int) -> tuple[pb.E
         kind = frame.WhichOneof("frame")
         if kind == "header":
             header = frame.header
-            buffers = {output: np.zeros(size, np.uint8) for output, size in sizes_of(header).items()}
+            buffers = {
+                output: np.zeros(size, np.uint8) for output, size in sizes_of(header).items()
+            }
         elif kind == "chunk":
             data = np.frombuffer(frame.chunk.data, np.uint8)
             buffers[frame.chunk.output][frame.chunk.offset_bytes :][: len(data)] = data
             chunks += 1
         else:
             assert kind == "end", frame
-            assert (frame.end.chunks, frame.end.data_bytes) == (chunks, sum(map(len, buffers.values())))
+            assert (frame.end.chunks, frame.end.data_bytes) == (
+                chunks,
+                sum(map(len, buffers.values())),
+            )
     return header, buffers
 
 
@@ -67,7 +74,13 @@ def test_a_stock_client_receives_every_output_of_the_longest_text(rope: Service)
     weights = buffers[pb.OUTPUT_KIND_ATTENTION].view("<f4").reshape(info.layers, info.heads, n, n)
     for layer in range(info.layers):
         np.testing.assert_allclose(weights[layer].sum(-1), 1.0, atol=1e-4)
-    assert buffers[pb.OUTPUT_KIND_HIDDEN].view("<f4").reshape(info.layers + 1, n, info.dim).any(axis=(1, 2)).all()
+    assert (
+        buffers[pb.OUTPUT_KIND_HIDDEN]
+        .view("<f4")
+        .reshape(info.layers + 1, n, info.dim)
+        .any(axis=(1, 2))
+        .all()
+    )
     assert abs(np.linalg.norm(buffers[pb.OUTPUT_KIND_POOLED].view("<f4")) - 1) < 1e-5
 
 
@@ -75,7 +88,9 @@ def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: 
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         outputs = pb.Outputs(attention=pb.AttentionOutput())
-        request = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[7] * 2048))], outputs=outputs)
+        request = pb.EncodeRequest(
+            inputs=[pb.Input(ids=pb.TokenIds(ids=[7] * 2048))], outputs=outputs
+        )
         with pytest.raises(grpc.RpcError) as caught:
             stub.Encode(request)
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -85,9 +100,18 @@ def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: 
 
 def test_node(rope: Service, tmp_path: Path) -> None:
     client = Path(shutil.copytree(ROOT / "tests" / "system" / "node", tmp_path / "node"))
-    subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300)
-    command = ["node", "client.js", str(ROOT / "proto" / "headlight" / "v1" / "headlight.proto"), rope.target]
-    done = subprocess.run(command, cwd=client, capture_output=True, text=True, check=True, timeout=60)
+    subprocess.run(
+        ["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300
+    )
+    command = [
+        "node",
+        "client.js",
+        str(ROOT / "proto" / "headlight" / "v1" / "headlight.proto"),
+        rope.target,
+    ]
+    done = subprocess.run(
+        command, cwd=client, capture_output=True, text=True, check=True, timeout=60
+    )
     answer = json.loads(done.stdout)
     assert answer["dim"] == 288
     assert abs(answer["norm"] - 1) < 1e-5
@@ -98,7 +122,12 @@ def test_node(rope: Service, tmp_path: Path) -> None:
 
 def test_the_command_line_answers(rope: Service) -> None:
     def headlight(*arguments: str) -> str:
-        command = [str(Path(sys.executable).with_name("headlight")), *arguments, "--target", rope.target]
+        command = [
+            str(Path(sys.executable).with_name("headlight")),
+            *arguments,
+            "--target",
+            rope.target,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout

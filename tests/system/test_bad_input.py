@@ -23,7 +23,9 @@ from tests.system.processes import Service
 SERVICE = "/headlight.v1.HeadlightService"
 SECRET = "zebra"  # in texts that are refused; no message may quote it
 CODE = grpc.StatusCode
-READ = max_characters(Config(bundle=bundle_of("docs-rope")), Bundle(bundle_of("docs-rope")).manifest)
+READ = max_characters(
+    Config(bundle=bundle_of("docs-rope")), Bundle(bundle_of("docs-rope")).manifest
+)
 SENDERS = 16
 UNLIMITED = [("grpc.max_send_message_length", -1)]
 
@@ -59,18 +61,43 @@ PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
 SEGMENTS = pb.Input(ids=pb.TokenIds(ids=[5], segments=[1]))
 BAD = [
     Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; send 1 to 512"),
-    Bad("an input of no kind", encode(pb.Input()), CODE.INVALID_ARGUMENT, "inputs[0]: is empty; set text or ids"),
+    Bad(
+        "an input of no kind",
+        encode(pb.Input()),
+        CODE.INVALID_ARGUMENT,
+        "inputs[0]: is empty; set text or ids",
+    ),
     Bad("empty text", text(""), CODE.INVALID_ARGUMENT, "inputs[0].text: is empty"),
-    Bad("a text over the limit", text(f"{SECRET} " * 3000), CODE.INVALID_ARGUMENT, "the model takes 2048; shorten it"),
-    Bad("4 MB of one word", text("z" * 4_000_000), CODE.INVALID_ARGUMENT, f"has 4000000 characters; at most {READ}"),
+    Bad(
+        "a text over the limit",
+        text(f"{SECRET} " * 3000),
+        CODE.INVALID_ARGUMENT,
+        "the model takes 2048; shorten it",
+    ),
+    Bad(
+        "4 MB of one word",
+        text("z" * 4_000_000),
+        CODE.INVALID_ARGUMENT,
+        f"has 4000000 characters; at most {READ}",
+    ),
     Bad("10 MB of one word", text("z" * 10_000_000), CODE.RESOURCE_EXHAUSTED, "larger than max"),
     Bad("invalid UTF-8", b"\x12\x04\x0a\x02\xc3\x28", CODE.INVALID_ARGUMENT, UNDECODABLE),
     Bad("malformed protobuf", b"\xff\xff\xff", CODE.INVALID_ARGUMENT, UNDECODABLE),
     Bad("a length beyond the end", b"\x12\xff\xff\xff\x7f", CODE.INVALID_ARGUMENT, UNDECODABLE),
     Bad("open nested groups", b"\x0b" * 20_000, CODE.INVALID_ARGUMENT, UNDECODABLE),
-    Bad("closed nested groups", b"\x1b" * 20_000 + b"\x1c" * 20_000, CODE.INVALID_ARGUMENT, UNDECODABLE),
+    Bad(
+        "closed nested groups",
+        b"\x1b" * 20_000 + b"\x1c" * 20_000,
+        CODE.INVALID_ARGUMENT,
+        UNDECODABLE,
+    ),
     Bad("no ids", ids(), CODE.INVALID_ARGUMENT, "inputs[0].ids: has 0 ids; send 1 to 2048"),
-    Bad("negative id", ids(5, -1), CODE.INVALID_ARGUMENT, "inputs[0].ids: the id at 1 is not in 0 .. 6143"),
+    Bad(
+        "negative id",
+        ids(5, -1),
+        CODE.INVALID_ARGUMENT,
+        "inputs[0].ids: the id at 1 is not in 0 .. 6143",
+    ),
     Bad("id out of range", ids(6144), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
     Bad("highest id", ids(2**63 - 1), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
     Bad("lowest id", ids(-(2**63)), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
@@ -87,8 +114,15 @@ BAD = [
         CODE.INVALID_ARGUMENT,
         "inputs: have more than 16384 tokens together",
     ),
-    Bad("megabytes of ids", ids(*[5] * 4_000_000), CODE.INVALID_ARGUMENT, "has 4000000 ids; send 1 to 2048"),
-    Bad("megabytes of larger ids", ids(*[300] * 2_000_000), CODE.INVALID_ARGUMENT, "has 2000000 ids"),
+    Bad(
+        "megabytes of ids",
+        ids(*[5] * 4_000_000),
+        CODE.INVALID_ARGUMENT,
+        "has 4000000 ids; send 1 to 2048",
+    ),
+    Bad(
+        "megabytes of larger ids", ids(*[300] * 2_000_000), CODE.INVALID_ARGUMENT, "has 2000000 ids"
+    ),
     Bad(
         "megabytes of segments",
         ids(5, segments=[0] * 4_000_000),
@@ -101,26 +135,86 @@ BAD = [
         CODE.INVALID_ARGUMENT,
         "inputs[0].ids.segments: has 1 entries for 2 ids; send one of each, or none",
     ),
-    Bad("unknown model", text("x", model="nobody"), CODE.NOT_FOUND, "model: not served here; there is docs-rope"),
-    Bad("unknown output", b"\x12\x03\x0a\x01x\x1a\x02\x7a\x00", CODE.INVALID_ARGUMENT, "outputs: asks for something"),
-    Bad("unknown layer", outputs(attention=pb.AttentionOutput(layers=[4])), CODE.INVALID_ARGUMENT, "valid are -3 .. 2"),
-    Bad("unknown state", outputs(hidden=pb.HiddenOutput(layers=[-6])), CODE.INVALID_ARGUMENT, "valid are -4 .. 3"),
-    Bad("edge layer", outputs(attention=pb.AttentionOutput(layers=[-(2**31)])), CODE.INVALID_ARGUMENT, "valid are"),
+    Bad(
+        "unknown model",
+        text("x", model="nobody"),
+        CODE.NOT_FOUND,
+        "model: not served here; there is docs-rope",
+    ),
+    Bad(
+        "unknown output",
+        b"\x12\x03\x0a\x01x\x1a\x02\x7a\x00",
+        CODE.INVALID_ARGUMENT,
+        "outputs: asks for something",
+    ),
+    Bad(
+        "unknown layer",
+        outputs(attention=pb.AttentionOutput(layers=[4])),
+        CODE.INVALID_ARGUMENT,
+        "valid are -3 .. 2",
+    ),
+    Bad(
+        "unknown state",
+        outputs(hidden=pb.HiddenOutput(layers=[-6])),
+        CODE.INVALID_ARGUMENT,
+        "valid are -4 .. 3",
+    ),
+    Bad(
+        "edge layer",
+        outputs(attention=pb.AttentionOutput(layers=[-(2**31)])),
+        CODE.INVALID_ARGUMENT,
+        "valid are",
+    ),
     Bad(
         "a layer twice",
         outputs(attention=pb.AttentionOutput(layers=[-1, 2])),
         CODE.INVALID_ARGUMENT,
         "names one twice",
     ),
-    Bad("unknown truncation", text("x", truncation=9), CODE.INVALID_ARGUMENT, "truncation: 9 is none"),
-    Bad("a pair", encode(PAIR), CODE.INVALID_ARGUMENT, "inputs[0].pair: this model takes text or ids"),
-    Bad("segments", encode(SEGMENTS), CODE.INVALID_ARGUMENT, "inputs[0].ids.segments: this model was trained without"),
-    Bad("too many inputs", encode(*[pb.Input(text="x")] * 513), CODE.INVALID_ARGUMENT, "inputs: has 513 entries"),
-    Bad("a million empty texts", b"\x12\x02\x0a\x00" * 1_000_000, CODE.INVALID_ARGUMENT, "has 1000000 entries"),
     Bad(
-        "a gzip bomb", bytes(64 << 20), CODE.RESOURCE_EXHAUSTED, "Decompressed", {"compression": grpc.Compression.Gzip}
+        "unknown truncation",
+        text("x", truncation=9),
+        CODE.INVALID_ARGUMENT,
+        "truncation: 9 is none",
     ),
-    Bad("20 kB of metadata", text("x"), CODE.RESOURCE_EXHAUSTED, "metadata", {"metadata": (("big", "x" * 20_000),)}),
+    Bad(
+        "a pair",
+        encode(PAIR),
+        CODE.INVALID_ARGUMENT,
+        "inputs[0].pair: this model takes text or ids",
+    ),
+    Bad(
+        "segments",
+        encode(SEGMENTS),
+        CODE.INVALID_ARGUMENT,
+        "inputs[0].ids.segments: this model was trained without",
+    ),
+    Bad(
+        "too many inputs",
+        encode(*[pb.Input(text="x")] * 513),
+        CODE.INVALID_ARGUMENT,
+        "inputs: has 513 entries",
+    ),
+    Bad(
+        "a million empty texts",
+        b"\x12\x02\x0a\x00" * 1_000_000,
+        CODE.INVALID_ARGUMENT,
+        "has 1000000 entries",
+    ),
+    Bad(
+        "a gzip bomb",
+        bytes(64 << 20),
+        CODE.RESOURCE_EXHAUSTED,
+        "Decompressed",
+        {"compression": grpc.Compression.Gzip},
+    ),
+    Bad(
+        "20 kB of metadata",
+        text("x"),
+        CODE.RESOURCE_EXHAUSTED,
+        "metadata",
+        {"metadata": (("big", "x" * 20_000),)},
+    ),
 ]
 
 
@@ -190,7 +284,10 @@ def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
     assert (info.reason, info.domain) == (reason, "headlight")
     if bad.status is CODE.INVALID_ARGUMENT and bad.says != UNDECODABLE:
         [violation] = details.pop("BadRequest").field_violations
-        assert violation.field.split(".")[0].split("[")[0] in pb.EncodeRequest.DESCRIPTOR.fields_by_name
+        assert (
+            violation.field.split(".")[0].split("[")[0]
+            in pb.EncodeRequest.DESCRIPTOR.fields_by_name
+        )
         assert f"{violation.field}: {violation.description}" == message
     assert details == {}
 

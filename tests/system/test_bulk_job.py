@@ -37,7 +37,9 @@ def worker(
     if token_file is not None:
         environment["HEADLIGHT_TOKEN_FILE"] = str(token_file)
     command = ["/bin/sh", str(SCRIPT), *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture
@@ -100,7 +102,10 @@ def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
     python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")
     python.chmod(0o755)
     done = worker(data, 0, "127.0.0.1:1", programs=data / "bin")
-    assert (done.returncode, done.stderr) == (1, "away\n")  # at the first file: the others would fare no better
+    assert (done.returncode, done.stderr) == (
+        1,
+        "away\n",
+    )  # at the first file: the others would fare no better
     assert outputs(data) == []
 
 

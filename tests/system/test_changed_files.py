@@ -15,7 +15,11 @@ from headlight import Client
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
-TEXTS = ["join two paths", "read the lines of a file and close it", "sort a list of words by their length"]
+TEXTS = [
+    "join two paths",
+    "read the lines of a file and close it",
+    "sort a list of words by their length",
+]
 CALLERS = 3
 CALLS = 4  # of each caller after each change: the first may have begun before
 TIMEOUT_SECONDS = 60
@@ -45,7 +49,10 @@ class Callers:
         self.problems: list[str] = []
         self._counts = [0] * CALLERS
         self._changed, self._ended = threading.Condition(), False
-        self._threads = [threading.Thread(target=self._call, args=(target, n), daemon=True) for n in range(CALLERS)]
+        self._threads = [
+            threading.Thread(target=self._call, args=(target, n), daemon=True)
+            for n in range(CALLERS)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -71,7 +78,10 @@ class Callers:
         with self._changed:
             wanted = [count + CALLS for count in self._counts]
             done = self._changed.wait_for(
-                lambda: self.problems or all(a >= b for a, b in zip(self._counts, wanted, strict=True)), TIMEOUT_SECONDS
+                lambda: (
+                    self.problems or all(a >= b for a, b in zip(self._counts, wanted, strict=True))
+                ),
+                TIMEOUT_SECONDS,
             )
         assert done, "the service answers no more"
 
@@ -83,7 +93,9 @@ class Callers:
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
 @pytest.mark.parametrize("change", [overwrite, truncate, replace, Path.unlink])
-def test_answers_stay_as_they_were(provider: str, change: Callable[[Path], None], tmp_path: Path) -> None:
+def test_answers_stay_as_they_were(
+    provider: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
     if provider == "openvino":
         pytest.importorskip("openvino")
     bundle = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))

@@ -15,7 +15,10 @@ from tests.ports import free_port
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
-TEXTS = [f"def function_{number}(path): return json.loads(open(path).read())[{number}]" for number in range(1500)]
+TEXTS = [
+    f"def function_{number}(path): return json.loads(open(path).read())[{number}]"
+    for number in range(1500)
+]
 REQUEST = 32  # texts
 
 
@@ -26,7 +29,18 @@ def test_a_job_outlives_its_service_and_goes_on_after_ctrl_c(tmp_path: Path) -> 
     at = f"127.0.0.1:{free_port()}"
     options = ("--max-items", str(REQUEST))
     environment = {**os.environ, "HEADLIGHT_TARGET": at}
-    command = [sys.executable, "-m", "headlight", "embed", "--file", str(texts), "--format", "npz", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "embed",
+        "--file",
+        str(texts),
+        "--format",
+        "npz",
+        "--out",
+        str(out),
+    ]
     first = Service(bundle_of("docs-rope"), *options, grpc_at=at)
     job = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
     try:
@@ -45,7 +59,13 @@ def test_a_job_outlives_its_service_and_goes_on_after_ctrl_c(tmp_path: Path) -> 
             assert "texts are kept in" in job.communicate(timeout=60)[1]
             assert (job.returncode, out.exists()) == (128 + signal.SIGINT, False)
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, check=True, timeout=120
+                command,
+                cwd=ROOT,
+                env=environment,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=120,
             )
             assert "going on from" in done.stderr
             with Client(at) as client, np.load(out) as archive:

@@ -23,7 +23,12 @@ from tests.factory import with_options
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
-TEXTS = ["join two paths", "split the extension from a path name", "a", "wait for all threads to finish, then go on"]
+TEXTS = [
+    "join two paths",
+    "split the extension from a path name",
+    "a",
+    "wait for all threads to finish, then go on",
+]
 PROMPTS = {"query": "what is to be done: ", "passage": "text:", "none": ""}
 DIM = 288
 WIDTHS = (64, DIM)
@@ -58,9 +63,16 @@ def ranges(whole: Floats) -> dict[str, Floats]:
 
 
 @pytest.fixture(scope="module")
-def service(ranges: dict[str, Floats], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def service(
+    ranges: dict[str, Floats], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
     target = tmp_path_factory.mktemp("options") / "bundle"
-    options: dict[str, Any] = {"prompts": PROMPTS, "default_prompt": "passage", "dimensions": [64], "similarity": "dot"}
+    options: dict[str, Any] = {
+        "prompts": PROMPTS,
+        "default_prompt": "passage",
+        "dimensions": [64],
+        "similarity": "dot",
+    }
     with Service(with_options(bundle_of("docs-rope"), target, ranges, **options)) as running:
         yield running
 
@@ -73,12 +85,16 @@ def client(service: Service) -> Iterator[Client]:
 
 @pytest.mark.parametrize("width", [1, 3, 64, 100, DIM, None])
 @pytest.mark.parametrize("unit", [True, False, None])
-def test_cut_then_normalised(client: Client, whole: Floats, width: int | None, unit: bool | None) -> None:
+def test_cut_then_normalised(
+    client: Client, whole: Floats, width: int | None, unit: bool | None
+) -> None:
     got = client.encode(TEXTS, PooledSpec(dimensions=width, normalize=unit), prompt="")
     cut = whole[:, :width]
     assert got.dtype == np.float32
     if unit is False:
-        np.testing.assert_allclose(got, cut, atol=1e-5 * np.linalg.norm(whole, axis=1).max(), rtol=0)
+        np.testing.assert_allclose(
+            got, cut, atol=1e-5 * np.linalg.norm(whole, axis=1).max(), rtol=0
+        )
     else:
         tolerance = 1e-5 * (np.linalg.norm(whole, axis=1) / np.linalg.norm(cut, axis=1)).max()
         np.testing.assert_allclose(got, scaled(cut), atol=tolerance, rtol=0)
@@ -90,13 +106,17 @@ def test_all_types_in_one_answer(client: Client, ranges: dict[str, Floats], widt
     found = client.encode_with_info(TEXTS, PooledSpec(dimensions=width, dtypes=TYPES), prompt="")
     assert tuple(found.by_type) == TYPES
     exact = found.by_type["float32"]
-    np.testing.assert_array_equal(exact, client.encode(TEXTS, PooledSpec(dimensions=width), prompt=""))
+    np.testing.assert_array_equal(
+        exact, client.encode(TEXTS, PooledSpec(dimensions=width), prompt="")
+    )
     np.testing.assert_array_equal(found.by_type["float16"], exact.astype(np.float16))
     least, most = ranges[f"int8_{width}"]
     steps = np.where(most == least, 1, (most - least) / np.float32(255))
     counted = np.clip(np.floor((exact - least) / steps), 0, 255) - 128
     np.testing.assert_array_equal(found.by_type["int8"], counted.astype(np.int8))
-    assert (np.abs(found.by_type["int8"][0].astype(int)) >= 127).any(), "the first text leaves the ranges"
+    assert (np.abs(found.by_type["int8"][0].astype(int)) >= 127).any(), (
+        "the first text leaves the ranges"
+    )
     bits = np.packbits(exact > 0, axis=-1)
     np.testing.assert_array_equal(found.by_type["ubinary"], bits)
     np.testing.assert_array_equal(found.by_type["binary"].astype(int), bits.astype(int) - 128)
@@ -114,7 +134,9 @@ def test_the_same_text_in_any_batch_in_every_form(client: Client) -> None:
         )  # a step, where it lies on its edge
         clear = np.abs(alone["float32"][0]) > 1e-6
         for name in ("ubinary", "binary"):
-            told, before = (np.unpackbits(each.view(np.uint8)) for each in (batch[name][place], alone[name][0]))
+            told, before = (
+                np.unpackbits(each.view(np.uint8)) for each in (batch[name][place], alone[name][0])
+            )
             np.testing.assert_array_equal(told[clear], before[clear])
 
 
@@ -138,28 +160,43 @@ def test_prompts_stand_before_texts(client: Client) -> None:
 
 def test_ids_are_taken_as_they_are(client: Client) -> None:
     ids = client.tokenize(TEXTS[:1], prompt="")[0].ids
-    np.testing.assert_allclose(client.encode([ids]), client.encode(TEXTS[:1], prompt=""), atol=1e-6, rtol=0)
-    with pytest.raises(InvalidInput, match=r"inputs\[0\]\.ids: a prompt goes before a text, and ids are taken as they"):
+    np.testing.assert_allclose(
+        client.encode([ids]), client.encode(TEXTS[:1], prompt=""), atol=1e-6, rtol=0
+    )
+    with pytest.raises(
+        InvalidInput,
+        match=r"inputs\[0\]\.ids: a prompt goes before a text, and ids are taken as they",
+    ):
         client.encode([ids], prompt_name="query")
 
 
 def test_offsets_and_spans_count_the_callers_text(client: Client) -> None:
     text = "日本 paths"
-    [bare], [prompted] = client.tokenize([text], prompt=""), client.tokenize([text], prompt="query: ")
+    [bare], [prompted] = (
+        client.tokenize([text], prompt=""),
+        client.tokenize([text], prompt="query: "),
+    )
     own = [at for at in range(len(prompted)) if not (prompted.prompt[at] or prompted.special[at])]
-    assert [prompted.starts[at] for at in own] == [s for s, x in zip(bare.starts, bare.special, strict=True) if not x]
+    assert [prompted.starts[at] for at in own] == [
+        s for s, x in zip(bare.starts, bare.special, strict=True) if not x
+    ]
     assert any(prompted.prompt)
     assert prompted.labels(text)[own[-1]].strip() == text[prompted.starts[own[-1]] :].strip()
     [maps] = client.attention([text], AttentionSpec(queries=Span(3, 8)), prompt="query: ")
     chosen = [token for unit in maps.queries.tokens for token in unit]
     assert set(chosen) <= set(own)
-    assert "".join(text[maps.tokens.starts[at] : maps.tokens.ends[at]] for at in chosen).strip() == "paths"
+    assert (
+        "".join(text[maps.tokens.starts[at] : maps.tokens.ends[at]] for at in chosen).strip()
+        == "paths"
+    )
 
 
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_truncation_cuts_the_text_and_not_its_prompt(client: Client, side: Any) -> None:
     text = " ".join(f"word{number}" for number in range(2500))
-    [found] = client.token_vectors([text], TokensSpec(skip_special=True), truncate=side, prompt_name="query")
+    [found] = client.token_vectors(
+        [text], TokensSpec(skip_special=True), truncate=side, prompt_name="query"
+    )
     limit = client.model().max_length
     assert len(found.tokens) == limit
     assert found.places == tuple(range(1, limit - 1))
@@ -177,14 +214,20 @@ def test_truncation_cuts_the_text_and_not_its_prompt(client: Client, side: Any) 
 def test_token_vectors_for_late_interaction(client: Client) -> None:
     [whole] = client.encode_tokens(TEXTS[1:2], prompt_name="query")
     [found] = client.token_vectors(
-        TEXTS[1:2], TokensSpec(skip_special=True, skip_prompt=True, normalize=True), prompt_name="query"
+        TEXTS[1:2],
+        TokensSpec(skip_special=True, skip_prompt=True, normalize=True),
+        prompt_name="query",
     )
-    own = [at for at in range(len(whole)) if not (found.tokens.special[at] or found.tokens.prompt[at])]
+    own = [
+        at for at in range(len(whole)) if not (found.tokens.special[at] or found.tokens.prompt[at])
+    ]
     assert list(found.places) == own
     np.testing.assert_allclose(found.vectors, scaled(whole[own]), atol=1e-5)
     labels = found.tokens.labels(TEXTS[1])
     assert "".join(labels[at] for at in own).replace(" ", "") == TEXTS[1].replace(" ", "")
-    [half] = client.encode_tokens(TEXTS[1:2], TokensSpec(skip_special=True, dtype="float16"), prompt_name="query")
+    [half] = client.encode_tokens(
+        TEXTS[1:2], TokensSpec(skip_special=True, dtype="float16"), prompt_name="query"
+    )
     np.testing.assert_array_equal(half, whole[1:-1].astype(np.float16))
 
 
@@ -200,7 +243,9 @@ async def test_the_asyncio_client_has_the_same_options(service: Service, client:
 def test_a_stream_in_chunks_is_what_one_message_holds(service: Service) -> None:
     """Some megabytes: each type of pooled vectors, and the vectors of chosen tokens. A dry run knows the bytes before."""
     outputs = pb.Outputs(
-        pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_INT8, pb.DATA_TYPE_FLOAT32, pb.DATA_TYPE_UBINARY]),
+        pooled=pb.PooledOutput(
+            dtypes=[pb.DATA_TYPE_INT8, pb.DATA_TYPE_FLOAT32, pb.DATA_TYPE_UBINARY]
+        ),
         tokens=pb.TokensOutput(skip_special=True, normalize=True, dtype=pb.DATA_TYPE_FLOAT16),
     )
     texts = [f"{text} {number} " * 4 for text in TEXTS for number in range(30)]
@@ -218,14 +263,31 @@ def test_a_stream_in_chunks_is_what_one_message_holds(service: Service) -> None:
         small = stub.Encode(request)
     assert kinds[:2] == ["header", "chunk"]
     assert isinstance(answer, Answer)
-    assert dry.data_bytes == sum(array.nbytes for array in answer.data.values()) == answer.response.data_bytes > 1 << 20
-    assert [list(tensor.shape) for tensor in dry.pooled] == [[120, DIM], [120, DIM], [120, DIM // 8]]
-    np.testing.assert_allclose(
-        answer.part("pooled", 1)[:7], np.frombuffer(small.pooled[1].data, "<f4").reshape(7, -1), atol=1e-6
+    assert (
+        dry.data_bytes
+        == sum(array.nbytes for array in answer.data.values())
+        == answer.response.data_bytes
+        > 1 << 20
     )
-    np.testing.assert_array_equal(answer.part("pooled", 2), np.packbits(answer.part("pooled", 1) > 0, axis=-1))
+    assert [list(tensor.shape) for tensor in dry.pooled] == [
+        [120, DIM],
+        [120, DIM],
+        [120, DIM // 8],
+    ]
+    np.testing.assert_allclose(
+        answer.part("pooled", 1)[:7],
+        np.frombuffer(small.pooled[1].data, "<f4").reshape(7, -1),
+        atol=1e-6,
+    )
+    np.testing.assert_array_equal(
+        answer.part("pooled", 2), np.packbits(answer.part("pooled", 1) > 0, axis=-1)
+    )
     row = answer.part("tokens", 3)
-    assert len(row) == len(answer.response.kept_tokens[3].indices) == answer.response.items[3].token_count - 2
+    assert (
+        len(row)
+        == len(answer.response.kept_tokens[3].indices)
+        == answer.response.items[3].token_count - 2
+    )
 
 
 def test_occlusion_sees_the_prompt(client: Client) -> None:
@@ -239,7 +301,11 @@ def test_occlusion_sees_the_prompt(client: Client) -> None:
 def test_the_model_tells_what_can_be_asked(client: Client, rope: Service) -> None:
     model = client.model()
     assert (model.prompts, model.default_prompt, model.include_prompt) == (PROMPTS, "passage", True)
-    assert (model.pooled_dim, model.trained_dimensions, model.int8_dimensions) == (DIM, (64,), WIDTHS)
+    assert (model.pooled_dim, model.trained_dimensions, model.int8_dimensions) == (
+        DIM,
+        (64,),
+        WIDTHS,
+    )
     assert set(model.pooled_types) == set(TYPES)
     assert model.similarity == "dot"
     with Client(rope.target) as plain:
@@ -249,13 +315,33 @@ def test_the_model_tells_what_can_be_asked(client: Client, rope: Service) -> Non
 
 
 REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
-    (PooledSpec(dimensions=0), {}, r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 288"),
+    (
+        PooledSpec(dimensions=0),
+        {},
+        r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 288",
+    ),
     (PooledSpec(dimensions=289), {}, r"outputs\.pooled\.dimensions: is 289"),
-    (PooledSpec(dimensions=100, dtypes=("binary",)), {}, r"outputs\.pooled\.dimensions: is 100; binary packs 8"),
+    (
+        PooledSpec(dimensions=100, dtypes=("binary",)),
+        {},
+        r"outputs\.pooled\.dimensions: is 100; binary packs 8",
+    ),
     (PooledSpec(dtypes=("int8", "int8")), {}, r"outputs\.pooled\.dtypes: names one twice"),
-    (PooledSpec(dimensions=32, dtypes=("int8",)), {}, r"int8 of 32 .* has those of 64, 288; .*export --calibration"),
-    (PooledSpec(normalize=False, dtypes=("int8",)), {}, r"outputs\.pooled\.normalize: int8 was calibrated on vectors"),
-    (PooledSpec(), {"prompt_name": "qery"}, r"prompt_name: is none of this model's; there is query, passage, none"),
+    (
+        PooledSpec(dimensions=32, dtypes=("int8",)),
+        {},
+        r"int8 of 32 .* has those of 64, 288; .*export --calibration",
+    ),
+    (
+        PooledSpec(normalize=False, dtypes=("int8",)),
+        {},
+        r"outputs\.pooled\.normalize: int8 was calibrated on vectors",
+    ),
+    (
+        PooledSpec(),
+        {"prompt_name": "qery"},
+        r"prompt_name: is none of this model's; there is query, passage, none",
+    ),
     (PooledSpec(), {"prompt": "x" * 4097}, r"prompt: has 4097 characters; at most 4096"),
 ]
 
@@ -279,10 +365,15 @@ def test_int8_without_ranges_is_refused(rope: Service) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (TokensSpec(skip_special=True), r"outputs\.tokens\.skip_special: what is special is known of texts alone"),
+        (
+            TokensSpec(skip_special=True),
+            r"outputs\.tokens\.skip_special: what is special is known of texts alone",
+        ),
         (TokensSpec(skip_special=True, skip_prompt=True), r"outputs\.tokens"),
     ],
 )
-def test_tokens_that_cannot_be_told_apart_are_refused(client: Client, spec: TokensSpec, message: str) -> None:
+def test_tokens_that_cannot_be_told_apart_are_refused(
+    client: Client, spec: TokensSpec, message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         client.encode_tokens([[7, 8]], spec)

@@ -35,14 +35,20 @@ def reference(encoder: Encoder, tokens: TokenList, head_mask: Floats | None = No
     scores[scores < -1e29] = -np.inf
     words, last = [0], 0
     for at in range(1, len(tokens)):
-        touches = tokens.starts[at] == tokens.ends[at - 1] and not (tokens.special[at] or tokens.special[at - 1])
+        touches = tokens.starts[at] == tokens.ends[at - 1] and not (
+            tokens.special[at] or tokens.special[at - 1]
+        )
         last += not touches
         words.append(last)
     weights = torch.cat(out.attention).numpy()
-    return Text(weights, scores, tokens.special, tokens.starts, tokens.ends, words, encoder.config.pooling)
+    return Text(
+        weights, scores, tokens.special, tokens.starts, tokens.ends, words, encoder.config.pooling
+    )
 
 
-def compare(spec: AttentionSpec, encoder: Encoder, answer: AttentionMaps, head_mask: Floats | None = None) -> None:
+def compare(
+    spec: AttentionSpec, encoder: Encoder, answer: AttentionMaps, head_mask: Floats | None = None
+) -> None:
     text = reference(encoder, answer.tokens, head_mask)
     assert answer.values.dtype == spec.dtype
     check(spec, text, answer.weights, answer.values, answer.indices, TOLERANCE)
@@ -54,12 +60,27 @@ def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> N
     kind, service, encoder = small
     config = encoder.config
     with Client(service.target, timeout=60) as client:
-        given_ids = [5 + ord(letter) % 40 for letter in text] + [7, 8]  # kind "none" has no tokenizer
+        given_ids = [5 + ord(letter) % 40 for letter in text] + [
+            7,
+            8,
+        ]  # kind "none" has no tokenizer
         value = given_ids if kind == "none" else text
         length = len(given_ids) if kind == "none" else len(client.tokenize([text])[0])
-        spec = data.draw(specs(config.layers, config.heads, length, 0 if kind == "none" else len(text), config.pooling))
+        spec = data.draw(
+            specs(
+                config.layers,
+                config.heads,
+                length,
+                0 if kind == "none" else len(text),
+                config.pooling,
+            )
+        )
         [answer] = client.attention([value], spec)
-        sent = sum(part.nbytes for part in (answer.values, answer.indices, answer.scales) if part is not None)
+        sent = sum(
+            part.nbytes
+            for part in (answer.values, answer.indices, answer.scales)
+            if part is not None
+        )
         assert client.attention_bytes(value, spec) == sent
     if "statistics" in spec.reduce and kind == "none":
         assert np.isnan(answer.values[..., 1]).all()  # what is special is not known of ids
@@ -70,7 +91,11 @@ def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> N
 def test_masked_heads_are_pytorchs(small: Small) -> None:
     _, service, encoder = small
     config = encoder.config
-    mask = np.random.default_rng(3).choice([0.0, 0.5, 1.0], size=(config.layers, config.heads)).astype(np.float32)
+    mask = (
+        np.random.default_rng(3)
+        .choice([0.0, 0.5, 1.0], size=(config.layers, config.heads))
+        .astype(np.float32)
+    )
     ids = list(range(5, 45))
     with Client(service.target) as client:
         [vector] = client.encode([ids], head_mask=mask)
@@ -79,10 +104,17 @@ def test_masked_heads_are_pytorchs(small: Small) -> None:
         with pytest.raises(InvalidInput, match="head_mask"):
             client.encode([ids], head_mask=[[1.0]])
         for wrong in (np.nan, np.inf, 3e38, -0.5):
-            with pytest.raises(InvalidInput, match=r"inputs\[0\]\.head_mask: holds something that is not from 0 to 1"):
+            with pytest.raises(
+                InvalidInput,
+                match=r"inputs\[0\]\.head_mask: holds something that is not from 0 to 1",
+            ):
                 client.encode([ids], head_mask=np.full_like(mask, wrong))
     with torch.inference_mode():
-        expected = encoder(torch.tensor(ids)[None], head_mask=torch.from_numpy(mask)[None]).pooled[0].numpy()
+        expected = (
+            encoder(torch.tensor(ids)[None], head_mask=torch.from_numpy(mask)[None])
+            .pooled[0]
+            .numpy()
+        )
     assert np.abs(vector - expected).max() <= 1e-5
     assert np.abs(whole - expected).max() > 1e-3
     compare(AttentionSpec(), encoder, answer, mask)
@@ -102,7 +134,9 @@ def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
     for moved, token in zip(found.moved, found.places, strict=True):
         mask = torch.tensor([[int(other != token) for other in range(6)]])
         with torch.inference_mode():
-            whole, hole = (encoder(torch.tensor(ids)[None], mask=each).pooled[0] for each in (None, mask))
+            whole, hole = (
+                encoder(torch.tensor(ids)[None], mask=each).pooled[0] for each in (None, mask)
+            )
         assert moved == pytest.approx(float((whole - hole).norm()), abs=2e-5)
     by_place = dict(zip(found.places, found.moved, strict=True))
     assert chosen.places == (3, 4)
@@ -132,10 +166,14 @@ def test_one_masked_input_among_others(small: Small) -> None:
     plain, other = (pb.TokenIds(ids=ids) for ids in ([7, 9, 30], [8, 12]))
     inputs = [pb.Input(ids=plain), pb.Input(ids=other, head_mask=mask), pb.Input(ids=other)]
     with grpc.insecure_channel(service.target) as channel:
-        answer = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=inputs), timeout=60)
+        answer = pb_grpc.HeadlightServiceStub(channel).Encode(
+            pb.EncodeRequest(inputs=inputs), timeout=60
+        )
     vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(3, -1)
     with torch.inference_mode():
-        alone, whole = (encoder(torch.tensor([ids])).pooled[0].numpy() for ids in ([7, 9, 30], [8, 12]))
+        alone, whole = (
+            encoder(torch.tensor([ids])).pooled[0].numpy() for ids in ([7, 9, 30], [8, 12])
+        )
     assert np.abs(vectors[0] - alone).max() <= 1e-5
     assert np.abs(vectors[2] - whole).max() <= 1e-5
     assert np.abs(vectors[1] - whole).max() > 1e-3
@@ -158,36 +196,87 @@ BAD = [
     (AttentionSpec(layers=(99,)), r"outputs\.attention\.layers\[0\]: is 99; valid are -3 \.\. 2"),
     (AttentionSpec(heads=(-13,)), r"outputs\.attention\.heads\[0\]: is -13; valid are -6 \.\. 5"),
     (AttentionSpec(heads=(1, -5)), r"outputs\.attention\.heads: names one twice"),
-    (AttentionSpec(layers=(Run(2, 1),)), r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none"),
-    (AttentionSpec(pairs=((0, 9),)), r"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -6 \.\. 5"),
+    (
+        AttentionSpec(layers=(Run(2, 1),)),
+        r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none",
+    ),
+    (
+        AttentionSpec(pairs=((0, 9),)),
+        r"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -6 \.\. 5",
+    ),
     (AttentionSpec(pairs=((0, 1), (0, 1))), r"outputs\.attention\.pairs: names one twice"),
-    (AttentionSpec(pairs=((0, 1),), layers=(0,)), r"outputs\.attention\.pairs: stands for layers and heads"),
-    (AttentionSpec(queries=Span(3, 3)), r"outputs\.attention\.queries: is the span 3 \.\. 3, which holds no character"),
-    (AttentionSpec(queries=Span(900, 950)), r"outputs\.attention\.queries: no token of this input lies in"),
+    (
+        AttentionSpec(pairs=((0, 1),), layers=(0,)),
+        r"outputs\.attention\.pairs: stands for layers and heads",
+    ),
+    (
+        AttentionSpec(queries=Span(3, 3)),
+        r"outputs\.attention\.queries: is the span 3 \.\. 3, which holds no character",
+    ),
+    (
+        AttentionSpec(queries=Span(900, 950)),
+        r"outputs\.attention\.queries: no token of this input lies in",
+    ),
     (AttentionSpec(keys=()), r"outputs\.attention\.keys: names no token; name at least one"),
-    (AttentionSpec(keys=(1, 70)), r"outputs\.attention\.keys\[1\]: is 70; this input has tokens 0 \.\. 3"),
+    (
+        AttentionSpec(keys=(1, 70)),
+        r"outputs\.attention\.keys\[1\]: is 70; this input has tokens 0 \.\. 3",
+    ),
     (AttentionSpec(keys=(1, -3)), r"outputs\.attention\.keys: names a token twice"),
-    (AttentionSpec(queries="pooled"), r"outputs\.attention\.queries: this model pools by mean: .*pooling_weights"),
-    (AttentionSpec(queries="special", drop_special=True), r"outputs\.attention\.queries: drop_special leaves no token"),
+    (
+        AttentionSpec(queries="pooled"),
+        r"outputs\.attention\.queries: this model pools by mean: .*pooling_weights",
+    ),
+    (
+        AttentionSpec(queries="special", drop_special=True),
+        r"outputs\.attention\.queries: drop_special leaves no token",
+    ),
     (AttentionSpec(top_k=0), r"outputs\.attention\.top_k: is 0; ask for at least 1"),
     (
         AttentionSpec(max_bytes=10),
         r"outputs\.attention\.max_bytes: attention would have 1152 bytes, over the 10 allowed",
     ),
-    (AttentionSpec(reduce=("rollout",), layers=(0, 1)), r"outputs\.attention\.layers: rollout multiplies all layers"),
+    (
+        AttentionSpec(reduce=("rollout",), layers=(0, 1)),
+        r"outputs\.attention\.layers: rollout multiplies all layers",
+    ),
     (
         AttentionSpec(reduce=("rollout",), layers=(1, 0, 2)),
         r"outputs\.attention\.layers: rollout multiplies all layers",
     ),
-    (AttentionSpec(reduce=("head_mean", "head_max")), r"outputs\.attention\.reduce: has two for one axis"),
-    (AttentionSpec(reduce=("statistics", "head_mean")), r"outputs\.attention\.reduce: statistics are of single heads"),
-    (AttentionSpec(reduce=("statistics",), top_k=3), r"outputs\.attention\.reduce: statistics are of whole rows"),
-    (AttentionSpec(reduce=("statistics",), dtype="float16"), r"outputs\.attention\.dtype: statistics are float32"),
-    (AttentionSpec(reduce=("pooling_weights",), queries="first"), r"outputs\.attention\.queries: .* leave it out"),
-    (AttentionSpec(reduce=("pooled_row",)), r"outputs\.attention\.reduce: this model pools by mean"),
-    (AttentionSpec(scores=True, reduce=("head_mean",)), r"outputs\.attention\.reduce: scores are no weights"),
+    (
+        AttentionSpec(reduce=("head_mean", "head_max")),
+        r"outputs\.attention\.reduce: has two for one axis",
+    ),
+    (
+        AttentionSpec(reduce=("statistics", "head_mean")),
+        r"outputs\.attention\.reduce: statistics are of single heads",
+    ),
+    (
+        AttentionSpec(reduce=("statistics",), top_k=3),
+        r"outputs\.attention\.reduce: statistics are of whole rows",
+    ),
+    (
+        AttentionSpec(reduce=("statistics",), dtype="float16"),
+        r"outputs\.attention\.dtype: statistics are float32",
+    ),
+    (
+        AttentionSpec(reduce=("pooling_weights",), queries="first"),
+        r"outputs\.attention\.queries: .* leave it out",
+    ),
+    (
+        AttentionSpec(reduce=("pooled_row",)),
+        r"outputs\.attention\.reduce: this model pools by mean",
+    ),
+    (
+        AttentionSpec(scores=True, reduce=("head_mean",)),
+        r"outputs\.attention\.reduce: scores are no weights",
+    ),
     (AttentionSpec(scores=True, dtype="uint8"), r"outputs\.attention\.dtype: scores have no range"),
-    (AttentionSpec(scores=True, drop_special=True), r"outputs\.attention\.drop_special: scores have no sum"),
+    (
+        AttentionSpec(scores=True, drop_special=True),
+        r"outputs\.attention\.drop_special: scores have no sum",
+    ),
     (AttentionSpec(scores=True, unit="word"), r"outputs\.attention\.unit: scores cannot be summed"),
     (AttentionSpec(unit="span"), r"outputs\.attention\.spans: unit span needs at least one"),
     (
@@ -198,19 +287,33 @@ BAD = [
         AttentionSpec(unit="span", spans=(Span(0, 1),) * 5),
         r"outputs\.attention\.spans: has 5 spans; this input has 4 tokens",
     ),
-    (AttentionSpec(layers=(0,) * 4), r"outputs\.attention\.layers: has 4 entries, of which there are at most 3"),
+    (
+        AttentionSpec(layers=(0,) * 4),
+        r"outputs\.attention\.layers: has 4 entries, of which there are at most 3",
+    ),
     (AttentionSpec(pairs=((0, 0),) * 400_000), r"outputs\.attention\.pairs: has 400000 entries"),
     (AttentionSpec(heads=(Run(0),) * 400_000), r"outputs\.attention\.heads: has 400000 entries"),
     (AttentionSpec(keys=(0,) * 400_000), r"outputs\.attention\.keys: has 400000 entries"),
-    (AttentionSpec(keys=(0, 0, 0, 0, 0)), r"outputs\.attention\.keys: names 5 tokens; this input has 4"),
+    (
+        AttentionSpec(keys=(0, 0, 0, 0, 0)),
+        r"outputs\.attention\.keys: names 5 tokens; this input has 4",
+    ),
     (AttentionSpec(spans=(Span(0, 2),)), r"outputs\.attention\.spans: unit span needs"),
-    (AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)), r"outputs\.attention\.spans\[0\]: holds none"),
-    (AttentionSpec(keys="pooled"), r"outputs\.attention\.keys: this model pools by mean: .* name other tokens"),
+    (
+        AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)),
+        r"outputs\.attention\.spans\[0\]: holds none",
+    ),
+    (
+        AttentionSpec(keys="pooled"),
+        r"outputs\.attention\.keys: this model pools by mean: .* name other tokens",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("spec", "message"), BAD)
-def test_a_bad_wish_names_field_and_remedy(rope: Service, spec: AttentionSpec, message: str) -> None:
+def test_a_bad_wish_names_field_and_remedy(
+    rope: Service, spec: AttentionSpec, message: str
+) -> None:
     with Client(rope.target) as client:
         with pytest.raises(InvalidInput, match=message):
             client.attention("open file", spec)

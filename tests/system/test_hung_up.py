@@ -35,7 +35,9 @@ def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None
             over = threading.Event()
 
             def asked(over: threading.Event = over) -> Iterator[pb.EncodeStreamRequest]:
-                yield pb.EncodeStreamRequest(id="a", encode=pb.EncodeRequest(inputs=[pb.Input(text="one")]))
+                yield pb.EncodeStreamRequest(
+                    id="a", encode=pb.EncodeRequest(inputs=[pb.Input(text="one")])
+                )
                 over.wait()
 
             call = stub.EncodeStream(asked(), timeout=seconds)
@@ -45,7 +47,9 @@ def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None
             with pytest.raises(grpc.RpcError):
                 list(call)
             over.set()
-        stub.GetModel(pb.GetModelRequest(), timeout=60)  # behind which each of them has been started, or never will be
+        stub.GetModel(
+            pb.GetModelRequest(), timeout=60
+        )  # behind which each of them has been started, or never will be
     after = ended(rope)
     assert after["OK"] - before["OK"] <= BY_LUCK
     assert after[code] - before[code] >= TRIES / 2

@@ -30,12 +30,18 @@ with headlight.Client(sys.argv[1]) as client:
 CONSTRAINED = ("--constraint", str(ROOT / "constraints.txt"))
 ENDS = {"lowest": ("grpcio==1.76.0", "protobuf==6.31.1"), "pinned": CONSTRAINED}
 # Without what would make a checkout visible.
-CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("HEADLIGHT_", "PYTHON"))}
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("HEADLIGHT_", "PYTHON"))
+}
 
 
 def call(*command: str | Path) -> str:
     """Run to its end, outside the repository, whose folders must not help -> standard output."""
-    done = subprocess.run([str(word) for word in command], cwd="/", capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], cwd="/", capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -43,7 +49,12 @@ def call(*command: str | Path) -> str:
 def refused(*command: str | Path, environment: dict[str, str] | None = None) -> str:
     """Run a command that must end with wrong usage -> its one line on standard error."""
     done = subprocess.run(
-        [str(word) for word in command], cwd="/", env=environment or CLEAN, capture_output=True, text=True, check=False
+        [str(word) for word in command],
+        cwd="/",
+        env=environment or CLEAN,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     return done.stderr
@@ -82,11 +93,19 @@ def test_the_wheel_holds_four_packages_with_their_types_and_one_model(wheel: Pat
     names = zipfile.ZipFile(wheel).namelist()
     packages = {"headlight", "headlight_service", "headlight_export", "headlight_model"}
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == packages
-    assert {f"{package}/py.typed" for package in packages} | {"headlight/pb/headlight_pb2.pyi"} <= set(names)
-    assert {f"headlight/web/{path.name}" for path in (ROOT / "headlight/web").iterdir() if path.is_file()} <= set(names)
+    assert {f"{package}/py.typed" for package in packages} | {
+        "headlight/pb/headlight_pb2.pyi"
+    } <= set(names)
+    assert {
+        f"headlight/web/{path.name}"
+        for path in (ROOT / "headlight/web").iterdir()
+        if path.is_file()
+    } <= set(names)
     assert "headlight/proto/headlight/v1/headlight.proto" in names
     for folder in ("checkpoints", "bundles"):
-        inside = {name.split("/")[2] for name in names if name.startswith(f"headlight_model/{folder}/")}
+        inside = {
+            name.split("/")[2] for name in names if name.startswith(f"headlight_model/{folder}/")
+        }
         assert inside == {"docs-rope"}, folder
     bundle = {path.name for path in bundle_of("docs-rope").iterdir()}
     assert {f"headlight_model/bundles/docs-rope/{name}" for name in bundle} <= set(names)
@@ -115,9 +134,15 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
     call(bare.command, "attend", "three words here", "--target", rope.target, "--html", page)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     for part, extra in (("serve", "serve"), ("export", "export")):
-        assert f"pip install 'headlight-serving[{extra}]'" in refused(bare.command, part, "--bundle", "x")
+        assert f"pip install 'headlight-serving[{extra}]'" in refused(
+            bare.command, part, "--bundle", "x"
+        )
     runtime = subprocess.run(
-        [bare.python, "-c", "import headlight.runtime"], cwd="/", capture_output=True, text=True, check=False
+        [bare.python, "-c", "import headlight.runtime"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert runtime.stderr.splitlines()[-1].endswith("pip install 'headlight-serving[runtime]'")
 
@@ -137,16 +162,22 @@ def answers(environment: Environment, variables: dict[str, str] | None = None) -
         assert call(environment.python, "-W", "error", "-c", CALL, target).strip() == "(2, 288) 4"
 
 
-def test_with_serve_the_shipped_model_is_served_without_torch(install: Callable[..., Environment]) -> None:
+def test_with_serve_the_shipped_model_is_served_without_torch(
+    install: Callable[..., Environment],
+) -> None:
     serve = install("[serve]", *CONSTRAINED)
     listed = json.loads(call(*serve.pip, "list", "--format=json"))
     names = {entry["name"].lower() for entry in listed}
     assert "onnxruntime" in names
     assert not {"torch", "onnx", "transformers"} & names
     answers(serve)
-    assert "pip install 'headlight-serving[export]'" in refused(serve.command, "export", "x", "--out", "y")
+    assert "pip install 'headlight-serving[export]'" in refused(
+        serve.command, "export", "x", "--out", "y"
+    )
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
-    assert "pip install 'headlight-serving[serve,export]'" in refused(serve.command, "serve")  # whatever a cache holds
+    assert "pip install 'headlight-serving[serve,export]'" in refused(
+        serve.command, "serve"
+    )  # whatever a cache holds
 
 
 def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(
@@ -178,15 +209,27 @@ def test_serving_and_exporting_on_a_gpu_brings_one_onnxruntime(wheel: Path, tmp_
         *wanted,
     )
     names = {
-        re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower() for each in json.loads(report.read_text())["install"]
+        re.sub(r"[-_.]+", "-", each["metadata"]["name"]).lower()
+        for each in json.loads(report.read_text())["install"]
     }
     assert {name for name in names if name.startswith("onnxruntime")} == {"onnxruntime-gpu"}
     assert {"torch", "tokenizers", "grpcio-health-checking"} <= names
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_newer_pythons_find_wheels_of_everything_that_serves(wheel: Path, tmp_path: Path, version: str) -> None:
+def test_newer_pythons_find_wheels_of_everything_that_serves(
+    wheel: Path, tmp_path: Path, version: str
+) -> None:
     """Resolved, not run."""
     options = ("--only-binary=:all:", "--python-version", version, "--dest", tmp_path)
-    call(sys.executable, "-m", "pip", "download", "--quiet", *options, f"{wheel}[serve]", *CONSTRAINED)
+    call(
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        *options,
+        f"{wheel}[serve]",
+        *CONSTRAINED,
+    )
     assert any(path.name.startswith("onnxruntime-") for path in tmp_path.iterdir())

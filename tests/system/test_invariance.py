@@ -43,7 +43,9 @@ async def test_under_a_hundred_callers_with_and_without_attention(rope: Service)
                 mixed = await client.encode([OTHERS[number % 63], TEXT])
                 np.testing.assert_allclose(mixed[1], alone, atol=1e-6, rtol=0)
             else:
-                np.testing.assert_allclose((await client.encode([TEXT]))[0], alone, atol=1e-6, rtol=0)
+                np.testing.assert_allclose(
+                    (await client.encode([TEXT]))[0], alone, atol=1e-6, rtol=0
+                )
 
         await asyncio.gather(*(caller(number) for number in range(100)))
 
@@ -56,6 +58,8 @@ def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None
         plain = stub.Encode(pb.EncodeRequest(inputs=inputs))
         both = pb.Outputs(pooled=pb.PooledOutput(), attention=pb.AttentionOutput(layers=[-1]))
         attended = stub.Encode(pb.EncodeRequest(inputs=inputs, outputs=both))
-    difference = np.frombuffer(plain.pooled[0].data, "<f4") - np.frombuffer(attended.pooled[0].data, "<f4")
+    difference = np.frombuffer(plain.pooled[0].data, "<f4") - np.frombuffer(
+        attended.pooled[0].data, "<f4"
+    )
     assert np.abs(difference).max() <= 1e-6
     assert list(attended.attention.layers) == [2]

@@ -32,7 +32,9 @@ def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Pa
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
     options = ("--auth-tokens", str(tokens), "--log-level", "debug")
-    sent = [connection(*call, CALLS_AT_ONCE) for call in CALLS.values()] * 2 + [*CONNECTIONS.values()]
+    sent = [connection(*call, CALLS_AT_ONCE) for call in CALLS.values()] * 2 + [
+        *CONNECTIONS.values()
+    ]
     with Service(bundle_of("docs-rope"), *options) as service, ThreadPoolExecutor(8) as senders:
         before, begun = len(service.log), time.monotonic()
         list(senders.map(lambda content: send(service.target, content), sent))
@@ -82,7 +84,14 @@ def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> No
     pair = authority.sign("server")
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
-    options = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--auth-tokens", str(tokens))
+    options = (
+        "--tls-cert",
+        str(pair.cert),
+        "--tls-key",
+        str(pair.key),
+        "--auth-tokens",
+        str(tokens),
+    )
     with Service(bundle_of("docs-rope"), *options) as service:
         for path in (pair.cert, tokens):
             path.unlink()
@@ -100,6 +109,8 @@ def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> No
         ):
             stranger.encode(["a text"])
         for event in ("tls_refused", "tokens_refused"):
-            assert "is a FIFO (pipe); it must be a regular file" in service.wait_for(event)["message"]
+            assert (
+                "is a FIFO (pipe); it must be a regular file" in service.wait_for(event)["message"]
+            )
         service.terminate()
         assert service.wait() == 0

@@ -20,7 +20,10 @@ def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: S
         whole = client.attend(ids, [2, 0])
         seen = np.zeros(whole.weights.shape, dtype=bool)
         for piece in client.attention_pieces(ids, spec):
-            heads, rows = slice(piece.heads.start, piece.heads.stop), slice(piece.rows.start, piece.rows.stop)
+            heads, rows = (
+                slice(piece.heads.start, piece.heads.stop),
+                slice(piece.rows.start, piece.rows.stop),
+            )
             place = (whole.layers.index(piece.layer), heads, rows)
             assert piece.values.nbytes <= CHUNK
             assert not seen[place].any()
@@ -34,7 +37,10 @@ def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: S
 async def test_pieces_for_asyncio(rope: Service) -> None:
     async with AsyncClient(rope.target) as client:
         pieces = [
-            piece async for piece in client.attention_pieces(list(range(5, 400)), AttentionSpec.of(reduce="head_mean"))
+            piece
+            async for piece in client.attention_pieces(
+                list(range(5, 400)), AttentionSpec.of(reduce="head_mean")
+            )
         ]
         with pytest.raises(InvalidInput, match="use `attention`"):
             await anext(client.attention_pieces("a", AttentionSpec.of(top_k=3)))

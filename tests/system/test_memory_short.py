@@ -22,7 +22,9 @@ LONG = [7 + at % 300 for at in range(2048)]
 SMALL = [7 + at % 300 for at in range(40)]
 AT_ONCE = 30.0  # seconds, on a busy machine; a retry would wait for the whole timeout
 WHOLE = AttentionSpec.of()  # 288 MiB of results: NumPy cannot have them
-MEAN = AttentionSpec.of(reduce="head_mean")  # 48 MiB of results, and buffers of 96 MiB in the engine
+MEAN = AttentionSpec.of(
+    reduce="head_mean"
+)  # 48 MiB of results, and buffers of 96 MiB in the engine
 
 
 def allow(service: Service, more: int | None) -> None:
@@ -35,7 +37,10 @@ def allow(service: Service, more: int | None) -> None:
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
 def test_attention_that_does_not_fit_is_refused_and_the_service_lives_on(provider: str) -> None:
     options = ("--provider", provider, "--threads", "1", "--streams", "2")
-    with Service(bundle_of("docs-rope"), *options) as service, Client(service.target, timeout=300) as client:
+    with (
+        Service(bundle_of("docs-rope"), *options) as service,
+        Client(service.target, timeout=300) as client,
+    ):
         vectors, maps = client.encode([SMALL]), client.attend(SMALL).weights
         allow(service, ROOM)
         answered, over = list[bool](), threading.Event()
@@ -49,7 +54,9 @@ def test_attention_that_does_not_fit_is_refused_and_the_service_lives_on(provide
             try:
                 for spec in (WHOLE, MEAN):
                     began = time.monotonic()
-                    with pytest.raises(Overloaded, match="not enough memory for this request; ask for less") as refused:
+                    with pytest.raises(
+                        Overloaded, match="not enough memory for this request; ask for less"
+                    ) as refused:
                         client.attention([LONG], spec)
                     assert time.monotonic() - began < AT_ONCE
                     assert refused.value.retry_after_seconds is None

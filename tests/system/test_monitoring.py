@@ -79,9 +79,14 @@ def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (folder / "tokens").write_text(f"search {TOKEN}\n", encoding="ascii")
     queue = ("--max-queue-tokens", "16384", "--quota-tokens-per-second", "1000000")
     tls = ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--health", "127.0.0.1:0")
-    with Service(bundle_of("docs-rope"), *queue, *tls, "--auth-tokens", str(folder / "tokens")) as service:
+    with Service(
+        bundle_of("docs-rope"), *queue, *tls, "--auth-tokens", str(folder / "tokens")
+    ) as service:
         jobs = [
-            {"job_name": "headlight", "static_configs": [{"targets": [service.http], "labels": PLACE}]},
+            {
+                "job_name": "headlight",
+                "static_configs": [{"targets": [service.http], "labels": PLACE}],
+            },
             {
                 "job_name": "kube-state-metrics",
                 "honor_labels": True,
@@ -135,7 +140,9 @@ def until_one_is_counted_as_late(service: Service, stub: Any) -> None:
         late(stub)
         if service.counted(LATE):
             return
-    pytest.fail(f"of {TRIES} streams that ran into their deadline, none was counted as DEADLINE_EXCEEDED")
+    pytest.fail(
+        f"of {TRIES} streams that ran into their deadline, none was counted as DEADLINE_EXCEEDED"
+    )
 
 
 def late(stub: Any) -> None:
@@ -171,7 +178,9 @@ def all_there(prometheus: Prometheus, expressions: list[tuple[str, str]]) -> Non
 
     def none_left() -> bool:
         nonlocal left
-        left = [(where, expression) for where, expression in left if not found(prometheus, expression)]
+        left = [
+            (where, expression) for where, expression in left if not found(prometheus, expression)
+        ]
         return not left
 
     with contextlib.suppress(AssertionError):
@@ -184,7 +193,9 @@ def test_no_expression_of_the_dashboard_is_empty(prometheus: Prometheus) -> None
 
 
 def test_nothing_that_is_recorded_is_empty(prometheus: Prometheus) -> None:
-    all_there(prometheus, [(name, expr) for name, expr in RULES if not name.startswith("Headlight")])
+    all_there(
+        prometheus, [(name, expr) for name, expr in RULES if not name.startswith("Headlight")]
+    )
     all_there(prometheus, [(name, name) for name in sorted(sources.recorded())])
 
 
@@ -192,11 +203,17 @@ def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) ->
     """Neither as a whole, its conditions taken out, nor any one selector in it."""
     alerts = [(name, expr) for name, expr in RULES if name.startswith("Headlight")]
     all_there(prometheus, [(name, without_conditions(expr)) for name, expr in alerts])
-    all_there(prometheus, [(name, selector) for name, expr in RULES for selector in sorted(selectors(expr))])
+    all_there(
+        prometheus,
+        [(name, selector) for name, expr in RULES for selector in sorted(selectors(expr))],
+    )
 
 
 def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
-    local = [(where, query.replace('namespace="headlight"', 'namespace="test"')) for where, query in queries()]
+    local = [
+        (where, query.replace('namespace="headlight"', 'namespace="test"'))
+        for where, query in queries()
+    ]
     all_there(prometheus, [(where, without_conditions(query)) for where, query in local])
 
 
@@ -205,14 +222,18 @@ def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> N
         return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
     prometheus.until(lambda: all(rule["health"] != "unknown" for rule in rules()), SECONDS)
-    assert [(rule["name"], rule.get("lastError")) for rule in rules() if rule["health"] != "ok"] == []
+    assert [
+        (rule["name"], rule.get("lastError")) for rule in rules() if rule["health"] != "ok"
+    ] == []
     assert len(rules()) == len(RULES)
 
 
 def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Prometheus) -> None:
     def firing() -> set[str]:
         return {
-            alert["labels"]["alertname"] for alert in prometheus.get("alerts")["alerts"] if alert["state"] == "firing"
+            alert["labels"]["alertname"]
+            for alert in prometheus.get("alerts")["alerts"]
+            if alert["state"] == "firing"
         }
 
     prometheus.until(lambda: bool(firing()), SECONDS)
@@ -221,4 +242,6 @@ def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Promet
 
 def test_the_choices_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
     for label, values in (("namespace", ["test"]), ("model", ["docs-rope"])):
-        assert prometheus.get(f"label/{label}/values", **{"match[]": "headlight_model_info"}) == values
+        assert (
+            prometheus.get(f"label/{label}/values", **{"match[]": "headlight_model_info"}) == values
+        )

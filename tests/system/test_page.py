@@ -22,7 +22,9 @@ def test_the_command_line_writes_a_page_that_opens_at_the_head_asked_for(
     assert ink(browser, "#lines")[0] > 500
 
 
-def test_a_click_on_a_head_or_a_layer_changes_the_lines(browser: Browser, pages: dict[str, Path]) -> None:
+def test_a_click_on_a_head_or_a_layer_changes_the_lines(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     expected = {}
     for layer, head in ((2, 0), (2, 3), (0, 3)):
         browser.open(pages[MIDDLE], f"#layer={layer}&head={head}")
@@ -80,7 +82,9 @@ def test_the_keyboard_reaches_tokens_and_heads(browser: Browser, pages: dict[str
     browser.press("ArrowRight")
     browser.press("Enter")
     assert browser.text("#detail h2") == "Key 1 “read”"
-    assert browser.evaluate("document.querySelector('#key-1').getAttribute('aria-selected')") == "true"
+    assert (
+        browser.evaluate("document.querySelector('#key-1').getAttribute('aria-selected')") == "true"
+    )
     browser.press("Escape")
     browser.evaluate("document.querySelector('#heads input').focus()")
     before = ink(browser, "#lines")
@@ -108,12 +112,18 @@ def test_the_slider_and_the_number_of_lines_say_what_they_leave_out(
     weights = attentions[LONG].head(2, 1)
     assert len(weights) > 150
     browser.open(pages[LONG], "#layer=2&head=1&most=0&least=0.25")
-    assert browser.text("#said").startswith(f"{(weights >= 0.25).sum()} of {weights.size:,} weights drawn: all, if")
+    assert browser.text("#said").startswith(
+        f"{(weights >= 0.25).sum()} of {weights.size:,} weights drawn: all, if"
+    )
     browser.open(pages[LONG], "#layer=2&head=1&most=1&least=0")
-    assert browser.text("#said").startswith(f"{len(weights)} of {weights.size:,} weights drawn: the strongest of each")
+    assert browser.text("#said").startswith(
+        f"{len(weights)} of {weights.size:,} weights drawn: the strongest of each"
+    )
 
 
-def test_scrolling_draws_the_lines_that_come_into_sight(browser: Browser, pages: dict[str, Path]) -> None:
+def test_scrolling_draws_the_lines_that_come_into_sight(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     browser.open(pages[LONG], "#layer=2&head=2")
     assert browser.evaluate("document.querySelector('#lines').height") < 900
     top = ink(browser, "#lines")
@@ -126,7 +136,8 @@ def test_scrolling_draws_the_lines_that_come_into_sight(browser: Browser, pages:
 def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages[MIDDLE], "#view=model")
     drawn = [
-        ink(browser, f".thumb[data-layer='{layer}'][data-head='{head}'] canvas") for layer, head in ((0, 1), (2, 5))
+        ink(browser, f".thumb[data-layer='{layer}'][data-head='{head}'] canvas")
+        for layer, head in ((0, 1), (2, 5))
     ]
     assert drawn[0] != drawn[1]
     browser.click(".thumb[data-layer='1'][data-head='4']")

@@ -15,7 +15,9 @@ from tests.system.pages import LONG, MIDDLE, SHORT, ink
 
 
 @pytest.mark.parametrize("view", ["head", "model", "matrix"])
-def test_both_themes_and_the_switch_between_them(view: str, browser: Browser, pages: dict[str, Path]) -> None:
+def test_both_themes_and_the_switch_between_them(
+    view: str, browser: Browser, pages: dict[str, Path]
+) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     canvas = {"head": "#lines", "model": ".thumb canvas", "matrix": "#cells"}[view]
     seen = {}
@@ -60,9 +62,13 @@ def test_hostile_tokens_do_nothing(browser: Browser, tmp_path: Path) -> None:
     )
     count = len(pieces)
     weights = np.full((1, 2, count, count), 1 / count, np.float32)
-    tokens = TokenList(tuple(range(count)), pieces, (0,) * count, (0,) * count, (False,) * count, (0,) * count)
+    tokens = TokenList(
+        tuple(range(count)), pieces, (0,) * count, (0,) * count, (False,) * count, (0,) * count
+    )
     path = tmp_path / "hostile.html"
-    page = attention_page(Attention(weights, (0,), tokens, ModelRef(evil, evil, evil, evil, evil)), evil)
+    page = attention_page(
+        Attention(weights, (0,), tokens, ModelRef(evil, evil, evil, evil, evil)), evil
+    )
     path.write_text(page, encoding="utf-8")
     for view in ("head", "matrix", "model"):
         browser.screen(360, 800)
@@ -72,8 +78,12 @@ def test_hostile_tokens_do_nothing(browser: Browser, tmp_path: Path) -> None:
         assert browser.evaluate("document.title") == f"Attention of {evil}"
     browser.screen(1280, 900)
     browser.open(path)
-    labels = browser.evaluate("[...document.querySelectorAll('#keys .label')].map((each) => each.textContent)")
+    labels = browser.evaluate(
+        "[...document.querySelectorAll('#keys .label')].map((each) => each.textContent)"
+    )
     assert labels[0] == pieces[0].replace(" ", "␣")
     assert labels[4:6] == ["�abc", "#5"]
-    heights = browser.evaluate("[...document.querySelectorAll('.token')].map((each) => each.offsetHeight)")
+    heights = browser.evaluate(
+        "[...document.querySelectorAll('.token')].map((each) => each.offsetHeight)"
+    )
     assert len(set(heights)) == 1

@@ -45,7 +45,12 @@ def test_every_output_of_both_models_is_pytorchs(
     with Client(served[1].target) as client:
         pooled, [tokens] = client.encode([ids]), client.encode_tokens([ids])
         attention, hidden = client.attend(ids), client.hidden(ids)
-    got = {"pooled": pooled[0], "tokens": tokens, "attention": attention.weights, "hidden": hidden.states}
+    got = {
+        "pooled": pooled[0],
+        "tokens": tokens,
+        "attention": attention.weights,
+        "hidden": hidden.states,
+    }
     reference = {
         "pooled": expected.pooled[0],
         "tokens": expected.tokens[0],
@@ -71,7 +76,16 @@ def test_a_text_is_tokenised_and_encoded_as_in_training(
     assert attention.layers == (encoder.config.layers - 1,)
     expected = pytorch(encoder, np.array(tokens.ids))
     assert distance("pooled", vector, expected.pooled[0].numpy()) <= tolerance.pooled
-    assert distance("attention", attention.weights, expected.attention[-1].numpy()) <= tolerance.attention
-    for piece, start, end, special in zip(tokens.pieces, tokens.starts, tokens.ends, tokens.special, strict=True):
+    assert (
+        distance("attention", attention.weights, expected.attention[-1].numpy())
+        <= tolerance.attention
+    )
+    for piece, start, end, special in zip(
+        tokens.pieces, tokens.starts, tokens.ends, tokens.special, strict=True
+    ):
         assert special == piece.startswith("[")
-        assert special or piece.removeprefix("##") == text[start:end].lower() or text[start:end].isspace()
+        assert (
+            special
+            or piece.removeprefix("##") == text[start:end].lower()
+            or text[start:end].isspace()
+        )

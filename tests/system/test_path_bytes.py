@@ -60,11 +60,15 @@ async def serves(ports: Ports, expected: dict[str, Floats]) -> None:
     assert probes.problems() == []
 
 
-async def test_one_request_each_100_ms_costs_no_neighbour_a_call(service: Service, expected: dict[str, Floats]) -> None:
+async def test_one_request_each_100_ms_costs_no_neighbour_a_call(
+    service: Service, expected: dict[str, Floats]
+) -> None:
     ports = ports_of(service)
     assert ports.health is not None
     async with Neighbours(ports.target, expected) as neighbours:
-        ends = await asyncio.gather(*(steadily(port, STEADY, EVERY_SECONDS) for port in (ports.target, ports.health)))
+        ends = await asyncio.gather(
+            *(steadily(port, STEADY, EVERY_SECONDS) for port in (ports.target, ports.health))
+        )
     assert neighbours.problems() == []
     assert ends == [{UNIMPLEMENTED: STEADY}] * 2
     await serves(ports, expected)
@@ -90,7 +94,9 @@ async def test_probes_tell_the_truth(service: Service, expected: dict[str, Float
     assert service.process.poll() is None
 
 
-async def test_a_client_without_a_token_costs_no_other_a_call(tmp_path: Path, expected: dict[str, Floats]) -> None:
+async def test_a_client_without_a_token_costs_no_other_a_call(
+    tmp_path: Path, expected: dict[str, Floats]
+) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"neighbour {TOKEN}\n", encoding="ascii")
     with Service(BUNDLE, *HEALTH, "--auth-tokens", str(tokens)) as service:
@@ -125,7 +131,10 @@ async def test_through_nginx(service: Service, tmp_path: Path, expected: dict[st
     """nginx hands the path on as it is; clients of its port and of the service's lose no call."""
     ports = ports_of(service)
     with Nginx(tmp_path, *of_addresses([ports.target])) as nginx:
-        async with Neighbours(nginx.target, expected) as behind, Neighbours(ports.target, expected) as beside:
+        async with (
+            Neighbours(nginx.target, expected) as behind,
+            Neighbours(ports.target, expected) as beside,
+        ):
             statuses: Counter[int] = await burst(nginx.target, SOME, FEW)
         assert behind.problems() + beside.problems() == []
         assert statuses.total() == SOME

@@ -42,17 +42,30 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_the_exporter_shows_what_each_precision_keeps(exported: tuple[Path, str]) -> None:
     lines = exported[1].splitlines()
-    [begin] = [i for i, line in enumerate(lines) if line.startswith("against fp32 on 30 texts: lines of texts")]
+    [begin] = [
+        i
+        for i, line in enumerate(lines)
+        if line.startswith("against fp32 on 30 texts: lines of texts")
+    ]
     assert [line.split()[0] for line in lines[begin + 2 : begin + 5]] == ["fp32", "fp16", "int8"]
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_every_answer_says_which_precision_it_came_from(exported: tuple[Path, str], precision: str) -> None:
+def test_every_answer_says_which_precision_it_came_from(
+    exported: tuple[Path, str], precision: str
+) -> None:
     bundle, _ = exported
     exact = np.stack(
-        [result.pooled for result in Runtime(bundle, threads=1).encode(TEXTS) if result.pooled is not None]
+        [
+            result.pooled
+            for result in Runtime(bundle, threads=1).encode(TEXTS)
+            if result.pooled is not None
+        ]
     )
-    with Service(bundle, "--precision", precision, "--threads", "1") as service, Client(service.target) as client:
+    with (
+        Service(bundle, "--precision", precision, "--threads", "1") as service,
+        Client(service.target) as client,
+    ):
         vectors, attention, model = client.encode(TEXTS), client.attend(TEXTS[0]), client.model()
     assert {model.precision, attention.model.precision} == {precision}
     assert set(model.variants) == {

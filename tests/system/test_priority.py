@@ -50,21 +50,32 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
     """None: too little of it waited still, or it cannot be told how much."""
     with contextlib.ExitStack() as stack:
         flooding, asking = (
-            stack.enter_context(grpc.insecure_channel(service.target, [("grpc.use_local_subchannel_pool", 1)]))
+            stack.enter_context(
+                grpc.insecure_channel(service.target, [("grpc.use_local_subchannel_pool", 1)])
+            )
             for _ in range(2)
         )
         stub: Any = pb_grpc.HeadlightServiceStub(flooding)
         other: Any = pb_grpc.HeadlightServiceStub(asking)
         messages = [message(place, TEXTS, "bulk") for place in range(REQUESTS)]
-        kinds = [other.Tokenize(pb.TokenizeRequest(inputs=messages[place].inputs)) for place in range(3)]
+        kinds = [
+            other.Tokenize(pb.TokenizeRequest(inputs=messages[place].inputs)) for place in range(3)
+        ]
         sizes = [sum(len(item.ids) for item in kind.items) for kind in kinds]
-        expected = service.counted("headlight_tokens_total") + sum(sizes[at % 3] for at in range(REQUESTS))
-        ended: queue.Queue[str] = queue.Queue()  # in their order, whenever this thread comes to look
+        expected = service.counted("headlight_tokens_total") + sum(
+            sizes[at % 3] for at in range(REQUESTS)
+        )
+        ended: queue.Queue[str] = (
+            queue.Queue()
+        )  # in their order, whenever this thread comes to look
         flood = [stub.Encode.future(each, timeout=SECONDS) for each in messages]
         for call in flood:
             call.add_done_callback(lambda _: ended.put("bulk"))
         # Two connections keep no order between them: before the last of the flood has come, a single one might overtake it.
-        while service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens") < expected:
+        while (
+            service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens")
+            < expected
+        ):
             if ended.qsize() == REQUESTS:
                 break
         done = ended.qsize()
@@ -78,7 +89,9 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
     return (before - done) / waiting if waiting >= REQUESTS / 2 and missed <= waiting / 10 else None
 
 
-def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(service: Service) -> None:
+def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(
+    service: Service,
+) -> None:
     assert share_answered_before(service, "interactive") < 0.5
 
 
@@ -91,12 +104,17 @@ def test_bulk_is_answered_while_interactive_requests_never_cease(service: Servic
     with contextlib.closing(grpc.insecure_channel(service.target)) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         waited = stub.Encode.future(message(0, TEXTS, "interactive"), timeout=SECONDS)
-        flood = [stub.Encode.future(message(place, TEXTS, "interactive"), timeout=SECONDS) for place in range(40)]
+        flood = [
+            stub.Encode.future(message(place, TEXTS, "interactive"), timeout=SECONDS)
+            for place in range(40)
+        ]
         bulk = stub.Encode.future(message(1, 1, "bulk"), timeout=SECONDS)
         waited.result()
         while not bulk.done():
             flood.pop(0).result()
-            flood.append(stub.Encode.future(message(len(flood), TEXTS, "interactive"), timeout=SECONDS))
+            flood.append(
+                stub.Encode.future(message(len(flood), TEXTS, "interactive"), timeout=SECONDS)
+            )
         assert any(not call.done() for call in flood)
         for call in flood:
             call.cancel()
@@ -104,7 +122,9 @@ def test_bulk_is_answered_while_interactive_requests_never_cease(service: Servic
 
 def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
     with Client(service.target) as client:
-        one, other = (client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk"))
+        one, other = (
+            client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk")
+        )
     assert abs(one - other).max() <= 1e-6
 
 
@@ -112,4 +132,6 @@ def test_metrics_tell_them_apart(service: Service) -> None:
     with Client(service.target) as client:
         client.encode([TEXT], priority="bulk")
     for priority in ("interactive", "bulk"):
-        assert service.counted(f'headlight_texts_total{{model="docs-rope",priority="{priority}"') > 0
+        assert (
+            service.counted(f'headlight_texts_total{{model="docs-rope",priority="{priority}"') > 0
+        )

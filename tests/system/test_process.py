@@ -9,7 +9,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
 
 from headlight import Client, NotFound
 from tests.ports import free_address
@@ -53,7 +55,9 @@ def test_reflection_lists_the_service(rope: Service) -> None:
 
 def run_service(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headlight", "serve", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> None:
@@ -70,16 +74,27 @@ def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> Non
 
 
 def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
-    done = run_service("--bundle", str(bundle_of("docs-rope")), "--grpc", rope.target, "--http", "127.0.0.1:0")
+    done = run_service(
+        "--bundle", str(bundle_of("docs-rope")), "--grpc", rope.target, "--http", "127.0.0.1:0"
+    )
     assert done.returncode == 1
     assert rope.target in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_the_demo_answers_and_ends() -> None:
-    command = [sys.executable, "-m", "headlight_model.demo", "--bundle", str(bundle_of("docs-rope")), "--once"]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight_model.demo",
+        "--bundle",
+        str(bundle_of("docs-rope")),
+        "--once",
+    ]
     command += ["--grpc", free_address(), "--http", free_address()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[CLS]" in done.stdout
     assert "headlight embed" in done.stdout

@@ -49,7 +49,11 @@ def exposition(service: Service) -> str:
 
 
 def series(service: Service) -> set[str]:
-    return {line.rpartition(" ")[0] for line in exposition(service).splitlines() if not line.startswith("#")}
+    return {
+        line.rpartition(" ")[0]
+        for line in exposition(service).splitlines()
+        if not line.startswith("#")
+    }
 
 
 def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
@@ -58,7 +62,10 @@ def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
     models = {found["metric"]["__name__"]: found["metric"].get("model") for found in ours}
     median = "histogram_quantile(0.5, headlight_stage_seconds_bucket{stage='total',priority='interactive'})"
     return {
-        "target": [(target["health"], target["lastError"]) for target in prometheus.get("targets")["activeTargets"]],
+        "target": [
+            (target["health"], target["lastError"])
+            for target in prometheus.get("targets")["activeTargets"]
+        ],
         "texts": prometheus.value(texts),
         "attended": prometheus.value('headlight_attend_runs_total{model="docs-rope"}') >= 1,
         "took time": prometheus.value(median) > 0,
@@ -69,7 +76,11 @@ def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
 
 def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometheus) -> None:
     texts = 'headlight_texts_total{model="docs-rope",priority="interactive"}'
-    before = next(float(line.split()[-1]) for line in exposition(service).splitlines() if line.startswith(texts))
+    before = next(
+        float(line.split()[-1])
+        for line in exposition(service).splitlines()
+        if line.startswith(texts)
+    )
     with Client(service.target) as client:
         client.encode(["one", "two words"])
         client.attend("three")
@@ -130,7 +141,12 @@ def ended(call: Callable[[], Any]) -> grpc.StatusCode | None:
 
 def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> None:
     """Whatever is invented: the method, of each of the four kinds of call, or the model."""
-    names = [f"made-up-{place}" for place in range(50)] + ['x"} 1\nevil{y="', "x" * 4000, "DOCS-ROPE", " docs-rope"]
+    names = [f"made-up-{place}" for place in range(50)] + [
+        'x"} 1\nevil{y="',
+        "x" * 4000,
+        "DOCS-ROPE",
+        " docs-rope",
+    ]
     with contextlib.closing(grpc.insecure_channel(service.target)) as open_channel:
         channel: Any = open_channel
         kinds: list[Callable[[str], Any]] = [
@@ -157,7 +173,11 @@ def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> Non
         ended(lambda: kinds[0]("/made.up/Once"))  # the series `other`
         ask("once")  # NOT_FOUND of each method
         before = series(service)
-        codes = {ended(lambda kind=kind, method=method: kind(method)) for method in HOSTILE for kind in kinds}  # type: ignore[misc]  # bound now
+        codes = {
+            ended(lambda kind=kind, method=method: kind(method))
+            for method in HOSTILE
+            for kind in kinds
+        }  # type: ignore[misc]  # bound now
         missing = set().union(*map(ask, names))
     assert codes == {grpc.StatusCode.UNIMPLEMENTED}
     assert missing == {grpc.StatusCode.NOT_FOUND}

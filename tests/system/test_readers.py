@@ -15,7 +15,8 @@ from tests.system.processes import Service, get
 
 CALLS = 300
 LARGE = pb.EncodeRequest(  # 4 MB each
-    inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 230))], outputs=pb.Outputs(attention=pb.AttentionOutput())
+    inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 230))],
+    outputs=pb.Outputs(attention=pb.AttentionOutput()),
 )
 SMALL = pb.EncodeRequest(inputs=[pb.Input(text="open a file")])
 LIMIT = 64 << 20
@@ -38,7 +39,9 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
             for _ in range(CALLS):
                 client.ask("Encode", LARGE.SerializeToString())
             largest, served = 0, 0
-            while not client.hung_up.is_set():  # which the server does, once its patience is at an end
+            while (
+                not client.hung_up.is_set()
+            ):  # which the server does, once its patience is at an end
                 await stub.Encode(SMALL)
                 served += 1
                 largest = max(largest, service.resident_bytes())
@@ -46,7 +49,9 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
             while RETURNED not in (text := await asyncio.to_thread(get, service.http, "/metrics")):
                 pass
     # What is being sent is there twice, as one message and in the transport; and the engine works meanwhile.
-    assert largest - at_rest < 4 * LIMIT, f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
+    assert largest - at_rest < 4 * LIMIT, (
+        f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
+    )
     assert served > STALL_SECONDS
     assert STALLED not in text
     assert f"{OK}{served + 1:.1f}" in text

@@ -42,9 +42,19 @@ def mirrored(weights: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.asarray(diagonals.mean(axis=-1, dtype=np.float64))
 
 
-def test_the_command_shows_the_head_that_looks_at_the_mirrored_token(reversing: Service, tmp_path: Path) -> None:
+def test_the_command_shows_the_head_that_looks_at_the_mirrored_token(
+    reversing: Service, tmp_path: Path
+) -> None:
     file = tmp_path / "attention.npz"
-    command = [sys.executable, "-m", "headlight", "attend", " ".join(sequence(0)), "--target", reversing.target]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "attend",
+        " ".join(sequence(0)),
+        "--target",
+        reversing.target,
+    ]
     subprocess.run([*command, "--format", "npz", "--out", file], cwd=ROOT, check=True, timeout=60)
     with np.load(file) as found:
         weights = found["weights"]  # [L, H, S, S]
@@ -60,27 +70,45 @@ def test_it_is_so_for_sequences_at_large(reversing: Service) -> None:
     assert np.mean(masses, axis=0).max() >= 0.8
 
 
-def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(reversing: Service) -> None:
+def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(
+    reversing: Service,
+) -> None:
     embeddings = (
-        load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / NAME).embedding.weight.detach().numpy()
+        load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / NAME)
+        .embedding.weight.detach()
+        .numpy()
     )
     texts = [sequence(seed) for seed in range(64)]
     with Client(reversing.target) as client:
         answers = client.encode_tokens([" ".join(text) for text in texts])
-    named = [[LETTERS[each - FIRST] for each in (vectors @ embeddings.T).argmax(axis=1)] for vectors in answers]
+    named = [
+        [LETTERS[each - FIRST] for each in (vectors @ embeddings.T).argmax(axis=1)]
+        for vectors in answers
+    ]
     right = np.mean(
-        [a == b for one, text in zip(named, texts, strict=True) for a, b in zip(one, text[::-1], strict=True)]
+        [
+            a == b
+            for one, text in zip(named, texts, strict=True)
+            for a, b in zip(one, text[::-1], strict=True)
+        ]
     )
     assert right >= 0.99
 
 
 def test_a_sequence_longer_than_the_table_is_refused(reversing: Service) -> None:
-    with Client(reversing.target) as client, pytest.raises(InvalidInput, match=f"{LENGTH + 1} tokens"):
+    with (
+        Client(reversing.target) as client,
+        pytest.raises(InvalidInput, match=f"{LENGTH + 1} tokens"),
+    ):
         client.attend(" ".join(sequence(0, LENGTH + 1)))
 
 
-def test_any_other_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(tmp_path: Path) -> None:
-    training = Training(task="recall", scheme="alibi signed", seed=0, steps=2, lengths=(8, 8), batch=2)
+def test_any_other_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(
+    tmp_path: Path,
+) -> None:
+    training = Training(
+        task="recall", scheme="alibi signed", seed=0, steps=2, lengths=(8, 8), batch=2
+    )
     encoder, _ = trained(training, tmp_path, lambda: None)
     export_checkpoint(tmp_path / training.name, tmp_path / "bundle")
     [ids] = held_out(training, 64).ids[:1]

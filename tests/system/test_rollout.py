@@ -14,7 +14,9 @@ RESTARTS = 12  # in place
 REPLACEMENTS = 9  # each new one at an address of its own, as pods are
 BETWEEN = 6  # calls of each client from one restart to the next
 EVEN = 0.8
-AGE_SECONDS = 5  # of a connection, in place of minutes: after so long a client looks for new replicas
+AGE_SECONDS = (
+    5  # of a connection, in place of minutes: after so long a client looks for new replicas
+)
 
 
 async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ from headlight_model.encoder import Encoder, EncoderOutput
 from tests.system.conftest import Small
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 128, 160)  # up to more than four times the training length
-SAME = {"pooled": 1e-6, "tokens": 5e-6, "attention": 5e-6, "hidden": 5e-6}  # the same text, however asked
+SAME = {
+    "pooled": 1e-6,
+    "tokens": 5e-6,
+    "attention": 5e-6,
+    "hidden": 5e-6,
+}  # the same text, however asked
 
 
 def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderOutput:
@@ -53,7 +58,9 @@ def ask(
     )
     request = pb.EncodeRequest(outputs=outputs)
     for ids, segments in inputs:
-        request.inputs.add().ids.CopyFrom(pb.TokenIds(ids=ids, segments=() if segments is None else segments))
+        request.inputs.add().ids.CopyFrom(
+            pb.TokenIds(ids=ids, segments=() if segments is None else segments)
+        )
     answer = stub.Encode(request, timeout=60)
     found: list[dict[str, Floats]] = [{} for _ in inputs]
     if pooled:
@@ -66,7 +73,11 @@ def ask(
             parts = np.split(np.frombuffer(tensor.data, "<f4"), tensor.offsets[1:-1])
             for row, part, (ids, _) in zip(found, parts, inputs, strict=True):
                 n, count = len(ids), len(tensor.layers)
-                shape = {"tokens": (n, -1), "attention": (count, heads, n, n), "hidden": (count, n, -1)}[name]
+                shape = {
+                    "tokens": (n, -1),
+                    "attention": (count, heads, n, n),
+                    "hidden": (count, n, -1),
+                }[name]
                 row[name] = part.reshape(shape)
     return found
 
@@ -81,9 +92,15 @@ def test_every_output_is_pytorchs(small: Small) -> None:
             got = {"pooled": client.encode([ids])[0], "tokens": client.encode_tokens([ids])[0]}
             got |= {"attention": attention.weights, "hidden": hidden.states}
             reference = {"pooled": expected.pooled[0], "tokens": expected.tokens[0]}
-            reference |= {"attention": torch.cat(expected.attention), "hidden": torch.cat(expected.hidden)}
+            reference |= {
+                "attention": torch.cat(expected.attention),
+                "hidden": torch.cat(expected.hidden),
+            }
             for name, value in reference.items():
-                assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], (name, length)
+                assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], (
+                    name,
+                    length,
+                )
             np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
 
 
@@ -102,13 +119,20 @@ def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(smal
     wanted = {"attention": tuple(range(config.layers)), "hidden": tuple(range(config.layers + 1))}
     with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        everything, vectors = ask(stub, inputs, wanted, config.heads), ask(stub, inputs, {}, config.heads)
+        everything, vectors = (
+            ask(stub, inputs, wanted, config.heads),
+            ask(stub, inputs, {}, config.heads),
+        )
         for i in (0, 13, 23):
-            [alone], [alone_vectors] = (ask(stub, [inputs[i]], layers, config.heads) for layers in (wanted, {}))
+            [alone], [alone_vectors] = (
+                ask(stub, [inputs[i]], layers, config.heads) for layers in (wanted, {})
+            )
             for name, limit in SAME.items():
                 for other in (everything[i], alone_vectors, vectors[i]):
                     if name in other:
-                        np.testing.assert_allclose(other[name], alone[name], atol=limit, rtol=0, err_msg=name)
+                        np.testing.assert_allclose(
+                            other[name], alone[name], atol=limit, rtol=0, err_msg=name
+                        )
 
 
 @st.composite
@@ -125,12 +149,20 @@ def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.
     config = encoder.config
     lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), label="lengths")
     counts = {"attention": config.layers, "hidden": config.layers + 1}
-    asked = data.draw(st.sets(st.sampled_from(["pooled", "tokens", *counts]), min_size=1), label="outputs")
-    layers = {name: data.draw(some_layers(count), label=name) for name, count in counts.items() if name in asked}
+    asked = data.draw(
+        st.sets(st.sampled_from(["pooled", "tokens", *counts]), min_size=1), label="outputs"
+    )
+    layers = {
+        name: data.draw(some_layers(count), label=name)
+        for name, count in counts.items()
+        if name in asked
+    }
     inputs = [one_input(encoder, length, seed) for seed, length in enumerate(lengths)]
     with grpc.insecure_channel(service.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        answers = ask(stub, inputs, layers, config.heads, pooled="pooled" in asked, tokens="tokens" in asked)
+        answers = ask(
+            stub, inputs, layers, config.heads, pooled="pooled" in asked, tokens="tokens" in asked
+        )
     for (ids, segments), answer in zip(inputs, answers, strict=True):
         out = pytorch(encoder, ids, segments)
         expected = {"pooled": out.pooled[0], "tokens": out.tokens[0]}
@@ -145,7 +177,10 @@ def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.
 
 def test_what_lies_beyond_the_longest_text_is_refused(small: Small) -> None:
     _, service, encoder = small
-    with Client(service.target) as client, pytest.raises(InvalidInput, match="has 161 ids; send 1 to 160"):
+    with (
+        Client(service.target) as client,
+        pytest.raises(InvalidInput, match="has 161 ids; send 1 to 160"),
+    ):
         client.encode([random_ids(encoder.config, 161, seed=0)])
 
 
@@ -166,21 +201,29 @@ def test_reordered_texts_give_what_the_scheme_promises(small: Small) -> None:
 
 def test_pairs_and_segments_are_served_where_the_model_knows_them(small: Small) -> None:
     kind, service, encoder = small
-    ids, segments = random_ids(encoder.config, 12, seed=1), random_segments(encoder.config, 12, seed=1)
+    ids, segments = (
+        random_ids(encoder.config, 12, seed=1),
+        random_segments(encoder.config, 12, seed=1),
+    )
     with grpc.insecure_channel(service.target) as channel, Client(service.target) as client:
         stub = pb_grpc.HeadlightServiceStub(channel)
         if segments is None:
             with pytest.raises(InvalidInput, match=r"inputs\[0\]\.pair: this model takes"):
                 client.encode([("one", "two")])
             return
-        request = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=ids.tolist(), segments=segments.tolist()))])
+        request = pb.EncodeRequest(
+            inputs=[pb.Input(ids=pb.TokenIds(ids=ids.tolist(), segments=segments.tolist()))]
+        )
         answer = np.frombuffer(stub.Encode(request).pooled[0].data, "<f4")
         assert distance("pooled", answer, pytorch(encoder, ids, segments).pooled[0].numpy()) <= 1e-5
         assert "pair" in client.model().accepts
         [tokens] = client.tokenize([("one", "two")])
         assert tokens.segments == (0,) * 5 + (1,) * 4
         expected = pytorch(encoder, np.array(tokens.ids), np.array(tokens.segments))
-        assert distance("pooled", client.encode([("one", "two")])[0], expected.pooled[0].numpy()) <= 1e-5
+        assert (
+            distance("pooled", client.encode([("one", "two")])[0], expected.pooled[0].numpy())
+            <= 1e-5
+        )
         assert kind == "learned"
 
 

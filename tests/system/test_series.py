@@ -47,7 +47,14 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
     ("headlight_log_lines_dropped_total", "reason"): {"rate", "queue_full", "failed"},
     ("headlight_rejected_total", "reason"): {
-        *("request_bytes", "queue_tokens", "output_bytes", "wait_beyond_deadline", "stalled_reader", "quota"),
+        *(
+            "request_bytes",
+            "queue_tokens",
+            "output_bytes",
+            "wait_beyond_deadline",
+            "stalled_reader",
+            "quota",
+        ),
         *("device_memory", "memory"),
         *("invalid_input", "unavailable", "deadline_exceeded", "internal"),
     },
@@ -62,12 +69,16 @@ def scraped(rope: Service) -> dict[str, list[dict[str, str]]]:
     found: dict[str, list[dict[str, str]]] = {}
     for family in text_string_to_metric_families(get(rope.http, "/metrics")):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append({key: sample.labels[key] for key in sample.labels if key != "le"})
+            found.setdefault(sample.name, []).append(
+                {key: sample.labels[key] for key in sample.labels if key != "le"}
+            )
     return found
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_every_metric_that_was_promised_is_scraped(scraped: dict[str, list[dict[str, str]]], name: str) -> None:
+def test_every_metric_that_was_promised_is_scraped(
+    scraped: dict[str, list[dict[str, str]]], name: str
+) -> None:
     assert all(set(labels) == set(SERIES[name].split()) for labels in scraped[name])
 
 
@@ -81,6 +92,9 @@ def test_every_value_of_a_closed_label_is_there(
 def test_nothing_else_is_scraped(scraped: dict[str, list[dict[str, str]]]) -> None:
     """A metric that is added is added to the contract."""
     histograms = {
-        name.removesuffix("_bucket") + end for name in SERIES if name.endswith("_bucket") for end in ("_sum", "_count")
+        name.removesuffix("_bucket") + end
+        for name in SERIES
+        if name.endswith("_bucket")
+        for end in ("_sum", "_count")
     }
     assert {name for name in scraped if not name.startswith("process_")} == {*SERIES, *histograms}

@@ -25,7 +25,9 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
         started = asyncio.Event()
         async with grpc.aio.insecure_channel(service.target) as channel:
             stub = pb_grpc.HeadlightServiceStub(channel)
-            request = pb.EncodeRequest(inputs=[pb.Input(text="open a file and read its lines " * 8)] * 16)
+            request = pb.EncodeRequest(
+                inputs=[pb.Input(text="open a file and read its lines " * 8)] * 16
+            )
 
             async def caller() -> None:
                 nonlocal answered
@@ -35,7 +37,9 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
                     except grpc.aio.AioRpcError as error:
                         refusals.append(error)
                         return
-                    vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(answer.pooled[0].shape)
+                    vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(
+                        answer.pooled[0].shape
+                    )
                     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
                     answered += 1
                     if answered >= 3 * CALLERS:
@@ -48,7 +52,9 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
             await asyncio.wait_for(asyncio.gather(*callers), timeout=SECONDS)
         assert service.wait() == 0
     assert len(refusals) == CALLERS
-    for refusal in refusals:  # the listener is closed, or the call came after the drain began: safe to send elsewhere
+    for refusal in (
+        refusals
+    ):  # the listener is closed, or the call came after the drain began: safe to send elsewhere
         assert refusal.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), refusal
         assert "Cancelling all calls" not in (refusal.details() or "")
     # What reaches gRPC while it stops is not read, and CANCELLED; it is told to stop in a pause, so that hardly any does.
@@ -64,7 +70,9 @@ async def test_sigterm_answers_what_a_stream_has_sent_and_then_says_so() -> None
             call = stub.EncodeStream()
             inputs = [pb.Input(text="open a file and read its lines " * 8)] * 32
             for number in range(4):
-                await call.write(pb.EncodeStreamRequest(id=str(number), encode=pb.EncodeRequest(inputs=inputs)))
+                await call.write(
+                    pb.EncodeStreamRequest(id=str(number), encode=pb.EncodeRequest(inputs=inputs))
+                )
             first = await call.read()
             service.terminate()
             answers = {first.id}

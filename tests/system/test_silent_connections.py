@@ -35,7 +35,9 @@ def seconds_of_cpu(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_probes_are_answered_beside_silent_connections(limited: tuple[subprocess.Popen[bytes], str, str]) -> None:
+def test_probes_are_answered_beside_silent_connections(
+    limited: tuple[subprocess.Popen[bytes], str, str],
+) -> None:
     process, target, http = limited
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, SILENT + 1000), hard))
@@ -48,7 +50,10 @@ def test_probes_are_answered_beside_silent_connections(limited: tuple[subprocess
             silent.setblocking(False)
             silent.connect_ex((host, int(port)))
             if number % 500 == 499:
-                slowest = max(slowest, *(seconds_of_answer(http, path) for path in ("/livez", "/readyz", "/metrics")))
+                slowest = max(
+                    slowest,
+                    *(seconds_of_answer(http, path) for path in ("/livez", "/readyz", "/metrics")),
+                )
         used = seconds_of_cpu(process.pid)
         time.sleep(1)
         used = seconds_of_cpu(process.pid) - used

@@ -34,10 +34,14 @@ def cpu_seconds(process: int) -> float:
 
 
 @pytest.mark.parametrize("unit", ["\n", "\r\n", "\n "])
-def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_well(unit: str) -> None:
+def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_well(
+    unit: str,
+) -> None:
     characters = limit_of("docs-rope").max_characters
     longest = pb.Input(text=(unit * characters)[:characters])
-    worst = pb.TokenizeRequest(inputs=[longest] * max(1, MESSAGE_BYTES // len(longest.text.encode())))
+    worst = pb.TokenizeRequest(
+        inputs=[longest] * max(1, MESSAGE_BYTES // len(longest.text.encode()))
+    )
     with Service(bundle_of("docs-rope"), "--grace-seconds", str(GRACE_SECONDS)) as service:
         with grpc.insecure_channel(service.target) as channel, ThreadPoolExecutor(1) as pool:
             stub = pb_grpc.HeadlightServiceStub(channel)
@@ -51,7 +55,10 @@ def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_we
 
 def test_a_small_request_with_a_long_prompt_of_line_breaks_costs_little() -> None:
     """6.6 kB: 13 s before, for the pattern of the tokenizer."""
-    with Service(bundle_of("docs-rope")) as service, grpc.insecure_channel(service.target) as channel:
+    with (
+        Service(bundle_of("docs-rope")) as service,
+        grpc.insecure_channel(service.target) as channel,
+    ):
         stub = pb_grpc.HeadlightServiceStub(channel)
         before = cpu_seconds(service.process.pid)
         request = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 512, prompt_text="\n" * 4096)

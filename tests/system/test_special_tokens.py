@@ -27,13 +27,19 @@ def test_they_are_parsed_unless_a_request_says_text(rope: Service) -> None:
         assert client.occlusion(TEXT).places == (1, 3)
         assert len(client.occlusion(TEXT, special_tokens="text").places) == len(plain) - 2
         spec = AttentionSpec.of(-1, drop_special=True)
-        [without], [whole] = client.attention(TEXT, spec), client.attention(TEXT, spec, special_tokens="text")
+        [without], [whole] = (
+            client.attention(TEXT, spec),
+            client.attention(TEXT, spec, special_tokens="text"),
+        )
         assert without.values.shape[-2:] == (2, 2)
         assert whole.values.shape[-2:] == (len(plain) - 2,) * 2
 
 
 def test_the_service_reads_text_where_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
-    with Service(bundle_of("docs-rope"), "--special-tokens", "text") as service, Client(service.target) as client:
+    with (
+        Service(bundle_of("docs-rope"), "--special-tokens", "text") as service,
+        Client(service.target) as client,
+    ):
         assert client.model().special_tokens == "text"
         [usual], [parsed] = client.tokenize(TEXT), client.tokenize(TEXT, special_tokens="parse")
         assert sum(usual.special) == 2

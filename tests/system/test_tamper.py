@@ -15,8 +15,19 @@ from tests.tampering import MISFITS, TAMPERINGS, Tampering
 
 
 def check(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headlight", "serve", "--check", "--bundle", str(bundle), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "serve",
+        "--check",
+        "--bundle",
+        str(bundle),
+        *options,
+    ]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
@@ -26,7 +37,9 @@ def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
     assert file in line
 
 
-@pytest.mark.parametrize("tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_"))
+@pytest.mark.parametrize(
+    "tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_")
+)
 def test_tampering_is_told_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
     copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
     tampering.apply(copy)

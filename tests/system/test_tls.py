@@ -82,7 +82,12 @@ def secret(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Se
 @pytest.fixture(scope="module")
 def mutual(secret: Secret) -> Iterator[Service]:
     """A service with mutual TLS, its certificates in a mounted Secret."""
-    files = {"--tls-cert": "tls.crt", "--tls-key": "tls.key", "--tls-ca": "own.crt", "--tls-client-ca": "ca.crt"}
+    files = {
+        "--tls-cert": "tls.crt",
+        "--tls-key": "tls.key",
+        "--tls-ca": "own.crt",
+        "--tls-client-ca": "ca.crt",
+    }
     options = [part for option, name in files.items() for part in (option, str(secret.path(name)))]
     with Service(bundle_of("docs-rope"), *options, "--health", "127.0.0.1:0") as service:
         yield service
@@ -103,14 +108,18 @@ def connect(service: Service, authority: Authority, pair: Pair | None) -> grpc.a
     """A new connection, shared with nobody."""
     shown = (None, None) if pair is None else (pair.key.read_bytes(), pair.cert.read_bytes())
     credentials = grpc.ssl_channel_credentials(authority.cert.read_bytes(), *shown)
-    return grpc.aio.secure_channel(service.target, credentials, [("grpc.use_local_subchannel_pool", 1)])
+    return grpc.aio.secure_channel(
+        service.target, credentials, [("grpc.use_local_subchannel_pool", 1)]
+    )
 
 
 async def encode(service: Service, authority: Authority, pair: Pair | None) -> pb.EncodeResponse:
     """One call on a connection of its own: without a retry, that a failed handshake could hide behind."""
     async with connect(service, authority, pair) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
-        answer: pb.EncodeResponse = await stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a text")]), timeout=60)
+        answer: pb.EncodeResponse = await stub.Encode(
+            pb.EncodeRequest(inputs=[pb.Input(text="a text")]), timeout=60
+        )
         return answer
 
 
@@ -138,7 +147,9 @@ class Load:
 
     async def stay(self) -> None:
         cert, key = self._pair
-        async with AsyncClient(self._service.target, tls_ca=self._authority.cert, tls_cert=cert, tls_key=key) as client:
+        async with AsyncClient(
+            self._service.target, tls_ca=self._authority.cert, tls_cert=cert, tls_key=key
+        ) as client:
             while not self._stop:
                 assert np.isfinite(await client.encode(["one", "two"])).all()
                 self.stayed += 1
@@ -162,7 +173,10 @@ class Load:
 async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
     mutual: Service, secret: Secret, authority: Authority, client_pair: Pair
 ) -> None:
-    versions = [pair_files(authority.sign(f"version-{days}", days=days), authority) for days in range(2, 2 + ROTATIONS)]
+    versions = [
+        pair_files(authority.sign(f"version-{days}", days=days), authority)
+        for days in range(2, 2 + ROTATIONS)
+    ]
     known, load = len(mutual.log), Load(mutual, authority, client_pair)
     await load.during(functools.partial(secret.write, **files) for files in versions)
     while [entry["event"] for entry in mutual.log[known:]].count("tls_renewed") < ROTATIONS:
@@ -179,7 +193,12 @@ async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
 
 @pytest.mark.parametrize("fault", ["expired", "half", "mixed", "authority", "foreign"])
 async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
-    mutual: Service, secret: Secret, authority: Authority, client_pair: Pair, fault: str, tmp_path: Path
+    mutual: Service,
+    secret: Secret,
+    authority: Authority,
+    client_pair: Pair,
+    fault: str,
+    tmp_path: Path,
 ) -> None:
     good = pair_files(authority.sign("before", days=9), authority)
     secret.write(**good)

@@ -12,7 +12,9 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
 
 from headlight import Client, Overloaded, Unauthenticated
 from tests.certificates import Authority
@@ -23,9 +25,19 @@ TOKEN, SECOND = "the-first-token-of-search", "the-second-token-of-search"
 
 
 def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle_of("docs-rope")), *map(str, options)]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "serve",
+        "--bundle",
+        str(bundle_of("docs-rope")),
+        *map(str, options),
+    ]
     ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    return subprocess.run([*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [*command, *ports], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
@@ -35,7 +47,10 @@ def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("search too-short\n", encoding="ascii")
     for options, problem in (
-        (("--tls-cert", client_pair.cert, "--tls-key", expired.key), "the key is not that of the certificate"),
+        (
+            ("--tls-cert", client_pair.cert, "--tls-key", expired.key),
+            "the key is not that of the certificate",
+        ),
         (
             ("--tls-cert", client_pair.cert, "--tls-key", client_pair.key, "--tls-ca", other.cert),
             "--tls-cert, --tls-key, --tls-ca: the certificate is refused: it does not come from an authority",
@@ -64,7 +79,9 @@ def test_tokens_and_quotas(tmp_path: Path) -> None:
     """Tokens are replaced without a restart, nobody gets in without one, reflection included, and no token reaches the log."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
-    large = "word " * 600  # the second of these has to wait for minutes: a client does not, whose timeout is shorter
+    large = (
+        "word " * 600
+    )  # the second of these has to wait for minutes: a client does not, whose timeout is shorter
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:
         with Client(service.target, token=TOKEN, timeout=60) as client:
@@ -80,14 +97,19 @@ def test_tokens_and_quotas(tmp_path: Path) -> None:
                     client.encode([large])
         for wrong in ({}, {"token": TOKEN[:-1]}):
             arguments: Any = wrong
-            with Client(service.target, timeout=30, **arguments) as stranger, pytest.raises(Unauthenticated):
+            with (
+                Client(service.target, timeout=30, **arguments) as stranger,
+                pytest.raises(Unauthenticated),
+            ):
                 stranger.encode(["a text"])
         with grpc.insecure_channel(service.target) as channel:
             with pytest.raises(grpc.RpcError) as refused:
                 list(ProtoReflectionDescriptorDatabase(channel).get_services())
             answer: Any = refused.value
             assert answer.code() is grpc.StatusCode.UNAUTHENTICATED
-            health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+            health = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=10
+            )
             assert health.status == health_pb2.HealthCheckResponse.SERVING
         log = str(service.log)
         with urllib.request.urlopen(f"http://{service.http}/metrics", timeout=60) as answer:

@@ -46,13 +46,25 @@ def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
     with Collector() as collector, pytest.MonkeyPatch.context() as patched:
         patched.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
         with (
-            Service(BUNDLE, "--otlp-endpoint", collector.endpoint, "--streams", "1", "--log-level", "debug") as service,
+            Service(
+                BUNDLE,
+                "--otlp-endpoint",
+                collector.endpoint,
+                "--streams",
+                "1",
+                "--log-level",
+                "debug",
+            ) as service,
             grpc.insecure_channel(service.target) as channel,
         ):
             stub = pb_grpc.HeadlightServiceStub(channel)
-            asked = pb.EncodeRequest(inputs=[pb.Input(text=f"{CANARY} one"), pb.Input(text=f"{CANARY} two, longer")])
+            asked = pb.EncodeRequest(
+                inputs=[pb.Input(text=f"{CANARY} one"), pb.Input(text=f"{CANARY} two, longer")]
+            )
             stub.Encode(asked, metadata=METADATA)
-            messages = [pb.EncodeStreamRequest(id=f"{CANARY}{place}", encode=asked) for place in range(3)]
+            messages = [
+                pb.EncodeStreamRequest(id=f"{CANARY}{place}", encode=asked) for place in range(3)
+            ]
             messages.append(pb.EncodeStreamRequest(id="bad", encode=pb.EncodeRequest(model=CANARY)))
             assert len(list(stub.EncodeStream(iter(messages), metadata=METADATA))) == 4
             with pytest.raises(grpc.RpcError):
@@ -69,7 +81,9 @@ def complete(collector: Collector) -> bool:
     come = Counter(span.name for span in collector.spans)
     batches = {span.span_id for span in collector.named("batch")}
     linked = {link.span_id for span in collector.named("infer") for link in span.links}
-    expected = Counter({f"{SERVICE}/Encode": 2 + 4 * CALLERS, f"{SERVICE}/EncodeStream": 1, "message": 4})
+    expected = Counter(
+        {f"{SERVICE}/Encode": 2 + 4 * CALLERS, f"{SERVICE}/EncodeStream": 1, "message": 4}
+    )
     return come >= expected + Counter(dict.fromkeys(STAGES, ANSWERED)) and linked <= batches
 
 
@@ -79,7 +93,9 @@ def hexed(span: Span) -> tuple[str, str]:
 
 def test_a_call(traced: tuple[Collector, list[object]]) -> None:
     collector, _ = traced
-    calls = [span for span in collector.named(f"{SERVICE}/Encode") if hexed(span) == (TRACE, PARENT)]
+    calls = [
+        span for span in collector.named(f"{SERVICE}/Encode") if hexed(span) == (TRACE, PARENT)
+    ]
     answered, refused = sorted(calls, key=lambda span: span.start_time_unix_nano)
     assert [span.name for span in collector.below(answered)] == STAGES
     told = attributes(answered)
@@ -112,7 +128,11 @@ def test_a_stream(traced: tuple[Collector, list[object]]) -> None:
     stages = [[span.name for span in collector.below(message)] for message in messages]
     assert sorted(stages) == [[], STAGES, STAGES, STAGES]
     [bad] = [message for message in messages if not collector.below(message)]
-    told = {"rpc.grpc.status_code": 5, "error.type": "not_found", "headlight.request_id": "ticket-7"}
+    told = {
+        "rpc.grpc.status_code": 5,
+        "error.type": "not_found",
+        "headlight.request_id": "ticket-7",
+    }
     assert attributes(bad) == told
 
 
@@ -127,15 +147,21 @@ def test_batches_and_their_members(traced: tuple[Collector, list[object]]) -> No
     }
     assert all(span.links for span in infers.values())
     assert all(not span.parent_span_id for span in batches.values())
-    sizes = [(len(span.links), attributes(span)["headlight.batch.requests"]) for span in batches.values()]
+    sizes = [
+        (len(span.links), attributes(span)["headlight.batch.requests"]) for span in batches.values()
+    ]
     assert all(linked == requests for linked, requests in sizes)
     assert max(sizes)[0] >= 2
     shared = max(batches.values(), key=lambda span: len(span.links))
-    assert len({link.trace_id for link in shared.links}) == len(shared.links), "each in the trace of its caller"
+    assert len({link.trace_id for link in shared.links}) == len(shared.links), (
+        "each in the trace of its caller"
+    )
     assert 0 < attributes(shared)["headlight.batch.padding"] < 1
 
 
-def test_all_of_it_came_and_nothing_of_what_was_sent(traced: tuple[Collector, list[dict[str, object]]]) -> None:
+def test_all_of_it_came_and_nothing_of_what_was_sent(
+    traced: tuple[Collector, list[dict[str, object]]],
+) -> None:
     collector, log = traced
     assert len(collector.named(f"{SERVICE}/Encode")) == 2 + 4 * CALLERS
     [name] = {
@@ -147,7 +173,9 @@ def test_all_of_it_came_and_nothing_of_what_was_sent(traced: tuple[Collector, li
     }
     assert name == "headlight"
     assert all(CANARY.encode() not in export.SerializeToString() for export in collector.exports)
-    assert [entry["request_id"] for entry in log if entry["event"] == "request_failed"] == ["ticket-7"] * 2
+    assert [entry["request_id"] for entry in log if entry["event"] == "request_failed"] == [
+        "ticket-7"
+    ] * 2
     assert {entry["trace_id"] for entry in log if entry["event"] == "request_failed"} == {TRACE}
     assert CANARY not in json.dumps(log)
 
@@ -164,9 +192,13 @@ def test_what_was_not_yet_sent_is_sent_at_the_end(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["refuses connections", "never answers"])
-def test_a_collector_that_is_away_does_no_harm(listening: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_is_away_does_no_harm(
+    listening: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  # milliseconds: so that it is tried at once
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")  # seconds: far longer than the end may take
+    monkeypatch.setenv(
+        "OTEL_EXPORTER_OTLP_TIMEOUT", "300"
+    )  # seconds: far longer than the end may take
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "64")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "64")
     with socket.socket() as away:
@@ -178,10 +210,15 @@ def test_a_collector_that_is_away_does_no_harm(listening: bool, monkeypatch: pyt
             with grpc.insecure_channel(service.target) as channel:
                 stub = pb_grpc.HeadlightServiceStub(channel)
                 for _ in range(100):  # some 600 spans
-                    stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="join two paths")]), timeout=30)
+                    stub.Encode(
+                        pb.EncodeRequest(inputs=[pb.Input(text="join two paths")]), timeout=30
+                    )
                 if not listening:
                     told = service.wait_for("message")
-                    assert (told["level"], told["logger"].partition(".")[0]) == ("warning", "opentelemetry")
+                    assert (told["level"], told["logger"].partition(".")[0]) == (
+                        "warning",
+                        "opentelemetry",
+                    )
             service.terminate()
             began = time.monotonic()
             assert service.wait() == 0
@@ -191,4 +228,6 @@ def test_a_collector_that_is_away_does_no_harm(listening: bool, monkeypatch: pyt
         if entry["logger"].startswith("opentelemetry"):
             told_at.setdefault(entry["logger"], []).append(datetime.fromisoformat(entry["time"]))
     for times in told_at.values():  # 59: a line has its time a moment before it is let through
-        assert all((after - before).total_seconds() > 59 for before, after in pairwise(times)), "one in a minute"
+        assert all((after - before).total_seconds() > 59 for before, after in pairwise(times)), (
+            "one in a minute"
+        )

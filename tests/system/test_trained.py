@@ -58,7 +58,9 @@ def folders(
     empty = {name: tmp_path_factory.mktemp(name) for name in sorted(POSITIONS)}
     with ThreadPoolExecutor(1) as waiting:
         by_command = {BY_COMMAND: waiting.submit(make, BY_COMMAND, empty.pop(BY_COMMAND))}
-        yield by_command | {name: makers.submit(making.trained, name, folder) for name, folder in empty.items()}
+        yield by_command | {
+            name: makers.submit(making.trained, name, folder) for name, folder in empty.items()
+        }
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
@@ -72,12 +74,23 @@ def test_trained_exported_and_served_it_is_what_pytorch_computes(
         vectors = client.encode(TEXTS, truncate="end")  # some schemes take no more than was trained
         every_token = client.encode_tokens(TEXTS, truncate="end")
         for text, vector, tokens in zip(TEXTS, vectors, every_token, strict=True):
-            attention, hidden = client.attend(text, truncate="end"), client.hidden(text, truncate="end")
+            attention, hidden = (
+                client.attend(text, truncate="end"),
+                client.hidden(text, truncate="end"),
+            )
             with torch.inference_mode():
                 expected = encoder(torch.tensor([attention.tokens.ids]), fused=False)
-            got = {"pooled": vector, "tokens": tokens, "attention": attention.weights, "hidden": hidden.states}
+            got = {
+                "pooled": vector,
+                "tokens": tokens,
+                "attention": attention.weights,
+                "hidden": hidden.states,
+            }
             reference = {"pooled": expected.pooled[0], "tokens": expected.tokens[0]}
-            reference |= {"attention": torch.cat(expected.attention), "hidden": torch.cat(expected.hidden)}
+            reference |= {
+                "attention": torch.cat(expected.attention),
+                "hidden": torch.cat(expected.hidden),
+            }
             for name, value in reference.items():
                 assert got[name].shape == tuple(value.shape), name
                 assert distance(name, got[name], value.numpy()) <= BASE_TOLERANCE[name], name

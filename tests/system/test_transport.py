@@ -72,11 +72,16 @@ async def test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting() -> 
         assert f"{MOST_WATCHERS} callers watch already" in (refused.value.details() or "")
         async with closed_window(service.target) as one, closed_window(service.target) as other:
             ask_and_read_nothing([one, other])
-            while service.counted('grpc_server_started_total{grpc_method="EncodeStream"') < STREAMS + DEAF:
+            while (
+                service.counted('grpc_server_started_total{grpc_method="EncodeStream"')
+                < STREAMS + DEAF
+            ):
                 await asyncio.sleep(0.05)
             await new_calls_are_answered(service.target)
             health: Any = health_pb2_grpc.HealthStub(channels[0])
-            assert (await health.Check(HEALTH, timeout=30)).status == health_pb2.HealthCheckResponse.SERVING
+            assert (
+                await health.Check(HEALTH, timeout=30)
+            ).status == health_pb2.HealthCheckResponse.SERVING
         for call in crowd:
             call.cancel()
         for each in channels:
@@ -103,7 +108,10 @@ def ask_and_read_nothing(clients: list[ClosedWindow]) -> None:
 def watchers_left(service: Service) -> float:
     started = service.counted('grpc_server_started_total{grpc_method="Watch"')
     return started - service.counted(
-        tuple(f'grpc_server_handled_total{{grpc_code="{code.name}",grpc_method="Watch"' for code in grpc.StatusCode)
+        tuple(
+            f'grpc_server_handled_total{{grpc_code="{code.name}",grpc_method="Watch"'
+            for code in grpc.StatusCode
+        )
     )
 
 
@@ -148,7 +156,9 @@ class Probes:
 
     def _answers(self) -> bool | None:
         """True: a real call on a new connection is answered; None: nobody listens."""
-        with grpc.insecure_channel(self._service.target, options=[("headlight.look", self.looks)]) as fresh:
+        with grpc.insecure_channel(
+            self._service.target, options=[("headlight.look", self.looks)]
+        ) as fresh:
             try:
                 return bool(pb_grpc.HeadlightServiceStub(fresh).Encode(REQUEST, timeout=10).items)
             except grpc.RpcError as error:
@@ -159,7 +169,9 @@ class Probes:
 def test_a_server_that_ends_once_a_second_fails_no_call(seconds: int) -> None:
     """Its replacement listens before a shipped client has run out of tries, and no probe lies meanwhile."""
     options = ("--health", "127.0.0.1:0")
-    with Service(bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)) as service:
+    with Service(
+        bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
+    ) as service:
         health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
         stop, wrong, answers = threading.Event(), list[BaseException | str](), itertools.count()
         with Client(service.target) as client:
@@ -202,21 +214,29 @@ def end_grpc(target: str) -> None:
 
 
 def ask_for_the_end(target: str, seconds: float) -> None:
-    with grpc.insecure_channel(target, options=[("headlight.at", str(time.monotonic_ns()))]) as channel:
+    with grpc.insecure_channel(
+        target, options=[("headlight.at", str(time.monotonic_ns()))]
+    ) as channel:
         fresh: Any = channel
         fresh.unary_unary(ENDS)(b"", timeout=seconds)
 
 
 def test_a_health_port_that_ends_comes_back() -> None:
     options = ("--health", "127.0.0.1:0")
-    with Service(bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)) as service:
+    with Service(
+        bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
+    ) as service:
         health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
         end_grpc(health)
         assert service.wait_for("grpc_restored")["server"] == "health"
         with grpc.insecure_channel(health) as fresh:
-            answer = health_pb2_grpc.HealthStub(fresh).Check(HEALTH, timeout=30, wait_for_ready=True)
+            answer = health_pb2_grpc.HealthStub(fresh).Check(
+                HEALTH, timeout=30, wait_for_ready=True
+            )
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        assert get(service.http, "/readyz").strip() == "serving", "calls were answered all the while"
+        assert get(service.http, "/readyz").strip() == "serving", (
+            "calls were answered all the while"
+        )
 
 
 def test_a_server_that_ends_three_times_within_a_second_ends_the_process() -> None:

@@ -16,7 +16,14 @@ from tests.wire.golden import Recorded, as_known_to, meaning, parts, recorded
 RECORDED = recorded()
 UNKNOWN = b"\xfa\xff\x01\x03new"  # field 4095 of type bytes
 TOLERANCES = {"FLOAT32": 1e-4, "FLOAT16": 2e-2, "UINT8": 1.0, "UINT16": 0.0}
-NUMBERS = {"FLOAT32": "<f4", "FLOAT16": "<f2", "UINT8": "u1", "UINT16": "<u2", "BINARY": "u1", "UBINARY": "u1"}
+NUMBERS = {
+    "FLOAT32": "<f4",
+    "FLOAT16": "<f2",
+    "UINT8": "u1",
+    "UINT16": "<u2",
+    "BINARY": "u1",
+    "UBINARY": "u1",
+}
 # Which weights answered, and how long it took, are no part of the meaning; nor the words of an error.
 VOLATILE = ("model", "timings", "message", "data")
 BITS = 4  # of a vector's signs: values next to 0 may fall on either side
@@ -24,10 +31,16 @@ BITS = 4  # of a vector's signs: values next to 0 may fall on either side
 
 def check(found: list[Any], expected: list[Any]) -> None:
     """The same messages, but for VOLATILE; the same numbers within tolerance."""
-    assert [without(meaning(each)) for each in found] == [without(meaning(each)) for each in expected]
+    assert [without(meaning(each)) for each in found] == [
+        without(meaning(each)) for each in expected
+    ]
     for now, then in zip(found, expected, strict=True):
         tensors = [
-            [part for part in parts(each) if isinstance(part, pb.Tensor | pb.RaggedTensor) and part.data]
+            [
+                part
+                for part in parts(each)
+                if isinstance(part, pb.Tensor | pb.RaggedTensor) and part.data
+            ]
             for each in (now, then)
         ]
         for one, other in zip(*tensors, strict=True):
@@ -51,7 +64,11 @@ def without(said: Any) -> Any:
 
 def whole(frames: list[Any]) -> list[Any]:
     """Answers of a stream by id, put together from their chunks as the contract says: by offset, blindly."""
-    outputs = {pb.OUTPUT_KIND_TOKENS: "tokens", pb.OUTPUT_KIND_ATTENTION: "attention", pb.OUTPUT_KIND_HIDDEN: "hidden"}
+    outputs = {
+        pb.OUTPUT_KIND_TOKENS: "tokens",
+        pb.OUTPUT_KIND_ATTENTION: "attention",
+        pb.OUTPUT_KIND_HIDDEN: "hidden",
+    }
     outputs |= {pb.OUTPUT_KIND_ATTENTION_INDICES: "attention_indices"}
     outputs |= {pb.OUTPUT_KIND_ATTENTION_SCALES: "attention_scales"}
     answers: dict[str, Any] = {}
@@ -70,7 +87,8 @@ def whole(frames: list[Any]) -> list[Any]:
 
 def ask(stub: Any, call: Recorded, more: bytes = b"") -> list[Any]:
     requests = [
-        type(each).FromString(raw + more) for each, raw in zip(call.parsed("requests"), call.requests, strict=True)
+        type(each).FromString(raw + more)
+        for each, raw in zip(call.parsed("requests"), call.requests, strict=True)
     ]
     if call.method != "EncodeStream":
         return [getattr(stub, call.method)(requests[0], timeout=60)]
@@ -84,27 +102,39 @@ def answers_of(call: Recorded) -> list[Any]:
 
 def described(answers: list[Any]) -> list[Any]:
     """Of a model's description what the model is: limits and measurements may change."""
-    return [answer.info if isinstance(answer, pb.GetModelResponse) else answer for answer in answers]
+    return [
+        answer.info if isinstance(answer, pb.GetModelResponse) else answer for answer in answers
+    ]
 
 
 @pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
 def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call)
-    check(described([as_known_to(call.version, each) for each in found]), described(answers_of(call)))
+    check(
+        described([as_known_to(call.version, each) for each in found]), described(answers_of(call))
+    )
 
 
-@pytest.mark.parametrize("call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")])
-def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(rope: Service, call: Recorded) -> None:
+@pytest.mark.parametrize(
+    "call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")]
+)
+def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(
+    rope: Service, call: Recorded
+) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
-    check(described([as_known_to(call.version, each) for each in found]), described(answers_of(call)))
+    check(
+        described([as_known_to(call.version, each) for each in found]), described(answers_of(call))
+    )
 
 
 def test_a_wish_of_a_newer_client_is_refused_by_name(rope: Service) -> None:
     """Else it would be answered with something else than it asked for."""
     newer = pb.EncodeRequest(inputs=[pb.Input(text="open")], outputs=pb.Outputs.FromString(UNKNOWN))
-    occlude = pb.OccludeRequest.FromString(pb.OccludeRequest(input=pb.Input(text="open")).SerializeToString() + UNKNOWN)
+    occlude = pb.OccludeRequest.FromString(
+        pb.OccludeRequest(input=pb.Input(text="open")).SerializeToString() + UNKNOWN
+    )
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         for ask_for, request in ((stub.Encode, newer), (stub.Occlude, occlude)):

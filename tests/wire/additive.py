@@ -16,7 +16,9 @@ METHOD = ("input_type", "output_type", "client_streaming", "server_streaming")
 
 def broken(old: FileDescriptorProto, new: FileDescriptorProto) -> list[str]:
     """What a peer of the old contract would misread, or call in vain; empty if `new` only adds."""
-    found = [] if old.package == new.package else [f"the package is {new.package}, not {old.package}"]
+    found = (
+        [] if old.package == new.package else [f"the package is {new.package}, not {old.package}"]
+    )
     messages = {each.name: each for each in new.message_type}
     for message in old.message_type:
         found += _messages(message, messages.get(message.name))
@@ -33,7 +35,9 @@ def _messages(old: DescriptorProto, new: DescriptorProto | None) -> list[str]:
     if new is None:
         return [f"{old.name} is gone"]
     if old.nested_type or old.enum_type:
-        raise NotImplementedError(f"{old.name} nests types, which are not compared yet: extend tests/wire/additive.py")
+        raise NotImplementedError(
+            f"{old.name} nests types, which are not compared yet: extend tests/wire/additive.py"
+        )
     fields = {field.number: field for field in new.field}
     found = []
     for field in old.field:
@@ -44,7 +48,9 @@ def _messages(old: DescriptorProto, new: DescriptorProto | None) -> list[str]:
         different = [name for name in FIELD if getattr(field, name) != getattr(now, name)]
         if _oneof(old, field) != _oneof(new, now):
             different.append("oneof")
-        found += [f"{old.name}.{field.name} = {field.number} has another {name}" for name in different]
+        found += [
+            f"{old.name}.{field.name} = {field.number} has another {name}" for name in different
+        ]
     return found
 
 
@@ -54,7 +60,11 @@ def _oneof(message: DescriptorProto, field: FieldDescriptorProto) -> str:
 
 def _enums(old: EnumDescriptorProto, new: EnumDescriptorProto | None) -> list[str]:
     values = {} if new is None else {value.name: value.number for value in new.value}
-    return [f"{each.name} is no longer {each.number}" for each in old.value if values.get(each.name) != each.number]
+    return [
+        f"{each.name} is no longer {each.number}"
+        for each in old.value
+        if values.get(each.name) != each.number
+    ]
 
 
 def _services(old: ServiceDescriptorProto, new: ServiceDescriptorProto | None) -> list[str]:

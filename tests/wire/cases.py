@@ -40,7 +40,9 @@ def streamed() -> Case:
     text = [pb.Input(text=TEXT)]
     maps = pb.Outputs(attention=pb.AttentionOutput(), token_info=pb.TokenInfoOutput())
     vectors = pb.Outputs(pooled=pb.PooledOutput(), hidden=pb.HiddenOutput(layers=[0]))
-    packed = pb.Outputs(attention=pb.AttentionOutput(top_k=8, dtype=pb.DATA_TYPE_UINT8), tokens=pb.TokensOutput())
+    packed = pb.Outputs(
+        attention=pb.AttentionOutput(top_k=8, dtype=pb.DATA_TYPE_UINT8), tokens=pb.TokensOutput()
+    )
     requests = {"whole": pb.Outputs(), "maps": maps, "vectors": vectors, "packed": packed}
     messages: list[Message] = [
         pb.EncodeStreamRequest(id=name, encode=pb.EncodeRequest(inputs=text, outputs=outputs))
@@ -58,7 +60,9 @@ CASES: dict[str, Case] = {
     "pooled-cut-start": encode(pb.Input(text="read " * 3000), truncation=pb.TRUNCATION_CUT_START),
     "pooled-prompt": encode(prompt_text="find: ", priority=pb.PRIORITY_BULK, model="docs-rope"),
     "pooled-short": pooled(dimensions=64, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16]),
-    "pooled-types": pooled(dtypes=[pb.DATA_TYPE_FLOAT32, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_UBINARY]),
+    "pooled-types": pooled(
+        dtypes=[pb.DATA_TYPE_FLOAT32, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_UBINARY]
+    ),
     "tokens": tokens(skip_special=True, normalize=True),
     "tokens-half": tokens(skip_prompt=True, dtype=pb.DATA_TYPE_FLOAT16),
     "token-info": encode(outputs=pb.Outputs(token_info=pb.TokenInfoOutput())),
@@ -70,13 +74,21 @@ CASES: dict[str, Case] = {
     ),
     "attention": attention(),
     "attention-chosen": attention(layers=[-1], heads=[0, 3], dtype=pb.DATA_TYPE_FLOAT16),
-    "attention-runs": attention(layer_runs=[pb.IndexRun(begin=1)], head_runs=[pb.IndexRun(begin=-2)]),
-    "attention-pairs": attention(pairs=[pb.LayerHead(layer=0, head=1), pb.LayerHead(layer=2, head=-1)]),
+    "attention-runs": attention(
+        layer_runs=[pb.IndexRun(begin=1)], head_runs=[pb.IndexRun(begin=-2)]
+    ),
+    "attention-pairs": attention(
+        pairs=[pb.LayerHead(layer=0, head=1), pb.LayerHead(layer=2, head=-1)]
+    ),
     "attention-top": attention(layers=[0], top_k=3, dtype=pb.DATA_TYPE_UINT8),
     "attention-scores": attention(layers=[0], heads=[0], scores=True),
-    "attention-without-special": attention(layers=[1], heads=[1], drop_special=True, max_bytes=100_000),
+    "attention-without-special": attention(
+        layers=[1], heads=[1], drop_special=True, max_bytes=100_000
+    ),
     "attention-words": attention(layers=[2], unit=pb.UNIT_WORD),
-    "attention-spans": attention(layers=[2], unit=pb.UNIT_SPAN, spans=[SPAN, pb.TextSpan(start=7, end=11)]),
+    "attention-spans": attention(
+        layers=[2], unit=pb.UNIT_SPAN, spans=[SPAN, pb.TextSpan(start=7, end=11)]
+    ),
     "attention-places": attention(
         layers=[1],
         queries=pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL),
@@ -97,10 +109,19 @@ CASES: dict[str, Case] = {
         )
     ),
     "dry-run": encode(dry_run=True, outputs=pb.Outputs(attention=pb.AttentionOutput())),
-    "tokenize": ("Tokenize", [pb.TokenizeRequest(inputs=[pb.Input(text=TEXT)], prompt_text="find: ")]),
+    "tokenize": (
+        "Tokenize",
+        [pb.TokenizeRequest(inputs=[pb.Input(text=TEXT)], prompt_text="find: ")],
+    ),
     "occlude": (
         "Occlude",
-        [pb.OccludeRequest(input=pb.Input(text=TEXT), tokens=pb.TokenSelector(span=SPAN), priority=pb.PRIORITY_BULK)],
+        [
+            pb.OccludeRequest(
+                input=pb.Input(text=TEXT),
+                tokens=pb.TokenSelector(span=SPAN),
+                priority=pb.PRIORITY_BULK,
+            )
+        ],
     ),
     "model": ("GetModel", [pb.GetModelRequest(model="docs-rope")]),
     "stream": streamed(),

@@ -44,7 +44,10 @@ class Recorded(NamedTuple):
     def parsed(self, side: str) -> list[Any]:
         """Its messages, read by the stubs of today."""
         kind = TYPES[self.method][side == "responses"]
-        return [kind.FromString(raw) for raw in (self.responses if side == "responses" else self.requests)]
+        return [
+            kind.FromString(raw)
+            for raw in (self.responses if side == "responses" else self.requests)
+        ]
 
 
 def recorded() -> list[Recorded]:
@@ -53,7 +56,9 @@ def recorded() -> list[Recorded]:
     for version in VERSIONS:
         folder = FOLDER / version
         for name, call in json.loads((folder / "meaning.json").read_text(encoding="utf-8")).items():
-            requests, responses = (unpack(folder / f"{name}.{side}.bin") for side in ("requests", "responses"))
+            requests, responses = (
+                unpack(folder / f"{name}.{side}.bin") for side in ("requests", "responses")
+            )
             found.append(Recorded(version, name, call["method"], requests, responses, call))
     return found
 
@@ -77,7 +82,9 @@ def as_known_to(version: str, message: Message) -> Message:
     """The message as a reader of that version sees it: without the fields that came later."""
     published = contract(version)
     known = {
-        (f"{published.package}.{name}", field.number) for name, each in _messages(published) for field in each.field
+        (f"{published.package}.{name}", field.number)
+        for name, each in _messages(published)
+        for field in each.field
     }
     aged = type(message)()
     aged.CopyFrom(message)

@@ -30,11 +30,16 @@ def main(version: str) -> None:
     folder, said = FOLDER / version, {}
     sides: dict[str, dict[str, list[Any]]] = {}
     before = (sys.executable, str(ROOT / "tests/wire/small_chunks.py"))
-    with Service(bundle_of("docs-rope"), before=before) as service, grpc.insecure_channel(service.target) as channel:
+    with (
+        Service(bundle_of("docs-rope"), before=before) as service,
+        grpc.insecure_channel(service.target) as channel,
+    ):
         stub = pb_grpc.HeadlightServiceStub(channel)
         for name, (method, requests) in CASES.items():
             sides[name] = {"requests": requests, "responses": answers(stub, method, requests)}
-            spelled = {side: [meaning(each) for each in messages] for side, messages in sides[name].items()}
+            spelled = {
+                side: [meaning(each) for each in messages] for side, messages in sides[name].items()
+            }
             said[name] = {"method": method, **spelled}
     folder.mkdir()  # what was published is never written anew
     contract = FileDescriptorProto()
@@ -43,7 +48,9 @@ def main(version: str) -> None:
     for name, both in sides.items():
         for side, messages in both.items():
             pack(folder / f"{name}.{side}.bin", messages)
-    (folder / "meaning.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "meaning.json").write_text(
+        json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ SERVICE = "headlight.v1.HeadlightService"
 
 
 @contextlib.contextmanager
-def replaying(calls: dict[str, Recorded], chosen: dict[str, str], more: bytes = b"") -> Iterator[str]:
+def replaying(
+    calls: dict[str, Recorded], chosen: dict[str, str], more: bytes = b""
+) -> Iterator[str]:
     """Serve recorded answers -> target.
 
     Args:
@@ -58,5 +60,7 @@ def frames_of(calls: dict[str, Recorded], name: str) -> list[pb.EncodeStreamResp
     """The frames that answered one request: "stream/ID" is one of the recorded stream; a unary answer is one frame."""
     name, _, request_id = name.partition("/")
     if not request_id:
-        return [pb.EncodeStreamResponse(response=pb.EncodeResponse.FromString(calls[name].responses[0]))]
+        return [
+            pb.EncodeStreamResponse(response=pb.EncodeResponse.FromString(calls[name].responses[0]))
+        ]
     return [frame for frame in calls[name].parsed("responses") if frame.id == request_id]

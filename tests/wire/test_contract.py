@@ -14,7 +14,9 @@ from tests.wire.golden import TYPES, VERSIONS, Recorded, contract, meaning, part
 
 RECORDED = recorded()
 UNKNOWN = b"\xfa\xff\x01\x03new"  # field 4095 of type bytes: one that a later version has
-ALL = pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
+ALL = pytest.mark.parametrize(
+    "call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED]
+)
 SIDES = pytest.mark.parametrize("side", ["requests", "responses"])
 
 
@@ -77,12 +79,23 @@ def rename_package(found: FileDescriptorProto) -> None:
     found.package = "headlight.v2"
 
 
-BREAKING = [renumber, retype, rename, remove, make_single, move_into_oneof, remove_message, change_enum]
+BREAKING = [
+    renumber,
+    retype,
+    rename,
+    remove,
+    make_single,
+    move_into_oneof,
+    remove_message,
+    change_enum,
+]
 BREAKING += [remove_method, stream_method, rename_package]
 
 
 @pytest.mark.parametrize("change", BREAKING)
-def test_every_kind_of_breaking_change_is_found(change: Callable[[FileDescriptorProto], None]) -> None:
+def test_every_kind_of_breaking_change_is_found(
+    change: Callable[[FileDescriptorProto], None],
+) -> None:
     changed = contract("0.1.0")
     change(changed)
     assert broken(contract("0.1.0"), changed) != []
@@ -117,8 +130,12 @@ def test_fields_of_a_newer_peer_change_nothing(call: Recorded, side: str) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_all_methods_and_all_messages_of_the_contract_are_recorded(version: str) -> None:
     calls = [call for call in RECORDED if call.version == version]
-    assert {call.method for call in calls} == {method.name for method in contract(version).service[0].method}
-    messages = [each for call in calls for side in ("requests", "responses") for each in call.parsed(side)]
+    assert {call.method for call in calls} == {
+        method.name for method in contract(version).service[0].method
+    }
+    messages = [
+        each for call in calls for side in ("requests", "responses") for each in call.parsed(side)
+    ]
     met = {part.DESCRIPTOR.name for whole in messages for part in parts(whole)}
     # The model has no pairs, no prompts, and no reduced precision whose quality was measured.
     absent = {"TextPair", "NamedPrompt", "Quality"}

@@ -16,7 +16,12 @@ from tests.wire.replay import frames_of, replaying
 Calls = dict[str, Recorded]
 NEWER = b"\xfa\xff\x01\x03new"
 PEERS = [*((version, b"") for version in VERSIONS), (VERSIONS[-1], NEWER)]
-STOCK = {"GetModel": "model", "Encode": "pooled-prompt", "Tokenize": "tokenize", "Occlude": "occlude"}
+STOCK = {
+    "GetModel": "model",
+    "Encode": "pooled-prompt",
+    "Tokenize": "tokenize",
+    "Occlude": "occlude",
+}
 
 
 @pytest.fixture(params=PEERS, ids=[*VERSIONS, "newer"])
@@ -58,11 +63,15 @@ def test_attention_in_chunks(calls: Calls, target: str) -> None:
     data = bytearray(3 * 6 * 9 * 9 * 4)
     for frame in frames_of(calls, "stream/maps"):
         if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION:
-            data[frame.chunk.offset_bytes : frame.chunk.offset_bytes + len(frame.chunk.data)] = frame.chunk.data
+            data[frame.chunk.offset_bytes : frame.chunk.offset_bytes + len(frame.chunk.data)] = (
+                frame.chunk.data
+            )
     with Client(target) as client:
         attention = client.attend(TEXT)
     assert attention.weights.tobytes() == bytes(data)
-    assert attention.tokens.ids == tuple(frames_of(calls, "stream/maps")[0].header.items[0].tokens.ids)
+    assert attention.tokens.ids == tuple(
+        frames_of(calls, "stream/maps")[0].header.items[0].tokens.ids
+    )
 
 
 def test_tokens_occlusion_and_description(calls: Calls, target: str) -> None:

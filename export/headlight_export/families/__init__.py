@@ -11,7 +11,16 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from headlight_export.families import bert, distilbert, jina_bert, llama, modernbert, nomic_bert, roberta, roformer
+from headlight_export.families import (
+    bert,
+    distilbert,
+    jina_bert,
+    llama,
+    modernbert,
+    nomic_bert,
+    roberta,
+    roformer,
+)
 from headlight_export.families.source import Config
 from headlight_export.folders.model_folder import Refused
 from headlight_model.encoder import Encoder

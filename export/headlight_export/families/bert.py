@@ -26,7 +26,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
     """Return an encoder with a table of positions, without its first `unused` rows."""
     config.demand(
-        "position_embedding_type", ("absolute",), "which this family does not have; only absolute ones are served"
+        "position_embedding_type",
+        ("absolute",),
+        "which this family does not have; only absolute ones are served",
     )
     rows = config.get(int, "max_position_embeddings", least=1) - unused
     if rows < 1:
@@ -34,19 +36,34 @@ def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
             f"config.json: pad_token_id is {unused - 1}, behind which max_position_embeddings leaves no place; save the model again"
         )
     kept = slice(unused, unused + rows)
-    move_embeddings(weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm")
-    weights.move("positions.table.weight", "embeddings.position_embeddings.weight", change=lambda table: table[kept])
+    move_embeddings(
+        weights,
+        "embeddings.word_embeddings",
+        "embeddings.token_type_embeddings",
+        "embeddings.LayerNorm",
+    )
+    weights.move(
+        "positions.table.weight",
+        "embeddings.position_embeddings.weight",
+        change=lambda table: table[kept],
+    )
     move_blocks(config, weights, "encoder.layer.{}")
     return weights.build(
         EncoderConfig(
-            **common(config), positions="learned", activation=activation(config), trained_length=rows, max_length=rows
+            **common(config),
+            positions="learned",
+            activation=activation(config),
+            trained_length=rows,
+            max_length=rows,
         )
     )
 
 
 def common(config: Config) -> dict[str, Any]:
     """Return the config fields that BERT's descendants share. Raises Refused for a decoder."""
-    config.demand("is_decoder", (False,), "which makes it causal; this family is served as an encoder alone")
+    config.demand(
+        "is_decoder", (False,), "which makes it causal; this family is served as an encoder alone"
+    )
     return shared(config) | {
         "norm": "post",
         "norm_eps": config.get(float, "layer_norm_eps", default=1e-12),
@@ -77,8 +94,13 @@ def move_attention(
         names = ("query", "key", "value")
         parts = [weights.take(f"{layer}.attention.self.{name}.{part}") for name in names]
         if change is not None:
-            parts = [change(rows) if name in turned else rows for name, rows in zip(names, parts, strict=True)]
-        weights.join(f"{ours}.attention.project_in.{part}", f"{layer}.attention.self.query.{part}", parts)
+            parts = [
+                change(rows) if name in turned else rows
+                for name, rows in zip(names, parts, strict=True)
+            ]
+        weights.join(
+            f"{ours}.attention.project_in.{part}", f"{layer}.attention.self.query.{part}", parts
+        )
     weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attention.output.dense")
     weights.move_norm(f"{ours}.attention_norm", f"{layer}.attention.output.LayerNorm")
 

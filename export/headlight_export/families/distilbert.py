@@ -22,7 +22,9 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     layers = config.get(int, "n_layers", "num_hidden_layers")
     for at in range(layers):
         ours, layer = f"blocks.{at}", f"transformer.layer.{at}"
-        weights.move_linear(f"{ours}.attention.project_in", *(f"{layer}.attention.{part}_lin" for part in "qkv"))
+        weights.move_linear(
+            f"{ours}.attention.project_in", *(f"{layer}.attention.{part}_lin" for part in "qkv")
+        )
         weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attention.out_lin")
         weights.move_norm(f"{ours}.attention_norm", f"{layer}.sa_layer_norm")
         weights.move_linear(f"{ours}.feed_forward.up", f"{layer}.ffn.lin1")

@@ -34,7 +34,10 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         max_length=max(longest or 0, trained),
     )
     bert.move_embeddings(
-        weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm"
+        weights,
+        "embeddings.word_embeddings",
+        "embeddings.token_type_embeddings",
+        "embeddings.LayerNorm",
     )
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
@@ -49,6 +52,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
 def _move_gated(weights: Weights, ours: str, theirs: str) -> None:
     """Move one matrix of two halves, the first of which is activated."""
     feed_forward = f"{ours}.feed_forward"
-    weights.move_halves(f"{feed_forward}.gate.weight", f"{feed_forward}.up.weight", f"{theirs}.gated_layers.weight")
+    weights.move_halves(
+        f"{feed_forward}.gate.weight", f"{feed_forward}.up.weight", f"{theirs}.gated_layers.weight"
+    )
     weights.move_linear(f"{ours}.feed_forward.down", f"{theirs}.wo")
     weights.move_norm(f"{ours}.feed_forward_norm", f"{theirs}.layernorm")

@@ -83,14 +83,21 @@ def convert(
 def _move_block(weights: Weights, built: EncoderConfig, ours: str, layer: str) -> None:
     weights.move_norm(f"{ours}.attention_norm", f"{layer}.input_layernorm", bias=False)
     weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.post_attention_layernorm", bias=False)
-    attention, projections = f"{ours}.attention", (f"{layer}.self_attn.{part}_proj" for part in "qkv")
+    attention, projections = (
+        f"{ours}.attention",
+        (f"{layer}.self_attn.{part}_proj" for part in "qkv"),
+    )
     weights.move_linear(f"{attention}.project_in", *projections, bias=built.attention_bias)
-    weights.move_linear(f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=built.attention_out_bias)
+    weights.move_linear(
+        f"{attention}.project_out", f"{layer}.self_attn.o_proj", bias=built.attention_out_bias
+    )
     if built.qk_norm == "head":
         weights.move_norm(f"{attention}.query_norm", f"{layer}.self_attn.q_norm", bias=False)
         weights.move_norm(f"{attention}.key_norm", f"{layer}.self_attn.k_norm", bias=False)
     for part in ("gate", "up", "down"):
-        weights.move_linear(f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias)
+        weights.move_linear(
+            f"{ours}.feed_forward.{part}", f"{layer}.mlp.{part}_proj", bias=built.ffn_bias
+        )
 
 
 def _is_causal(config: Config, usual: bool) -> bool:
@@ -138,7 +145,11 @@ def _window(config: Config, windows: str, causal: bool) -> dict[str, Any]:
         kinds = config.values.get("layer_types") or [GLOBAL] * whole + [LOCAL] * (layers - whole)
     local = local_layers(kinds, layers)
     # In a window of 1 a token would see only itself.
-    width = config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1) if local else 0
+    width = (
+        config.get(int, "sliding_window", default=DEFAULT_WINDOW, least=2 if causal else 1)
+        if local
+        else 0
+    )
     # Our window is the distance that a token sees. Theirs is the same if bidirectional; if causal,
     # it counts the token itself.
     return {"window": width - 1 if causal else width, "local_layers": local} if local else {}

@@ -51,8 +51,12 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         ours, layer = f"blocks.{at}", f"layers.{at}"
         if at:
             weights.move_norm(f"{ours}.attention_norm", f"{layer}.attn_norm", bias=norm_bias)
-        weights.move_linear(f"{ours}.attention.project_in", f"{layer}.attn.Wqkv", bias=attention_bias)
-        weights.move_linear(f"{ours}.attention.project_out", f"{layer}.attn.Wo", bias=attention_bias)
+        weights.move_linear(
+            f"{ours}.attention.project_in", f"{layer}.attn.Wqkv", bias=attention_bias
+        )
+        weights.move_linear(
+            f"{ours}.attention.project_out", f"{layer}.attn.Wo", bias=attention_bias
+        )
         weights.move_norm(f"{ours}.feed_forward_norm", f"{layer}.mlp_norm", bias=norm_bias)
         for part in ("weight", "bias") if ffn_bias else ("weight",):
             gate, up = f"{ours}.feed_forward.gate.{part}", f"{ours}.feed_forward.up.{part}"
@@ -78,7 +82,11 @@ def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     for kind, (name, default) in thetas.items():
         null = kind == LOCAL and name in config.values  # if null, local layers are like global ones
         theta = config.get(float, name, default=fields[GLOBAL]["rope_theta"] if null else default)
-        fields[kind] = rotary(config, default_theta=theta, trained=trained, longest=longest, kind=kind)
+        fields[kind] = rotary(
+            config, default_theta=theta, trained=trained, longest=longest, kind=kind
+        )
     if fields[LOCAL]["rope_scaling"] is not None:
-        raise Refused("config.json: scaled rope in local layers cannot be served; scale full_attention alone")
+        raise Refused(
+            "config.json: scaled rope in local layers cannot be served; scale full_attention alone"
+        )
     return fields[GLOBAL] | {"rope_local_theta": fields[LOCAL]["rope_theta"]}

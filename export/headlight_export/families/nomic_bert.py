@@ -33,13 +33,24 @@ DEMANDS = {
 def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> Encoder:
     """Convert a NomicBERT folder; see `headlight_export.families.Convert`."""
     for name, accepted in DEMANDS.items():
-        config.demand(name, accepted, f"which this family is not served with; only {accepted[0]} is")
+        config.demand(
+            name, accepted, f"which this family is not served with; only {accepted[0]} is"
+        )
     weights = Weights(tensors, ("bert.", "nomic_bert."), IDLE)
     gate = config.get(str, "activation_function", "hidden_act", default="silu")
     gate = {"swiglu": "silu", "geglu": "gelu"}.get(gate, gate)
     if gate not in ACTIVATIONS:
-        raise Refused(f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu")
-    trained = config.get(int, "max_trained_positions", "max_position_embeddings", "n_positions", default=2048, least=1)
+        raise Refused(
+            f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu"
+        )
+    trained = config.get(
+        int,
+        "max_trained_positions",
+        "max_position_embeddings",
+        "n_positions",
+        default=2048,
+        least=1,
+    )
     built = EncoderConfig(
         # Padded, so larger than in config.json.
         vocab_size=len(weights.peek("embeddings.word_embeddings.weight")),
@@ -86,7 +97,11 @@ def _turning(config: Config, trained: int, longest: int) -> dict[str, Any]:
     }
     factor = config.values.get("rotary_scaling_factor")
     scaling = {"rope_scaling": {"rope_type": "dynamic", "factor": factor}} if factor else {}
-    values = {**{name: value for name, value in own.items() if value is not None}, **scaling, **config.values}
+    values = {
+        **{name: value for name, value in own.items() if value is not None},
+        **scaling,
+        **config.values,
+    }
     return rotary(Config(values), default_theta=1000.0, trained=trained, longest=longest)
 
 

@@ -33,7 +33,10 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
         max_length=max(longest or 0, trained),
     )
     bert.move_embeddings(
-        weights, "embeddings.word_embeddings", "embeddings.token_type_embeddings", "embeddings.LayerNorm"
+        weights,
+        "embeddings.word_embeddings",
+        "embeddings.token_type_embeddings",
+        "embeddings.LayerNorm",
     )
     if wide != built.dim:
         weights.move_linear("embedding_project", "embeddings_project")
@@ -46,7 +49,11 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     for at in range(built.layers):
         ours, layer = f"blocks.{at}", f"encoder.layer.{at}"
         bert.move_attention(
-            weights, ours, layer, change=reorder, turned=("query", "key", *(("value",) if values else ()))
+            weights,
+            ours,
+            layer,
+            change=reorder,
+            turned=("query", "key", *(("value",) if values else ())),
         )
         if values:  # the heads' outputs are in the new order, too
             name = f"{ours}.attention.project_out.weight"
@@ -68,4 +75,6 @@ def _check_angles(weights: Weights, built: EncoderConfig) -> None:
     angles = places[:, None] * inverse_wavelengths(built.head_dim, built.rope_theta)
     expected = torch.cat((angles.sin(), angles.cos()), dim=1)
     if table.shape != expected.shape or (table - expected).abs().max() > 1e-3:
-        raise Refused(f"{ANGLES} are not the angles of 10000^(-2i/d), which alone are served; the model is another one")
+        raise Refused(
+            f"{ANGLES} are not the angles of 10000^(-2i/d), which alone are served; the model is another one"
+        )

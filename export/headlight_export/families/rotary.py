@@ -29,16 +29,22 @@ def rotary(
         Refused: an unknown scaling, or parameters by kind of layer in a family without kinds.
     """
     values = Config(_said(config, kind))
-    theta = values.get(float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta))
+    theta = values.get(
+        float, "rope_theta", default=config.get(float, "rope_theta", default=default_theta)
+    )
     fraction = values.get(
-        float, "partial_rotary_factor", default=config.get(float, "partial_rotary_factor", default=1.0)
+        float,
+        "partial_rotary_factor",
+        default=config.get(float, "partial_rotary_factor", default=1.0),
     )
     # Phi-3's field outside takes precedence over the parameters' own, but not over those by kind of
     # layer.
     outside = kind is None and config.values.get(ORIGINAL) is not None
     scaling = _scaling(values, config if outside else values, trained, longest)
     if scaling is not None and scaling.kind == "yarn" and theta <= 1:
-        raise Refused(f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn")
+        raise Refused(
+            f"config.json: rope_theta is {theta}; it must be more than 1 to be scaled by yarn"
+        )
     return {"rope_theta": theta, "rope_fraction": fraction, "rope_scaling": scaling}
 
 
@@ -51,7 +57,9 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     old, new = (config.values.get(name) or {} for name in ("rope_scaling", "rope_parameters"))
     own = new.get(kind) or {} if isinstance(new, dict) and kind is not None else {}
     if not all(isinstance(said, dict) for said in (old, new, own)):
-        raise Refused("config.json: rope_scaling and rope_parameters must be objects; save the model again")
+        raise Refused(
+            "config.json: rope_scaling and rope_parameters must be objects; save the model again"
+        )
     if kind is not None:
         return {**own, **old}
     said: dict[str, Any] = old or new
@@ -77,7 +85,9 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
     if kind in ("dynamic", "ntk"):
         # Scaled by the current length, a text's vector would depend on its batch. We scale by the
         # longest to be served.
-        factor = said.get(float, "factor") * max(longest, trained) / trained - (said.get(float, "factor") - 1)
+        factor = said.get(float, "factor") * max(longest, trained) / trained - (
+            said.get(float, "factor") - 1
+        )
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
     if kind not in ("yarn", "llama3"):
         raise Refused(
@@ -99,4 +109,6 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
             truncate=said.get(bool, "truncate", default=True),
         )
     low, high = said.get(float, "low_freq_factor"), said.get(float, "high_freq_factor")
-    return RopeScaling(kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high)
+    return RopeScaling(
+        kind="llama3", factor=said.get(float, "factor"), trained_length=original, low=low, high=high
+    )

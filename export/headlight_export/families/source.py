@@ -33,7 +33,9 @@ class Config:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
-    def get(self, kind: type[T], *names: str, default: T | None = None, least: int | None = None) -> T:
+    def get(
+        self, kind: type[T], *names: str, default: T | None = None, least: int | None = None
+    ) -> T:
         """Return the first of `names` that is set and not null.
 
         Raises:
@@ -51,7 +53,9 @@ class Config:
             _check_number(name, value, least)
             return value
         if default is None:
-            raise Refused(f"config.json has no {names[0]}; save the model again with save_pretrained")
+            raise Refused(
+                f"config.json has no {names[0]}; save the model again with save_pretrained"
+            )
         return default
 
     def demand(self, name: str, accepted: Sequence[Any], why: str) -> None:
@@ -75,7 +79,9 @@ def _check_number(name: str, value: Any, least: int | None) -> None:
         return
     if not (-MOST < value < MOST and (least is None or value >= least)):
         wanted = (
-            "within what a model can have" if least is None else f"at least {least}, and within what a model can have"
+            "within what a model can have"
+            if least is None
+            else f"at least {least}, and within what a model can have"
         )
         raise Refused(f"config.json: {name} is {value!a:.60}; it must be {wanted}")
 
@@ -87,7 +93,9 @@ class Weights:
         state: by our names.
     """
 
-    def __init__(self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()) -> None:
+    def __init__(
+        self, tensors: dict[str, Tensor], prefixes: Sequence[str], idle: Sequence[str] = ()
+    ) -> None:
         """Wrap the tensors.
 
         Args:
@@ -111,7 +119,9 @@ class Weights:
     def peek(self, name: str) -> Tensor:
         """Return a tensor that is not yet taken. Raises Unfit if there is none."""
         if name not in self._left:
-            raise Unfit(f"the weights have no {name}, which config.json promises; is the file whole?")
+            raise Unfit(
+                f"the weights have no {name}, which config.json promises; is the file whole?"
+            )
         return self._left[name][1]
 
     def take(self, name: str) -> Tensor:
@@ -120,7 +130,9 @@ class Weights:
         del self._tensors[self._left.pop(name)[0]]
         return tensor
 
-    def move(self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None) -> None:
+    def move(
+        self, ours: str, *theirs: str, change: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         """Put theirs into the place of ours: each changed first, several joined by rows."""
         parts = [self.take(name) for name in theirs]
         self.join(ours, theirs[0], [part if change is None else change(part) for part in parts])
@@ -129,7 +141,9 @@ class Weights:
         """Put parts from `origin` and its neighbours, concatenated, into the place of ours."""
         if len({part.shape[1:] for part in parts}) > 1:
             shapes = ", ".join(str(list(part.shape)) for part in parts)
-            raise Unfit(f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?")
+            raise Unfit(
+                f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?"
+            )
         self.state[ours] = torch.cat(list(parts))
         self._origin[ours] = origin
 
@@ -142,7 +156,11 @@ class Weights:
             self.join(ours, theirs, [half])
 
     def move_linear(
-        self, ours: str, *theirs: str, bias: bool = True, change: Callable[[Tensor], Tensor] | None = None
+        self,
+        ours: str,
+        *theirs: str,
+        bias: bool = True,
+        change: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Move .weight and, with `bias`, .bias."""
         for part in ("weight", "bias") if bias else ("weight",):
@@ -163,11 +181,15 @@ class Weights:
         """
         wanted = _shapes(config)
         if wanted.keys() != self.state.keys():
-            raise RuntimeError(f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug.")
+            raise RuntimeError(
+                f"a family maps {sorted(wanted.keys() ^ self.state.keys())} wrongly. This is a bug."
+            )
         for name, tensor in self.state.items():
             if tensor.shape != wanted[name]:
                 have, expected = list(tensor.shape), list(wanted[name])
-                raise Unfit(f"{self._origin[name]} has the shape {have}; config.json makes it {expected}")
+                raise Unfit(
+                    f"{self._origin[name]} has the shape {have}; config.json makes it {expected}"
+                )
         left = sorted(
             name
             for bare, (name, _) in self._left.items()
@@ -192,7 +214,9 @@ def _shapes(config: EncoderConfig) -> dict[str, torch.Size]:
             return {name: tensor.shape for name, tensor in Encoder(config).state_dict().items()}
     except RuntimeError as error:
         told = str(error).splitlines()[0]
-        raise Unfit(f"config.json has sizes that no tensor can have ({told:.100}); save the model again") from error
+        raise Unfit(
+            f"config.json has sizes that no tensor can have ({told:.100}); save the model again"
+        ) from error
 
 
 def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
@@ -201,6 +225,12 @@ def local_layers(kinds: Any, layers: int) -> tuple[int, ...]:
     Raises:
         Refused: it does not name the kind of each layer.
     """
-    if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in (GLOBAL, LOCAL) for kind in kinds):
-        raise Refused(f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers")
+    if (
+        not isinstance(kinds, list)
+        or len(kinds) != layers
+        or any(kind not in (GLOBAL, LOCAL) for kind in kinds)
+    ):
+        raise Refused(
+            f"config.json: layer_types must name {GLOBAL} or {LOCAL} for each of {layers} layers"
+        )
     return tuple(layer for layer, kind in enumerate(kinds) if kind == LOCAL)

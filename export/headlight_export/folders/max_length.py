@@ -24,12 +24,16 @@ def max_length(folder: Path, settings: Mapping[str, Any]) -> int | None:
     Raises:
         Refused: a file is not a JSON object, or a length is invalid.
     """
-    tokenizer = {**(settings.get("processor_kwargs") or {}), **(settings.get("tokenizer_args") or {})}
+    tokenizer = {
+        **(settings.get("processor_kwargs") or {}),
+        **(settings.get("tokenizer_args") or {}),
+    }
     for said in (tokenizer.get("model_max_length"), settings.get("max_seq_length")):
         if said is not None:
             return _limit("max_seq_length", said)
     files = {
-        name: read_object(folder / name) if (folder / name).is_file() else {} for name in (TOKENIZER_CONFIG, CONFIG)
+        name: read_object(folder / name) if (folder / name).is_file() else {}
+        for name in (TOKENIZER_CONFIG, CONFIG)
     }
     limits = (
         _limit(key, files[name][key])

@@ -65,7 +65,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
-        raise Refused(f"{path} is not JSON ({error}); save the folder again or fetch it anew") from error
+        raise Refused(
+            f"{path} is not JSON ({error}); save the folder again or fetch it anew"
+        ) from error
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -112,11 +114,15 @@ def _shards(folder: Path) -> dict[str, list[str]]:
     for name, shard in names.items():
         # A plain name: with a separator it could lead out of the folder, on one system or another.
         if not isinstance(shard, str) or shard in {"", ".", ".."} or set(shard) & set("/\\:\0"):
-            raise Refused(f"{folder / INDEX} places {name} in {shard!r}; only a file beside the index will be read")
+            raise Refused(
+                f"{folder / INDEX} places {name} in {shard!r}; only a file beside the index will be read"
+            )
         shards.setdefault(shard, []).append(name)
     for shard in shards:
         if not (folder / shard).is_file():
-            raise Refused(f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew")
+            raise Refused(
+                f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew"
+            )
     return shards
 
 
@@ -127,13 +133,20 @@ def _read_file(path: Path, wanted: list[str] | None) -> dict[str, Tensor]:
             present = set(file.keys())
             missing = [name for name in wanted or () if name not in present]
             if missing:
-                raise Refused(f"{path} lacks {missing[0]}, which {INDEX} places there; save the model again")
-            return {name: _checked(path, name, file.get_tensor(name)) for name in wanted or sorted(present)}
+                raise Refused(
+                    f"{path} lacks {missing[0]}, which {INDEX} places there; save the model again"
+                )
+            return {
+                name: _checked(path, name, file.get_tensor(name))
+                for name in wanted or sorted(present)
+            }
     except (SafetensorError, OSError) as error:
         with path.open("rb") as file:
             pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
         if pointer:
-            raise Refused(f"{path} is a Git LFS pointer, not the weights; run `git lfs pull`") from error
+            raise Refused(
+                f"{path} is a Git LFS pointer, not the weights; run `git lfs pull`"
+            ) from error
         raise Refused(f"{path} is damaged or cut short ({error}); fetch it anew") from error
 
 

@@ -19,7 +19,14 @@ from headlight_export.folders.model_folder import Refused, read_config, read_ten
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
-from headlight_model.checkpoint import CONFIG, ENCODER_PREFIX, TOKENIZER, WEIGHTS, load_checkpoint, printable
+from headlight_model.checkpoint import (
+    CONFIG,
+    ENCODER_PREFIX,
+    TOKENIZER,
+    WEIGHTS,
+    load_checkpoint,
+    printable,
+)
 from headlight_model.config import Dense, EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.layers.pooling import POOLING
@@ -50,7 +57,11 @@ class Origin:
 
 
 def read_origin(
-    folder: Path, *, pooling: str | None = None, max_length: int | None = None, ids_only: bool = False
+    folder: Path,
+    *,
+    pooling: str | None = None,
+    max_length: int | None = None,
+    ids_only: bool = False,
 ) -> Origin:
     """Read a folder.
 
@@ -83,10 +94,14 @@ def read_origin(
     family = family_of(config)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
-    said = "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
+    said = (
+        "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
+    )
     said = MODULES if recipe.pooling is not None else said
     recipe = _with_pooling(recipe, config, encoder.config, pooling)
-    tokenizer = None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
+    tokenizer = (
+        None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
+    )
     if tokenizer is None and not ids_only:
         raise Refused(
             f"{recipe.transformer} has no tokenizer; save it there with tokenizer.save_pretrained(...), "
@@ -94,7 +109,11 @@ def read_origin(
         )
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
-    left = [name for name, tensor in tensors.items() if tensor.is_floating_point() and not name.endswith(COMPUTED)]
+    left = [
+        name
+        for name, tensor in tensors.items()
+        if tensor.is_floating_point() and not name.endswith(COMPUTED)
+    ]
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, said, left)}"
     return Origin(finished, tokenizer, family, digest, recipe, about)
@@ -114,7 +133,9 @@ def _check_config(config: dict[str, Any]) -> None:
         )
 
 
-def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None) -> Encoder:
+def _convert(
+    family: str, config: dict[str, Any], tensors: dict[str, Tensor], longest: int | None
+) -> Encoder:
     """Return the encoder of a family.
 
     Raises:
@@ -125,7 +146,11 @@ def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], lo
         return FAMILIES[family](Config(config), tensors, longest)
     except Unfit as error:
         own = config.get("auto_map")
-        names = [own[key] for key in own if str(key).startswith("AutoModel")] if isinstance(own, dict) else []
+        names = (
+            [own[key] for key in own if str(key).startswith("AutoModel")]
+            if isinstance(own, dict)
+            else []
+        )
         if not names:
             raise
         code = printable(str(names[0]))
@@ -135,17 +160,28 @@ def _convert(family: str, config: dict[str, Any], tensors: dict[str, Tensor], lo
     except Refused:
         raise
     except (ValueError, ArithmeticError) as error:
-        raise Refused(f"config.json has values that do not go together: {error}; correct them") from error
+        raise Refused(
+            f"config.json has values that do not go together: {error}; correct them"
+        ) from error
 
 
 def _read_own(folder: Path) -> Origin:
     encoder = load_checkpoint(folder)
-    tokenizer = (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
-    recipe = Recipe(transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize)
+    tokenizer = (
+        (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
+    )
+    recipe = Recipe(
+        transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize
+    )
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118  (no mapping)
     return Origin(
-        encoder, tokenizer, OURS, sha256([folder / WEIGHTS]), recipe, _about(encoder.config.pooling, CONFIG, left)
+        encoder,
+        tokenizer,
+        OURS,
+        sha256([folder / WEIGHTS]),
+        recipe,
+        _about(encoder.config.pooling, CONFIG, left),
     )
 
 
@@ -171,17 +207,25 @@ def _about(pooling: str, said: str, left: Iterable[str]) -> str:
     modules = sorted({name.rpartition(".")[0] or name for name in left})
     some = ", ".join(printable(name) for name in modules[:MOST_TOLD])
     more = f" (and {len(modules) - MOST_TOLD} more)" if modules[MOST_TOLD:] else ""
-    dropped = f"weights left out, which vectors do not need: {some}{more}" if modules else "no weight is left out"
+    dropped = (
+        f"weights left out, which vectors do not need: {some}{more}"
+        if modules
+        else "no weight is left out"
+    )
     return f"pooling: {pooling} ({said}); {dropped}"
 
 
-def _with_pooling(recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None) -> Recipe:
+def _with_pooling(
+    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None
+) -> Recipe:
     """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
     if asked is not None and asked not in POOLING:
         raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
     if recipe.pooling is not None:
         if asked not in (None, recipe.pooling):
-            raise Refused(f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out")
+            raise Refused(
+                f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out"
+            )
         return recipe
     if asked is None:
         _check_head(config, built)
@@ -201,10 +245,20 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
         for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
     )
     if built.causal:
-        what = f"{generating} is a decoder with a generation head" if generating else "the model is a decoder"
-        raise Refused(f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last")
+        what = (
+            f"{generating} is a decoder with a generation head"
+            if generating
+            else "the model is a decoder"
+        )
+        raise Refused(
+            f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last"
+        )
     if classifying or answering:
-        gives = f"{classifying} gives classes or scores" if classifying else f"{answering} gives places of answers"
+        gives = (
+            f"{classifying} gives classes or scores"
+            if classifying
+            else f"{answering} gives places of answers"
+        )
         raise Refused(
             f"{gives}, which are not served, and nothing says how to pool; if its vectors are wanted, "
             "export with --pooling, mean or cls"
@@ -216,12 +270,16 @@ def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
     config, state = encoder.config, encoder.state_dict()
     longest = asked or min(recipe.max_length or config.max_length, config.max_length)
     if longest > config.max_length:
-        raise Refused(f"--max-length {longest} is more than the model has positions for; it has {config.max_length}")
+        raise Refused(
+            f"--max-length {longest} is more than the model has positions for; it has {config.max_length}"
+        )
     if "positions.table.weight" in state:
         state["positions.table.weight"] = state["positions.table.weight"][:longest]
     dense = []
     for at, layer in enumerate(recipe.dense):
-        dense.append(Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation))
+        dense.append(
+            Dense(width=len(layer.weight), bias=layer.bias is not None, activation=layer.activation)
+        )
         state |= _named(f"dense.{at}", layer.weight, layer.bias)
     finished = Encoder(
         dataclasses.replace(

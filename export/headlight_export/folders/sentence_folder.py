@@ -114,7 +114,9 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
             or ".." in Path(place).parts
             or set(place) & set("\\\0")
         ):
-            raise Refused(f"{path} places {name} in {place!r}; only a folder inside {folder} will be read")
+            raise Refused(
+                f"{path} places {name} in {place!r}; only a folder inside {folder} will be read"
+            )
         if KINDS[kind]:  # Dropout does nothing but in training
             modules.append((kind, folder / place))
     return modules
@@ -130,10 +132,14 @@ def _settings(path: Path) -> dict[str, Any]:
     if cut is not None and (not isinstance(cut, int) or isinstance(cut, bool) or cut < 1):
         raise Refused(f"{path}: truncate_dim is {cut!r}; it must be a number from 1, or null")
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+    if not isinstance(prompts, dict) or not all(
+        isinstance(text, str | None) for text in prompts.values()
+    ):
         raise Refused(f"{path}: prompts is not an object of texts; correct it")
     if default is not None and (not isinstance(default, str) or default not in prompts):
-        raise Refused(f"{path}: default_prompt_name {default!r} is none of the prompts {sorted(prompts)}; correct it")
+        raise Refused(
+            f"{path}: default_prompt_name {default!r} is none of the prompts {sorted(prompts)}; correct it"
+        )
     similarity = settings.get("similarity_fn_name")
     return {
         "prompts": {name: text or "" for name, text in prompts.items()},
@@ -153,7 +159,9 @@ def _dimensions(folder: Path, transformer: Path, cut: int | None) -> tuple[int, 
     config = read_object(transformer / CONFIG) if (transformer / CONFIG).is_file() else {}
     for key in ("matryoshka_dimensions", "matryoshka_dims"):
         values = config.get(key)
-        found |= {value for value in values if type(value) is int} if isinstance(values, list) else set()
+        found |= (
+            {value for value in values if type(value) is int} if isinstance(values, list) else set()
+        )
     if (folder / CARD).is_file():
         card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
         for numbers in re.findall(r'"matryoshka_dims"\s*:\s*\[([\d\s,]{1,1000})\]', card):

@@ -46,9 +46,21 @@ ACTIVATIONS = {
 }
 # Arguments for loading that do not change float32 numbers.
 HARMLESS = {
-    "model": {"add_pooling_layer", "attn_implementation", "device_map", "dtype", "low_cpu_mem_usage", "torch_dtype"},
+    "model": {
+        "add_pooling_layer",
+        "attn_implementation",
+        "device_map",
+        "dtype",
+        "low_cpu_mem_usage",
+        "torch_dtype",
+    },
     "processor": {"model_max_length", "padding_side", "use_fast"},
-    "config": {"attn_implementation", "unpad_inputs", "use_cache", "use_memory_efficient_attention"},
+    "config": {
+        "attn_implementation",
+        "unpad_inputs",
+        "use_cache",
+        "use_memory_efficient_attention",
+    },
 }
 OLD_NAMES = {"model": "model_args", "processor": "tokenizer_args", "config": "config_args"}
 
@@ -72,15 +84,27 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
     """
     path = folder / CONFIG
     config = read_object(path)
-    said = config.get("pooling_mode") or [mode for key, mode in POOLING_SWITCHES.items() if config.get(key)] or "mean"
+    said = (
+        config.get("pooling_mode")
+        or [mode for key, mode in POOLING_SWITCHES.items() if config.get(key)]
+        or "mean"
+    )
     modes = said if isinstance(said, list) else [said]
     if len(modes) != 1:
-        raise Refused(f"{path}: pooling by several modes at once ({modes}) cannot be served; train with one of them")
+        raise Refused(
+            f"{path}: pooling by several modes at once ({modes}) cannot be served; train with one of them"
+        )
     [mode] = modes
     if not isinstance(mode, str) or mode not in POOLING:
-        raise Refused(f"{path}: pooling_mode {mode!r} cannot be served; what can is {', '.join(POOLING)}")
+        raise Refused(
+            f"{path}: pooling_mode {mode!r} cannot be served; what can is {', '.join(POOLING)}"
+        )
     width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
-    return POOLING[mode], bool(config.get("include_prompt", True)), width if isinstance(width, int) else None
+    return (
+        POOLING[mode],
+        bool(config.get("include_prompt", True)),
+        width if isinstance(width, int) else None,
+    )
 
 
 def read_dense(folder: Path, width: int | None) -> DenseLayer:
@@ -101,18 +125,24 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         known = ", ".join(key.rpartition(".")[2] for key in ACTIVATIONS)
-        raise Refused(f"{path}: activation_function {name} cannot be served; what can of torch.nn is {known}")
+        raise Refused(
+            f"{path}: activation_function {name} cannot be served; what can of torch.nn is {known}"
+        )
     tensors = read_tensors(folder)
     expected = {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set())
     if set(tensors) != expected:
-        raise Refused(f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; save the model again")
+        raise Refused(
+            f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; save the model again"
+        )
     weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
     shape = [config.get("out_features"), config.get("in_features")]
     if list(weight.shape) != shape or (bias is not None and bias.shape != weight.shape[:1]):
         found = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
         raise Refused(f"{folder} holds {found}, while {CONFIG} says {shape}; save the model again")
     if width is not None and weight.shape[1] != width:
-        raise Refused(f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; save the model again")
+        raise Refused(
+            f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; save the model again"
+        )
     return DenseLayer(weight, bias, ACTIVATIONS[name])
 
 
@@ -126,7 +156,9 @@ def check_names(folder: Path) -> None:
     config = read_object(path) if path.is_file() else {}
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
-            raise Refused(f"{path}: {key} {config[key]!r} cannot be served; only sentence_embedding can")
+            raise Refused(
+                f"{path}: {key} {config[key]!r} cannot be served; only sentence_embedding can"
+            )
 
 
 def read_transformer_settings(folder: Path) -> dict[str, Any]:
@@ -141,23 +173,40 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
             break
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key) is not None:
-            raise Refused(f"{path}: {key} cannot be served; save the model with one max_seq_length for all texts")
+            raise Refused(
+                f"{path}: {key} cannot be served; save the model with one max_seq_length for all texts"
+            )
     task = config.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
-        raise Refused(f"{path}: transformer_task {task!r} cannot be served; only feature-extraction can")
+        raise Refused(
+            f"{path}: transformer_task {task!r} cannot be served; only feature-extraction can"
+        )
     modalities = _part(path, config, "modality_config")
     if "message" in modalities:
-        raise Refused(f"{path}: a chat template around texts cannot be served; save the model with modality text alone")
-    if modalities and modalities.get("text") != {"method": "forward", "method_output_name": "last_hidden_state"}:
-        raise Refused(f"{path}: modality_config cannot be served; only the last hidden state of texts can")
+        raise Refused(
+            f"{path}: a chat template around texts cannot be served; save the model with modality text alone"
+        )
+    if modalities and modalities.get("text") != {
+        "method": "forward",
+        "method_output_name": "last_hidden_state",
+    }:
+        raise Refused(
+            f"{path}: modality_config cannot be served; only the last hidden state of texts can"
+        )
     processing = _part(path, config, "processing_kwargs")
     if processing.get("common") or processing.get("text"):
-        raise Refused(f"{path}: processing_kwargs cannot be served; save the model with max_seq_length instead")
+        raise Refused(
+            f"{path}: processing_kwargs cannot be served; save the model with max_seq_length instead"
+        )
     for kind, harmless in HARMLESS.items():
         for key in (f"{kind}_kwargs", OLD_NAMES[kind]):
-            strange = sorted(set(_part(path, config, key)) - harmless - {"trust_remote_code", "code_revision"})
+            strange = sorted(
+                set(_part(path, config, key)) - harmless - {"trust_remote_code", "code_revision"}
+            )
             if strange:
-                raise Refused(f"{path}: {key} sets {strange[0]}, which cannot be served; save the model without it")
+                raise Refused(
+                    f"{path}: {key} sets {strange[0]}, which cannot be served; save the model without it"
+                )
     return config
 
 

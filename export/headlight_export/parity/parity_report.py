@@ -125,9 +125,15 @@ def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, fl
     ]
     worst = dict.fromkeys(OUTPUTS if case.weights else ("pooled", "tokens"), 0.0)
     for i, text in enumerate(texts):
-        expected = reference.outputs(text.ids, text.segments, head_mask, weights=case.weights, masks=text.masks)
+        expected = reference.outputs(
+            text.ids, text.segments, head_mask, weights=case.weights, masks=text.masks
+        )
         for batch in batches:
-            have = {name: value for name, value in expected.items() if getattr(batch[i], name) is not None}
+            have = {
+                name: value
+                for name, value in expected.items()
+                if getattr(batch[i], name) is not None
+            }
             for name, error in distances(batch[i], have).items():
                 worst[name] = max(worst[name], error)
     return worst
@@ -154,7 +160,13 @@ def _texts(case: Case, config: EncoderConfig) -> list[_Text]:
 
 
 def _item(text: _Text, selection: Selection) -> EncodeItem:
-    return EncodeItem(text.ids, selection, text.segments, occluded=text.masks.occluded, left_out=text.masks.left_out)
+    return EncodeItem(
+        text.ids,
+        selection,
+        text.segments,
+        occluded=text.masks.occluded,
+        left_out=text.masks.left_out,
+    )
 
 
 def _row(case: Case, output: str, error: float, runtime: Runtime) -> Row:
@@ -179,7 +191,9 @@ def summary(rows: Sequence[Row]) -> tuple[Parity, ...]:
 
 def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
     """Return the report as text: a line per case, a column per output."""
-    lines = [f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)]
+    lines = [
+        f"{'batch':<16}{'lengths':<22}{'padding':>8}" + "".join(f"{name:>12}" for name in OUTPUTS)
+    ]
     grouped: dict[tuple[str, tuple[int, ...]], dict[str, Row]] = {}
     for row in rows:
         grouped.setdefault((row.case, row.lengths), {})[row.output] = row
@@ -190,7 +204,10 @@ def table(rows: Sequence[Row], own_error: Mapping[str, float]) -> str:
         lines.append(f"{case:<16}{shown:<22}{padding:>8}{cells}")
     limits = {row.output: row.tolerance for row in rows}
     lines.append(f"{'tolerance':<46}" + "".join(f"{limits[name]:>12.1e}" for name in OUTPUTS))
-    lines.append(f"{'PyTorch fp32 against its float64':<46}" + "".join(f"{own_error[name]:>12.1e}" for name in OUTPUTS))
+    lines.append(
+        f"{'PyTorch fp32 against its float64':<46}"
+        + "".join(f"{own_error[name]:>12.1e}" for name in OUTPUTS)
+    )
     return "\n".join(lines)
 
 
@@ -199,7 +216,11 @@ def _lengths(lengths: tuple[int, ...]) -> str:
         return str(lengths[0])
     if len(set(lengths)) == 1:
         return f"{len(lengths)} x {lengths[0]}"
-    return ",".join(map(str, lengths)) if len(lengths) < 6 else f"{len(lengths)} of {min(lengths)}..{max(lengths)}"
+    return (
+        ",".join(map(str, lengths))
+        if len(lengths) < 6
+        else f"{len(lengths)} of {min(lengths)}..{max(lengths)}"
+    )
 
 
 def _cell(row: Row | None) -> str:

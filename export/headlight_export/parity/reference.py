@@ -30,7 +30,9 @@ SLACK = 4.0  # times PyTorch's own fp32 distance from float64, if that is above 
 
 def random_ids(config: EncoderConfig, length: int, seed: int) -> Ids:
     """Return `length` token ids without padding, the same for the same seed: int64 [length]."""
-    ids = np.random.default_rng([seed, length]).integers(0, config.vocab_size, size=length, dtype=np.int64)
+    ids = np.random.default_rng([seed, length]).integers(
+        0, config.vocab_size, size=length, dtype=np.int64
+    )
     ids[ids == config.pad_id] = (config.pad_id + 1) % config.vocab_size
     return ids
 
@@ -42,13 +44,17 @@ def random_segments(config: EncoderConfig, length: int, seed: int) -> Ids | None
     """
     if not config.segments:
         return None
-    return np.random.default_rng([seed, length, 1]).integers(0, config.segments, size=length, dtype=np.int64)
+    return np.random.default_rng([seed, length, 1]).integers(
+        0, config.segments, size=length, dtype=np.int64
+    )
 
 
 def random_head_mask(config: EncoderConfig, seed: int) -> Floats:
     """Return a mask that removes some heads and weakens others: float32 [L, H] of 0, 0.5 and 1."""
     shape = (config.layers, config.heads)
-    return np.random.default_rng([seed, 2]).choice(np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape)
+    return np.random.default_rng([seed, 2]).choice(
+        np.array([0.0, 0.5, 1.0], dtype=np.float32), size=shape
+    )
 
 
 class Masks(NamedTuple):
@@ -128,10 +134,17 @@ class Reference:
             return _run(encoder, *text, weights=len(text[0]) in lengths)
 
         worst = _worst((run(self.encoder, text), run(exact, text)) for text in texts)
-        if max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR or math.inf in worst.values():
-            name, weight = max(self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max()))
+        if (
+            max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR
+            or math.inf in worst.values()
+        ):
+            name, weight = max(
+                self.encoder.state_dict().items(), key=lambda item: float(item[1].abs().max())
+            )
             largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
-            raise ValueError(f"what the model computes overflows float32: {largest}; did the training diverge?")
+            raise ValueError(
+                f"what the model computes overflows float32: {largest}; did the training diverge?"
+            )
         return worst
 
     def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
@@ -171,7 +184,9 @@ def _run(
     types = None if segments is None else torch.from_numpy(segments)[None]
     heads = None if head_mask is None else torch.from_numpy(head_mask)[None]
     with torch.inference_mode():
-        out = encoder(tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights)
+        out = encoder(
+            tokens, seen, segments=types, head_mask=heads, pool_mask=pooled, fused=not weights
+        )
     result = {"pooled": _array(out.pooled[0]), "tokens": _array(out.tokens[0])}
     if weights:
         result["attention"] = _array(torch.cat(out.attention))  # L of [1, H, n, n] -> [L, H, n, n]
@@ -192,7 +207,9 @@ def lengths_to_try(config: EncoderConfig) -> Iterator[int]:
     """
     most = longest_with_maps(config)
     trained = min(config.trained_length, most)
-    for length in sorted({1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}):
+    for length in sorted(
+        {1, 2, 3, 7, 16, trained // 2, trained, trained + 1, 2 * trained, 4 * trained}
+    ):
         if 1 <= length <= most:
             yield length
 

@@ -15,7 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from headlight.runtime.parity.golden_inputs import distance
 from headlight_export.folders.model_folder import Refused, read_config
 from headlight_export.folders.origin import OURS
-from headlight_export.parity.reference import lengths_to_try, longest_with_maps, random_ids, random_segments
+from headlight_export.parity.reference import (
+    lengths_to_try,
+    longest_with_maps,
+    random_ids,
+    random_segments,
+)
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
@@ -66,7 +71,9 @@ class _CannotCompare(Exception):
     """A comparison that is not possible; the message has the reason."""
 
 
-def against_transformers(folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]) -> Compared:
+def against_transformers(
+    folder: Path, family: str, encoder: Encoder, own_error: Mapping[str, float]
+) -> Compared:
     """Return our encoder's largest distance from transformers in eager mode, in float32.
 
     It is over random texts.
@@ -92,12 +99,18 @@ def against_transformers(folder: Path, family: str, encoder: Encoder, own_error:
 
     transformers.logging.set_verbosity_error()
     try:
-        model = _open_own_words(folder, encoder.config) if "n_embd" in read_config(folder) else _open(folder)
+        model = (
+            _open_own_words(folder, encoder.config)
+            if "n_embd" in read_config(folder)
+            else _open(folder)
+        )
     except _CannotCompare as reason:
         return Compared(why_not=str(reason))
     except Exception as problem:  # transformers raises any type
         words = f"({type(problem).__name__}: {problem!s:.200}); correct the folder, or export where it is not installed"
-        raise Refused(f"transformers {transformers.__version__} cannot open {folder} {words}") from problem
+        raise Refused(
+            f"transformers {transformers.__version__} cannot open {folder} {words}"
+        ) from problem
     worst = dict.fromkeys(("tokens", "attention", "hidden"), 0.0)
     for lengths in _batches(encoder.config):
         for output, error in _distances(model, encoder, lengths):
@@ -119,7 +132,9 @@ def _open(folder: Path) -> Any:
     if said.get("use_bidirectional_attention") and said.get("is_causal") is None:
         config.is_causal = False  # as the folder's own code would; only it reads the former
     options = {"attn_implementation": "eager", "dtype": torch.float32}
-    return AutoModel.from_pretrained(folder, config=config, trust_remote_code=False, **options).eval()
+    return AutoModel.from_pretrained(
+        folder, config=config, trust_remote_code=False, **options
+    ).eval()
 
 
 def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
@@ -132,7 +147,9 @@ def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
     except ImportError:  # before its version 5
         raise _CannotCompare("it has no code for nomic_bert yet") from None
     if config.rope_fraction != 1 or config.rope_scaling is not None:
-        raise _CannotCompare("its code for nomic_bert turns all dimensions, and at any length alike")
+        raise _CannotCompare(
+            "its code for nomic_bert turns all dimensions, and at any length alike"
+        )
     said = read_config(folder)  # not our own config, which is under test
     values = {theirs: said[own] for own, theirs in WORDS.items() if said.get(own) is not None}
     gate = said.get("activation_function", "swiglu")
@@ -144,7 +161,11 @@ def _open_own_words(folder: Path, config: EncoderConfig) -> Any:
         rope_parameters={"rope_type": "default", "rope_theta": said.get("rotary_emb_base", 1000.0)},
     )
     model, about = NomicBertModel.from_pretrained(
-        folder, config=sizes, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
+        folder,
+        config=sizes,
+        attn_implementation="eager",
+        dtype=torch.float32,
+        output_loading_info=True,
     )
     if missing := sorted(about["missing_keys"]):  # it would fill them with random numbers
         raise _CannotCompare(f"it does not find {missing[0]} under the names that the folder has")
@@ -160,7 +181,9 @@ def _batches(config: EncoderConfig) -> Iterator[Sequence[int]]:
     longest = min(LONGEST, most)
     lengths = {length for length in lengths_to_try(config) if length <= longest} | {longest}
     if config.local_layers:
-        lengths |= {length for length in (config.window + 2, 2 * config.window + 3) if length <= most}
+        lengths |= {
+            length for length in (config.window + 2, 2 * config.window + 3) if length <= most
+        }
     if _is_dynamic(config) and config.max_length <= most:
         lengths.add(config.max_length)  # theirs scales a text of this length as we scale all
     yield from ((length,) for length in sorted(lengths))
@@ -173,8 +196,14 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
     ids = _padded([torch.from_numpy(random_ids(config, n, SEED)) for n in lengths], config.pad_id)
     mask = _padded([torch.ones(n, dtype=torch.int64) for n in lengths])
     found = [random_segments(config, n, SEED) for n in lengths]
-    segments = None if config.segments < 2 else _padded([torch.from_numpy(one) for one in found if one is not None])
-    inputs = {"input_ids": ids, "attention_mask": mask} | ({} if segments is None else {"token_type_ids": segments})
+    segments = (
+        None
+        if config.segments < 2
+        else _padded([torch.from_numpy(one) for one in found if one is not None])
+    )
+    inputs = {"input_ids": ids, "attention_mask": mask} | (
+        {} if segments is None else {"token_type_ids": segments}
+    )
     if _is_dynamic(config) and ids.shape[1] < config.max_length:
         inputs = _as_padded_to_the_longest(inputs, config)
     with torch.inference_mode():
@@ -182,12 +211,18 @@ def _distances(model: Any, encoder: Encoder, lengths: Sequence[int]) -> Iterator
         ours = encoder(ids, mask, segments=segments, fused=False)
     # Their last hidden state may be after the last norm, ours is before it; tokens compare that.
     rows = [("tokens", ours.tokens, theirs.last_hidden_state)]
-    rows += [("hidden", mine, other) for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True)]
+    rows += [
+        ("hidden", mine, other)
+        for mine, other in zip(ours.hidden[:-1], theirs.hidden_states[:-1], strict=True)
+    ]
     for at, n in enumerate(lengths):
         for output, mine, other in rows:
             yield output, distance(output, mine[at, :n].numpy(), other[at, :n].numpy())
         for mine, other in zip(ours.attention, theirs.attentions, strict=True):
-            yield "attention", distance("attention", mine[at, :, :n, :n].numpy(), other[at, :, :n, :n].numpy())
+            yield (
+                "attention",
+                distance("attention", mine[at, :, :n, :n].numpy(), other[at, :, :n, :n].numpy()),
+            )
 
 
 def _is_dynamic(config: EncoderConfig) -> bool:
@@ -198,7 +233,9 @@ def _is_dynamic(config: EncoderConfig) -> bool:
     return config.rope_scaling is not None and config.rope_scaling.kind == "ntk"
 
 
-def _as_padded_to_the_longest(inputs: Mapping[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
+def _as_padded_to_the_longest(
+    inputs: Mapping[str, Tensor], config: EncoderConfig
+) -> dict[str, Tensor]:
     """Return a batch's inputs with one more column of padding, at the longest text's last position.
 
     Theirs scales by a batch's last position. So it scales as if padded to that length, without the
@@ -208,7 +245,10 @@ def _as_padded_to_the_longest(inputs: Mapping[str, Tensor], config: EncoderConfi
     places = torch.arange(ids.shape[1] + 1).expand(len(ids), -1).clone()
     places[:, -1] = config.max_length - 1
     fill = dict.fromkeys(inputs, 0) | {"input_ids": config.pad_id}
-    longer = {name: torch.nn.functional.pad(value, (0, 1), value=fill[name]) for name, value in inputs.items()}
+    longer = {
+        name: torch.nn.functional.pad(value, (0, 1), value=fill[name])
+        for name, value in inputs.items()
+    }
     return longer | {"position_ids": places}
 
 

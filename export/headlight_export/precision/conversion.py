@@ -65,9 +65,11 @@ class _Rewriter:
     def __init__(self, graph: onnx.GraphProto, precision: str, parameters: Collection[str]) -> None:
         self.graph = graph
         self.stored = STORED[precision]
-        self.product = {"bf16": self._widened_product, "fp16": self._half_product, "int8": self._integer_product}[
-            precision
-        ]
+        self.product = {
+            "bf16": self._widened_product,
+            "fp16": self._half_product,
+            "int8": self._integer_product,
+        }[precision]
         self.parameters = parameters
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.nodes: list[onnx.NodeProto] = []
@@ -93,15 +95,21 @@ class _Rewriter:
         """Write the nodes into the graph, without unused weights."""
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
-        used = {name for node in self.nodes for name in node.input} | {value.name for value in self.graph.output}
-        kept: list[onnx.TensorProto] = [tensor for tensor in self.graph.initializer if tensor.name in used]
+        used = {name for node in self.nodes for name in node.input} | {
+            value.name for value in self.graph.output
+        }
+        kept: list[onnx.TensorProto] = [
+            tensor for tensor in self.graph.initializer if tensor.name in used
+        ]
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
         del self.graph.value_info[:]  # its values may be gone or have other types
 
     def _is_weight(self, name: str) -> bool:
         tensor = self.constants.get(name)
-        return tensor is not None and tensor.data_type == TensorProto.FLOAT and len(tensor.dims) == 2
+        return (
+            tensor is not None and tensor.data_type == TensorProto.FLOAT and len(tensor.dims) == 2
+        )
 
     def _widened_product(self, x: str, weight: str, y: str) -> None:
         self._add("MatMul", [x, self._widened(weight)], y)
@@ -117,7 +125,9 @@ class _Rewriter:
         s [..., 1] and t [N] are the largest magnitude of each row or column, over 127.
         """
         values = self._values(weight)
-        scales = np.maximum(np.abs(values).max(axis=0), np.float32(SMALLEST_SCALE)) / np.float32(STEPS)
+        scales = np.maximum(np.abs(values).max(axis=0), np.float32(SMALLEST_SCALE)) / np.float32(
+            STEPS
+        )
         integers = self._constant(f"{weight}.int8", np.rint(values / scales).astype(np.int8))
         columns = self._constant(f"{weight}.scales", scales)
         middle = self._constant("quantised.middle", np.array(MIDDLE, dtype=np.uint8))
@@ -152,10 +162,14 @@ class _Rewriter:
         if name not in self.made:
             narrow = torch.from_numpy(self._values(weight)).to(TORCH[self.stored])
             if not narrow.isfinite().all():
-                raise ValueError(f"{weight} holds a number that {narrow.dtype} has not".replace("torch.", ""))
+                raise ValueError(
+                    f"{weight} holds a number that {narrow.dtype} has not".replace("torch.", "")
+                )
             raw = narrow.view(torch.int16).numpy().tobytes()
             self.made.add(name)
-            self.graph.initializer.append(helper.make_tensor(name, self.stored, narrow.shape, raw, raw=True))
+            self.graph.initializer.append(
+                helper.make_tensor(name, self.stored, narrow.shape, raw, raw=True)
+            )
         return name
 
     def _values(self, weight: str) -> NDArray[np.float32]:

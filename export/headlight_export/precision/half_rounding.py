@@ -24,7 +24,9 @@ def in_half(encoder: Encoder) -> Encoder:
         if isinstance(module, nn.Linear | nn.Embedding):
             module.weight.data = _half(module.weight.data)
         if isinstance(module, nn.Linear) and not isinstance(module, Dense):
-            module.register_forward_pre_hook(lambda _module, arguments: tuple(map(_half, arguments)))
+            module.register_forward_pre_hook(
+                lambda _module, arguments: tuple(map(_half, arguments))
+            )
             module.register_forward_hook(lambda _module, _arguments, output: _half(output))
     return rounded
 

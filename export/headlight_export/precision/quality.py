@@ -61,13 +61,18 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     except EngineError:
         raise broken(name, "gives numbers that are not finite") from None
     if not quality.entry.cosine_mean >= LEAST_COSINE:
-        raise broken(name, f"gives vectors whose cosine with fp32 is {quality.entry.cosine_mean:.3f} on average")
+        raise broken(
+            name,
+            f"gives vectors whose cosine with fp32 is {quality.entry.cosine_mean:.3f} on average",
+        )
     return quality
 
 
 def label(provider: str, precision: str) -> str:
     """Return a variant's name: the export option that requests it."""
-    return f"--precision {precision}" if provider == "cpu" else f"--provider {provider} ({precision})"
+    return (
+        f"--precision {precision}" if provider == "cpu" else f"--provider {provider} ({precision})"
+    )
 
 
 def broken(name: str, what: str) -> BrokenVariantError:
@@ -87,7 +92,9 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     for i in _spread(len(texts.items), WITH_ATTENTION):
         every = everything(exact.bundle.manifest.architecture)
         _widen(worst, _run(exact, texts, [i], every), _run(variant, texts, [i], every), OUTPUTS)
-    pooled = {runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows}
+    pooled = {
+        runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows
+    }
     cosines = (_unit(pooled[exact]) * _unit(pooled[variant])).sum(axis=1)
     before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
     entry = QualityEntry(
@@ -101,7 +108,9 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         cosine_min=float(cosines.min()),
         nearest_kept=float(np.mean(before[:, 0] == after[:, 0])),
         ten_nearest_kept=float(
-            np.mean([len(np.intersect1d(a, b)) / a.size for a, b in zip(before, after, strict=True)])
+            np.mean(
+                [len(np.intersect1d(a, b)) / a.size for a, b in zip(before, after, strict=True)]
+            )
         ),
         batch_drift=batch_drift(variant, texts, pooled[variant]),
     )
@@ -115,17 +124,25 @@ def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
     """
     alone = _spread(len(texts.items), ALONE)
     return max(
-        distance("pooled", _pooled(_run(runtime, texts, [i], Selection(tokens=True))[0]), batched[i]) for i in alone
+        distance(
+            "pooled", _pooled(_run(runtime, texts, [i], Selection(tokens=True))[0]), batched[i]
+        )
+        for i in alone
     )
 
 
-def _run(runtime: Runtime, texts: Passages, batch: Sequence[int], wanted: Selection) -> list[ItemResult]:
+def _run(
+    runtime: Runtime, texts: Passages, batch: Sequence[int], wanted: Selection
+) -> list[ItemResult]:
     items = [texts.items[i] for i in batch]
     return runtime.engine.run([EncodeItem(item.ids, wanted, item.segments) for item in items])
 
 
 def _widen(
-    worst: dict[str, float], expected: Sequence[ItemResult], got: Sequence[ItemResult], outputs: Sequence[str]
+    worst: dict[str, float],
+    expected: Sequence[ItemResult],
+    got: Sequence[ItemResult],
+    outputs: Sequence[str],
 ) -> None:
     """Raise the worst distance of each output to those of these results."""
     for a, b in zip(expected, got, strict=True):

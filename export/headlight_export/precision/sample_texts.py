@@ -60,16 +60,26 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
     """
     if tokenizer is None:
         if file is not None:
-            raise ValueError(f"{file} cannot be read without a tokenizer.json in the checkpoint; leave --texts out")
+            raise ValueError(
+                f"{file} cannot be read without a tokenizer.json in the checkpoint; leave --texts out"
+            )
         return _random(config)
-    texts, about = (docstrings(), f"docstrings of Python {platform.python_version()}") if file is None else _of(file)
+    texts, about = (
+        (docstrings(), f"docstrings of Python {platform.python_version()}")
+        if file is None
+        else _of(file)
+    )
     reader = Tokenizer(tokenizer, min(config.max_length, LONGEST))
     found: dict[bytes, Passage] = {}
     for text in texts:
         read = reader.encode(text, truncation="cut_end", with_info=False)
-        found.setdefault(read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None))
+        found.setdefault(
+            read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None)
+        )
     if len(found) < FEWEST:
-        raise ValueError(f"{file or 'the library'} holds {len(found)} different texts; at least {FEWEST} are needed")
+        raise ValueError(
+            f"{file or 'the library'} holds {len(found)} different texts; at least {FEWEST} are needed"
+        )
     return Passages(about, True, tuple(found.values()))
 
 
@@ -80,8 +90,12 @@ def docstrings(count: int = COUNT) -> list[str]:
     """
     from headlight_model.train.data import corpus, functions  # noqa: PLC0415  (reads the library: some seconds that most exports do without)
 
-    sources = [source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST]
-    found = (function.docstring for source in sources for function in functions.functions_of(source))
+    sources = [
+        source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST
+    ]
+    found = (
+        function.docstring for source in sources for function in functions.functions_of(source)
+    )
     texts = _different(text for text in found if len(text.split()) >= LEAST_WORDS)
     return [texts[i * len(texts) // count] for i in range(count)] if len(texts) > count else texts
 
@@ -91,7 +105,9 @@ def _of(file: Path) -> tuple[list[str], str]:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        raise ValueError(f"{file} is not UTF-8 text; --texts takes a file of a text a line") from None
+        raise ValueError(
+            f"{file} is not UTF-8 text; --texts takes a file of a text a line"
+        ) from None
     return _different(line.strip() for line in lines if line.strip()), f"lines of {file.name}"
 
 
@@ -103,6 +119,7 @@ def _random(config: EncoderConfig) -> Passages:
     """Return random ids, 2 to 64 for each text."""
     lengths = [min(config.max_length, 2 + i * 7 % 63) for i in range(COUNT // 2)]
     items = tuple(
-        Passage(random_ids(config, n, SEED + i), random_segments(config, n, SEED + i)) for i, n in enumerate(lengths)
+        Passage(random_ids(config, n, SEED + i), random_segments(config, n, SEED + i))
+        for i, n in enumerate(lengths)
     )
     return Passages("random ids", False, items)

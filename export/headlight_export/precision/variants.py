@@ -38,7 +38,9 @@ PROVISIONAL = 1e9  # tolerance before measurement
 Save = Callable[[Manifest], Manifest]
 
 
-def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: Path | None = None) -> list[Variant]:
+def known_variants(
+    precisions: Iterable[str], providers: Iterable[str], texts: Path | None = None
+) -> list[Variant]:
     """Return the variants to measure beside fp32 on CPUs, each once.
 
     They are checked before the slow tracing.
@@ -56,15 +58,21 @@ def known_variants(precisions: Iterable[str], providers: Iterable[str], texts: P
     found: dict[Variant, None] = {}
     for precision in precisions:
         if precision not in ("fp32", *PRECISIONS):
-            raise ValueError(f"--precision {precision}: choose of {', '.join(PRECISIONS)}; fp32 is always written")
+            raise ValueError(
+                f"--precision {precision}: choose of {', '.join(PRECISIONS)}; fp32 is always written"
+            )
         found[CPU, precision] = None
     for provider in providers:
         if provider not in PROVIDERS:
-            raise ValueError(f"--provider {provider}: choose of {', '.join(PROVIDERS)}; {CPU} is always measured")
+            raise ValueError(
+                f"--provider {provider}: choose of {', '.join(PROVIDERS)}; {CPU} is always measured"
+            )
         found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
     found.pop((CPU, "fp32"), None)
     if texts is not None and not found:
-        raise ValueError("--texts is what precisions are judged by; name one with --precision, or leave it out")
+        raise ValueError(
+            "--texts is what precisions are judged by; name one with --precision, or leave it out"
+        )
     if texts is not None and not texts.is_file():
         raise FileNotFoundError(f"{texts} is no file; --texts takes one of a text a line")
     return list(found)
@@ -123,13 +131,19 @@ def add_variants(
     written = [precision for provider, precision in variants if provider == CPU]
     exact_graphs = [graph for graph in manifest.graphs if graph.precision == "fp32"]
     graphs = [
-        graph for precision in written for graph in write_precision(draft, exact_graphs, precision, reference.encoder)
+        graph
+        for precision in written
+        for graph in write_precision(draft, exact_graphs, precision, reference.encoder)
     ]
-    provisional = [_tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants]
+    provisional = [
+        _tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants
+    ]
     declared = manifest.tolerances
     # Provisional tolerances come before those of any provider, and are found first.
     manifest = save(
-        dataclasses.replace(manifest, graphs=(*manifest.graphs, *graphs), tolerances=(*provisional, *declared))
+        dataclasses.replace(
+            manifest, graphs=(*manifest.graphs, *graphs), tolerances=(*provisional, *declared)
+        )
     )
     exact = Runtime(draft, provider=CPU)
     exact.check_golden()  # the golden inputs now include the texts
@@ -159,7 +173,9 @@ def _declare(
     return list(declared.values())
 
 
-def write_precision(draft: Path, exact: Sequence[Graph], precision: str, encoder: Encoder) -> list[Graph]:
+def write_precision(
+    draft: Path, exact: Sequence[Graph], precision: str, encoder: Encoder
+) -> list[Graph]:
     """Write the graphs of one precision beside those of fp32, with one file of weights.
 
     Raises:
@@ -180,7 +196,9 @@ def write_precision(draft: Path, exact: Sequence[Graph], precision: str, encoder
         onnx.save(models[graph.role], draft / file)
         providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
         written.append(
-            dataclasses.replace(graph, precision=precision, file=file, weights=(weights,), providers=providers)
+            dataclasses.replace(
+                graph, precision=precision, file=file, weights=(weights,), providers=providers
+            )
         )
     return written
 
@@ -199,7 +217,9 @@ def _judge(
     try:
         rows = measure(variant, reference)
         golden = variant.self_test.errors(load_golden(variant.bundle))
-        errors = [(row.output, row.max_error) for row in rows] + [(found.output, found.error) for found in golden]
+        errors = [(row.output, row.max_error) for row in rows] + [
+            (found.output, found.error) for found in golden
+        ]
     except (BundleError, EngineError):
         raise broken(name, "gives numbers that are not finite") from None
     errors += quality.max_error.items()
@@ -212,9 +232,15 @@ def _judge(
     if precision == exact.precision:
         for output, error in worst.items():
             if error > least.of(output):
-                raise broken(name, f"is off by {error:.2g} in {output}, tolerance {least.of(output):.2g}")
+                raise broken(
+                    name, f"is off by {error:.2g} in {output}, tolerance {least.of(output):.2g}"
+                )
         return quality, rows, {output: least.of(output) for output in OUTPUTS}
-    return quality, rows, {name: max(SLACK * error, least.of(name)) for name, error in worst.items()}
+    return (
+        quality,
+        rows,
+        {name: max(SLACK * error, least.of(name)) for name, error in worst.items()},
+    )
 
 
 def _on_a_device(reference: Reference, sample: Passages) -> dict[str, float]:

@@ -25,14 +25,20 @@ def read_texts(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        raise ValueError(f"--calibration {path} is not UTF-8 text; give a file of a text a line") from None
+        raise ValueError(
+            f"--calibration {path} is not UTF-8 text; give a file of a text a line"
+        ) from None
     texts = [line for line in lines if line.strip()]
     if len(texts) < FEWEST:
-        raise ValueError(f"--calibration {path} holds {len(texts)} texts; give at least {FEWEST}, a text a line")
+        raise ValueError(
+            f"--calibration {path} holds {len(texts)} texts; give at least {FEWEST}, a text a line"
+        )
     return texts
 
 
-def write_ranges(folder: Path, runtime: Runtime, texts: Sequence[str], widths: Sequence[int]) -> str:
+def write_ranges(
+    folder: Path, runtime: Runtime, texts: Sequence[str], widths: Sequence[int]
+) -> str:
     """Write each dimension's least and largest value over the texts' vectors, for each width.
 
     Args:
@@ -48,6 +54,8 @@ def write_ranges(folder: Path, runtime: Runtime, texts: Sequence[str], widths: S
     for width in sorted(set(widths)):
         results = runtime.encode(texts, pooled=PooledSpec(dimensions=width), truncation="cut_end")
         vectors = np.stack([result.pooled for result in results if result.pooled is not None])
-        arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(np.float32)
+        arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(
+            np.float32
+        )
     np.savez(folder / RANGES, **arrays)  # type: ignore[arg-type]  # its stub takes the second argument for a flag
     return RANGES

@@ -47,7 +47,9 @@ def tokens_against_transformers(origin: Origin) -> str | None:
     """
     if origin.tokenizer is None or origin.family == OURS:
         return None
-    return compare_ids(origin.recipe.transformer, origin.tokenizer, lower_case=origin.recipe.lower_case)
+    return compare_ids(
+        origin.recipe.transformer, origin.tokenizer, lower_case=origin.recipe.lower_case
+    )
 
 
 def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | None:
@@ -76,9 +78,13 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
         return f"{missing}{name}: the tokenizer has code of its own, which is never run"
     transformers.logging.set_verbosity_error()
     try:
-        theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        theirs = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
     except Exception as problem:  # transformers raises any type
-        return " ".join(f"{missing}{name}, which cannot load the tokenizer ({problem!r:.200})".split())
+        return " ".join(
+            f"{missing}{name}, which cannot load the tokenizer ({problem!r:.200})".split()
+        )
     ours = tokenizers.Tokenizer.from_str(text)
     added = _added(folder, ours)
     texts = (
@@ -88,7 +94,9 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
     for one in (each.lower() if lower_case else each for each in texts):
         expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
         if (found := ours.encode(one).ids) != expected:
-            raise ValueError(f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; {_remedy(folder)}")
+            raise ValueError(
+                f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; {_remedy(folder)}"
+            )
     compared = f"token ids of {len(TEXTS)} texts and {len(added)} special or added tokens"
     return f"{compared} are those of {name} ({type(theirs).__name__})"
 
@@ -100,7 +108,9 @@ def _added(folder: Path, ours: tokenizers.Tokenizer) -> list[str]:
     them.
     """
     own = [token.content for _, token in sorted(ours.get_added_tokens_decoder().items())]
-    return list(dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))]))
+    return list(
+        dict.fromkeys([*own, *(token for _, token in named(folder, read_settings(folder)))])
+    )
 
 
 def _has_code(folder: Path) -> bool:
@@ -112,7 +122,9 @@ def _has_code(folder: Path) -> bool:
 
 def _difference(ours: Sequence[int], theirs: Sequence[int], name: str) -> str:
     pairs = zip(ours, theirs, strict=False)
-    at = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(ours), len(theirs)))
+    at = next(
+        (at for at, (one, other) in enumerate(pairs) if one != other), min(len(ours), len(theirs))
+    )
     begin = max(0, at - 3)
 
     def shown(ids: Sequence[int]) -> str:

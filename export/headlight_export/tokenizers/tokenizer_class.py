@@ -13,7 +13,9 @@ MPNET, ROFORMER, JAPANESE = "MPNetTokenizer", "RoFormerTokenizer", "BertJapanese
 XLM_ROBERTA, CAMEMBERT = "XLMRobertaTokenizer", "CamembertTokenizer"
 ROBERTA, BART, GPT2, QWEN2 = "RobertaTokenizer", "BartTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer"
 # If no class is named.
-BY_MODEL_TYPE = dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer") | {
+BY_MODEL_TYPE = dict.fromkeys(
+    ("bert", "distilbert", "electra", "mobilebert", "nomic_bert"), "BertTokenizer"
+) | {
     "camembert": CAMEMBERT,
     "mpnet": MPNET,
     "qwen2": QWEN2,
@@ -36,11 +38,19 @@ def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
     config = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     said = (settings.get("tokenizer_class"), config.get("tokenizer_class"))
     usual = BY_MODEL_TYPE.get(str(config.get("model_type")))
-    name = next((name.removesuffix("Fast") for name in said if isinstance(name, str) and name), usual)
-    words = [f"{TOKENIZER_CONFIG} says {key} {settings[key]!a:.40}" for key in OF_JAPANESE if settings.get(key)]
+    name = next(
+        (name.removesuffix("Fast") for name in said if isinstance(name, str) and name), usual
+    )
+    words = [
+        f"{TOKENIZER_CONFIG} says {key} {settings[key]!a:.40}"
+        for key in OF_JAPANESE
+        if settings.get(key)
+    ]
     if name == JAPANESE or words:
         what = words[0] if words else f"the tokenizer is a {JAPANESE}"
-        raise Refused(f"{folder}: {what}, which no tokenizer.json can hold; export it for ids alone, with --ids-only")
+        raise Refused(
+            f"{folder}: {what}, which no tokenizer.json can hold; export it for ids alone, with --ids-only"
+        )
     if name == ROFORMER:
         what = f"{ROFORMER} splits words with jieba, which no tokenizer.json can hold"
         raise Refused(f"{what}; save a BertTokenizer beside the model, or export it for ids alone")

@@ -54,7 +54,9 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
     else:
         found = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
         if found:
-            raise Refused(f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read here; {CONVERT}")
+            raise Refused(
+                f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read here; {CONVERT}"
+            )
         return None
     if lower_case:
         _lower_case_first(tokenizer)
@@ -73,7 +75,13 @@ def check_tokenizer(text: str, config: EncoderConfig) -> None:
         path = Path(folder) / TOKENIZER
         path.write_text(text, encoding="utf-8")
         pairs = takes_pairs(config)
-        open_tokenizer(path, config.max_length, vocabulary=config.vocab_size, segments=config.segments, pairs=pairs)
+        open_tokenizer(
+            path,
+            config.max_length,
+            vocabulary=config.vocab_size,
+            segments=config.segments,
+            pairs=pairs,
+        )
 
 
 def measure_tokenizer(text: str, max_length: int) -> TokenizerLimit:
@@ -105,7 +113,9 @@ def _read(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
-        raise Refused(f"{path} is not one that the tokenizers library reads ({error}); fetch it anew") from error
+        raise Refused(
+            f"{path} is not one that the tokenizers library reads ({error}); fetch it anew"
+        ) from error
 
 
 def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -120,9 +130,7 @@ def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[
     special = tokenizer.encode("a").special_tokens_mask
     if settings.get("add_eos_token") is True and special[-1:] != [1]:
         begins = special[:1] == [1] or settings.get("add_bos_token") is True
-        saved = (
-            f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, add_eos_token=True).save_pretrained(folder)"
-        )
+        saved = f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, add_eos_token=True).save_pretrained(folder)"
         raise Refused(
             f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; "
             f"save it with: {saved}, or set add_eos_token to false if the model was trained without"

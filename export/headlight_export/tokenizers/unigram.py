@@ -18,7 +18,9 @@ from headlight_export.tokenizers.tokenizer_class import CAMEMBERT, XLM_ROBERTA
 SPLIT, PLAIN = ["WhitespaceSplit", "Metaspace"], ["Metaspace"]
 
 
-def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
+def split_at_white_space(
+    tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]
+) -> None:
     """Let a tokenizer of such a class split at white space first, as sentencepiece does.
 
     Each word then has a space before it and is split into pieces. Metaspace alone makes a token of
@@ -31,7 +33,10 @@ def split_at_white_space(tokenizer: tokenizers.Tokenizer, name: str | None, sett
     if made["model"]["type"] != "Unigram" or kinds not in (SPLIT, PLAIN):
         return
     scheme = "always" if settings.get("add_prefix_space", True) else "never"
-    words, pieces = pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    words, pieces = (
+        pre_tokenizers.WhitespaceSplit(),
+        pre_tokenizers.Metaspace(prepend_scheme=scheme),
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pieces])
     present = tokenizer.normalizer
     parts = [present] if present else []

@@ -24,7 +24,12 @@ BERT_TOKENS = {
     "cls_token": "[CLS]",
     "mask_token": "[MASK]",
 }
-MPNET_TOKENS = BERT_TOKENS | {"sep_token": "</s>", "pad_token": "<pad>", "cls_token": "<s>", "mask_token": "<mask>"}
+MPNET_TOKENS = BERT_TOKENS | {
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
 
 
 def content(token: Any) -> str | None:
@@ -33,7 +38,9 @@ def content(token: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def apply_settings(tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]) -> None:
+def apply_settings(
+    tokenizer: tokenizers.Tokenizer, name: str | None, settings: Mapping[str, Any]
+) -> None:
     """Let tokenizer_config.json decide on lower-casing, accents and Chinese characters.
 
     transformers does the same. If it disagrees with tokenizer.json, the smaller file was edited.
@@ -61,16 +68,24 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
     try:
         model = models.WordPiece.from_file(str(folder / VOCAB), unk_token=tokens["unk_token"])
     except Exception as error:  # the library raises bare Exception
-        raise Refused(f"{folder / VOCAB} is not a list of words ({error}); fetch it anew") from error
+        raise Refused(
+            f"{folder / VOCAB} is not a list of words ({error}); fetch it anew"
+        ) from error
     tokenizer = tokenizers.Tokenizer(model)
-    ids = {key: number for key, token in tokens.items() if (number := tokenizer.token_to_id(token)) is not None}
+    ids = {
+        key: number
+        for key, token in tokens.items()
+        if (number := tokenizer.token_to_id(token)) is not None
+    }
     for key in ("unk_token", "cls_token", "sep_token"):
         if key not in ids:
             raise Refused(
                 f"{folder / VOCAB} has no {tokens[key]} ({key}); add it, or name another in {TOKENIZER_CONFIG}"
             )
         if not set(tokens[key]).isdisjoint(" $:"):  # these have a meaning in the template below
-            raise Refused(f"{folder}: {tokens[key]!r} cannot be the {key}; name one without blanks, $ and :")
+            raise Refused(
+                f"{folder}: {tokens[key]!r} cannot be the {key}; name one without blanks, $ and :"
+            )
     tokenizer.normalizer = _bert_normalizer(settings)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
@@ -101,18 +116,28 @@ def _frame(name: str, cls: tuple[str, int], sep: tuple[str, int]) -> processors.
     )
 
 
-def _add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any], special: list[str]) -> None:
+def _add_tokens(
+    tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[str, Any], special: list[str]
+) -> None:
     """Make the special tokens special, and add those outside the vocabulary at the folder's ids."""
     wanted = _placed_tokens(folder, settings, special)
     present = {token.content for token in wanted.values()}
-    loose = [_added(settings.get(key)) for key in BERT_TOKENS if content(settings.get(key)) in special]
+    loose = [
+        _added(settings.get(key)) for key in BERT_TOKENS if content(settings.get(key)) in special
+    ]
     loose += [_added(spelling) for spelling in special] + _more_special_tokens(folder, settings)
-    for token in [token for _, token in sorted(wanted.items())] + [t for t in loose if t.content not in present]:
-        if token.content not in {added.content for added in tokenizer.get_added_tokens_decoder().values()}:
+    for token in [token for _, token in sorted(wanted.items())] + [
+        t for t in loose if t.content not in present
+    ]:
+        if token.content not in {
+            added.content for added in tokenizer.get_added_tokens_decoder().values()
+        }:
             tokenizer.add_tokens([token])
     for number, token in wanted.items():
         if tokenizer.token_to_id(token.content) != number:
-            raise Refused(f"{folder}: the added token {token.content} cannot have the id {number}; {CONVERT}")
+            raise Refused(
+                f"{folder}: the added token {token.content} cannot have the id {number}; {CONVERT}"
+            )
 
 
 def _more_special_tokens(folder: Path, settings: Mapping[str, Any]) -> list[tokenizers.AddedToken]:
@@ -123,7 +148,9 @@ def _more_special_tokens(folder: Path, settings: Mapping[str, Any]) -> list[toke
     return [_added(token) for token in told]
 
 
-def _placed_tokens(folder: Path, settings: Mapping[str, Any], special: list[str]) -> dict[int, tokenizers.AddedToken]:
+def _placed_tokens(
+    folder: Path, settings: Mapping[str, Any], special: list[str]
+) -> dict[int, tokenizers.AddedToken]:
     """Return the added tokens with known ids.
 
     The settings have them in full; an older file has only their spellings.
@@ -132,15 +159,29 @@ def _placed_tokens(folder: Path, settings: Mapping[str, Any], special: list[str]
     try:
         if told is None and (folder / ADDED).is_file():
             ids = read_object(folder / ADDED)
-            told = {number: {"content": spelling, "special": spelling in special} for spelling, number in ids.items()}
-        return {int(number): _added({"special": False} | token) for number, token in (told or {}).items()}
+            told = {
+                number: {"content": spelling, "special": spelling in special}
+                for spelling, number in ids.items()
+            }
+        return {
+            int(number): _added({"special": False} | token)
+            for number, token in (told or {}).items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{folder} lists added tokens in a way that cannot be read ({error!r}); {CONVERT}") from error
+        raise Refused(
+            f"{folder} lists added tokens in a way that cannot be read ({error!r}); {CONVERT}"
+        ) from error
 
 
 def _added(token: Any) -> tokenizers.AddedToken:
     """Return a special token from its written form: a string, or an object with flags."""
     if isinstance(token, str):
         return tokenizers.AddedToken(token, special=True, normalized=False)
-    flags = {key: bool(token[key]) for key in ("single_word", "lstrip", "rstrip", "normalized") if key in token}
-    return tokenizers.AddedToken(str(token["content"]), special=bool(token.get("special", True)), **flags)
+    flags = {
+        key: bool(token[key])
+        for key in ("single_word", "lstrip", "rstrip", "normalized")
+        if key in token
+    }
+    return tokenizers.AddedToken(
+        str(token["content"]), special=bool(token.get("special", True)), **flags
+    )

@@ -17,7 +17,13 @@ import onnx
 import torch
 
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, TokenizerLimit, Tolerance
+from headlight.runtime.bundle.manifest import (
+    Architecture,
+    Graph,
+    Manifest,
+    TokenizerLimit,
+    Tolerance,
+)
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight_export.folders.origin import Origin, read_origin
 from headlight_export.parity.parity_report import SEED, Row, measure, summary
@@ -28,7 +34,11 @@ from headlight_export.precision.variants import CUDA, OPENVINO, SLACK, add_varia
 from headlight_export.precision.vector_ranges import read_texts, write_ranges
 from headlight_export.progress import Progress, silent
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
-from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer, takes_pairs
+from headlight_export.tokenizers.tokenizer_file import (
+    check_tokenizer,
+    measure_tokenizer,
+    takes_pairs,
+)
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
 from headlight_export.writer.golden_answers import write_golden
 from headlight_export.writer.graphs import GRAPHS, OPSET, trace
@@ -108,7 +118,9 @@ def export_origin(
         ParityError: outside the tolerance.
     """
     if out.exists() and not (out / MANIFEST).is_file():
-        raise FileExistsError(f"{out} exists and is not a bundle; choose another --out or remove it")
+        raise FileExistsError(
+            f"{out} exists and is not a bundle; choose another --out or remove it"
+        )
     variants = known_variants(precisions, providers, texts)
     calibrating = _calibrating(calibration, origin)
     limit = None
@@ -129,7 +141,9 @@ def export_origin(
         draft.mkdir()
         manifest = write_parts(draft, origin, reference, own_error, progress)
         version = version or origin.weights_sha256[:12]
-        manifest = dataclasses.replace(manifest, name=name or out.name, version=version, tokenizer_limit=limit)
+        manifest = dataclasses.replace(
+            manifest, name=name or out.name, version=version, tokenizer_limit=limit
+        )
         save(draft, manifest)
         runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
         rows, cut = measure(runtime, reference, progress), origin.recipe.truncate_dim
@@ -140,7 +154,9 @@ def export_origin(
             manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
             saving = functools.partial(save, draft)
-            manifest, more, quality = add_variants(draft, manifest, reference, variants, texts, saving, progress)
+            manifest, more, quality = add_variants(
+                draft, manifest, reference, variants, texts, saving, progress
+            )
             result = dataclasses.replace(result, variants=more, quality=quality)
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
@@ -148,7 +164,9 @@ def export_origin(
     return result
 
 
-def _calibrated(draft: Path, manifest: Manifest, runtime: Runtime, texts: Sequence[str]) -> Manifest:
+def _calibrated(
+    draft: Path, manifest: Manifest, runtime: Runtime, texts: Sequence[str]
+) -> Manifest:
     """Write the int8 ranges for whole vectors and each number of dimensions trained for."""
     widths = (manifest.architecture.pooled_dim, *manifest.dimensions)
     return dataclasses.replace(manifest, ranges=write_ranges(draft, runtime, texts, widths))
@@ -180,7 +198,11 @@ def _check_passed(result: Exported) -> None:
 
 
 def write_parts(
-    draft: Path, origin: Origin, reference: Reference, own_error: dict[str, float], progress: Progress
+    draft: Path,
+    origin: Origin,
+    reference: Reference,
+    own_error: dict[str, float],
+    progress: Progress,
 ) -> Manifest:
     """Write graphs, weights, tokenizer and golden inputs, and return their manifest.
 
@@ -241,7 +263,10 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
             progress(f"tracing {role}")
             graphs.append(_write_graph(draft, encoder, role, weights))
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
-    return (*graphs, *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs))
+    return (
+        *graphs,
+        *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs),
+    )
 
 
 def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
@@ -279,5 +304,14 @@ def _write_report(draft: Path, result: Exported) -> None:
 def _source(origin: Origin) -> dict[str, Any]:
     import onnxruntime  # noqa: PLC0415  (imported by headlight.runtime, which sets its environment first)
 
-    versions = {"torch": torch.__version__, "onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
-    return {"family": origin.family, "weights_sha256": origin.weights_sha256, "opset": OPSET, "versions": versions}
+    versions = {
+        "torch": torch.__version__,
+        "onnx": onnx.__version__,
+        "onnxruntime": onnxruntime.__version__,
+    }
+    return {
+        "family": origin.family,
+        "weights_sha256": origin.weights_sha256,
+        "opset": OPSET,
+        "versions": versions,
+    }

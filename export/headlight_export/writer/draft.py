@@ -19,9 +19,13 @@ BLOCK = 1 << 20  # bytes read at once
 def save(folder: Path, manifest: Manifest) -> Manifest:
     """Write the manifest into the folder, and return it with all current files listed."""
     paths = [path for path in sorted(folder.iterdir()) if path.name != MANIFEST]
-    entries = {path.name: FileEntry(sha256=sha256([path]), bytes=path.stat().st_size) for path in paths}
+    entries = {
+        path.name: FileEntry(sha256=sha256([path]), bytes=path.stat().st_size) for path in paths
+    }
     manifest = dataclasses.replace(manifest, files=entries)
-    (folder / MANIFEST).write_text(json.dumps(manifest.to_json(), indent=1) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps(manifest.to_json(), indent=1) + "\n", encoding="utf-8"
+    )
     return manifest
 
 
@@ -35,7 +39,9 @@ def sha256(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def earlier_limit(out: Path, tokenizer: str, measured: TokenizerLimit, max_length: int) -> TokenizerLimit:
+def earlier_limit(
+    out: Path, tokenizer: str, measured: TokenizerLimit, max_length: int
+) -> TokenizerLimit:
     """Return the limit in the bundle at `out` if its tokenizer is the same, else `measured`.
 
     Also `measured` if the limits differ by more than a factor of two. The same if the earlier one

@@ -12,7 +12,14 @@ import numpy as np
 
 from headlight.runtime.parity.golden_inputs import MASKED
 from headlight.runtime.values import Ids
-from headlight_export.parity.reference import WHOLE, Masks, Reference, masks_to_try, random_ids, random_segments
+from headlight_export.parity.reference import (
+    WHOLE,
+    Masks,
+    Reference,
+    masks_to_try,
+    random_ids,
+    random_segments,
+)
 from headlight_export.precision.sample_texts import Passages
 
 LENGTHS = (1, 6, 17, 40)
@@ -25,7 +32,9 @@ def write_golden(file: Path, reference: Reference) -> None:
     """Write random ids of a few lengths, and some more with ignored tokens."""
     config, arrays = reference.encoder.config, Arrays()
     for i, length in enumerate(n for n in LENGTHS if n <= config.max_length):
-        arrays |= _named("", i, reference, random_ids(config, length, i), random_segments(config, length, i))
+        arrays |= _named(
+            "", i, reference, random_ids(config, length, i), random_segments(config, length, i)
+        )
     length = min(MASKED_LENGTH, config.max_length)
     for i, masks in enumerate(masks_to_try(config, length).values()):
         seed = len(LENGTHS) + i
@@ -39,13 +48,22 @@ def extend_golden(file: Path, reference: Reference, sample: Passages) -> None:
     with np.load(file) as golden:
         arrays: Arrays = dict(golden)
     first = sum(name.startswith("ids_") for name in arrays)
-    short = [text for text in sample.items if len(text.ids) <= LONGEST_TEXT] or list(sample.items[:1])
+    short = [text for text in sample.items if len(text.ids) <= LONGEST_TEXT] or list(
+        sample.items[:1]
+    )
     for i, text in enumerate(short[:: max(1, len(short) // TEXTS)][:TEXTS], first):
         arrays |= _named("", i, reference, text.ids, text.segments)
     np.savez(file, **arrays)
 
 
-def _named(kind: str, index: int, reference: Reference, ids: Ids, segments: Ids | None, masks: Masks = WHOLE) -> Arrays:
+def _named(
+    kind: str,
+    index: int,
+    reference: Reference,
+    ids: Ids,
+    segments: Ids | None,
+    masks: Masks = WHOLE,
+) -> Arrays:
     """Return an input and its answers, by their names in the file."""
     found = Arrays(ids=ids) | reference.outputs(ids, segments, masks=masks)
     if segments is not None:

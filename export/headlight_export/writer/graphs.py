@@ -41,13 +41,24 @@ class Embed(nn.Module):
         # Vectors can be cut before they are normalised, so the runtime normalises them.
         self.encoder = copy.copy(encoder)
         self.encoder.config = dataclasses.replace(encoder.config, normalize=False)
-        optional = {"segments": encoder.config.segments > 0, "pool_mask": not encoder.config.include_prompt}
-        self.inputs: tuple[str, ...] = ("ids", "mask", *(name for name, there in optional.items() if there))
+        optional = {
+            "segments": encoder.config.segments > 0,
+            "pool_mask": not encoder.config.include_prompt,
+        }
+        self.inputs: tuple[str, ...] = (
+            "ids",
+            "mask",
+            *(name for name, there in optional.items() if there),
+        )
         self.outputs: tuple[str, ...] = ("pooled", "tokens")
         self.maps: tuple[str, ...] = ()  # further outputs, which selectors replace
 
     def forward(
-        self, ids: Tensor, mask: Tensor, segments: Tensor | None = None, pool_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        segments: Tensor | None = None,
+        pool_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """Map int64 [B, S], four times, to float [B, D], [B, S, D]."""
         out = self.encoder(ids, mask, segments=segments, pool_mask=pool_mask, fused=False)
@@ -66,7 +77,9 @@ class Attend(Embed):
         layers = encoder.config.layers
         self.inputs = (*self.inputs, "head_mask")
         self.outputs = (*self.outputs, *(f"hidden_{layer}" for layer in range(layers + 1)))
-        self.maps = tuple(f"{kind}_of_{layer}" for kind in ("weights", "scores") for layer in range(layers))
+        self.maps = tuple(
+            f"{kind}_of_{layer}" for kind in ("weights", "scores") for layer in range(layers)
+        )
 
     def forward(
         self,
@@ -80,7 +93,9 @@ class Attend(Embed):
 
         They are float [B, D], [B, S, D], L+1 of [B, S, D], twice L of [B, H, S, S].
         """
-        out = self.encoder(ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False)
+        out = self.encoder(
+            ids, mask, segments=segments, head_mask=head_mask, pool_mask=pool_mask, fused=False
+        )
         return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
 
 
@@ -131,7 +146,9 @@ def traced(graph: Embed, opset: int) -> onnx.ModelProto:
     return model
 
 
-def _examples(config: EncoderConfig, names: Sequence[str]) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:
+def _examples(
+    config: EncoderConfig, names: Sequence[str]
+) -> tuple[dict[str, Tensor], dict[str, dict[int, Dim]]]:
     """Return inputs to trace with, by name, and their free axes.
 
     No extent is 1, which would become a constant.

@@ -25,7 +25,9 @@ def add_selectors(model: onnx.ModelProto, layers: int, heads: int) -> None:
         layers, heads: of the encoder.
     """
     graph = model.graph
-    kept = [value for value in graph.output if not value.name.startswith(("weights_of_", "scores_of_"))]
+    kept = [
+        value for value in graph.output if not value.name.startswith(("weights_of_", "scores_of_"))
+    ]
     del graph.output[:]
     graph.output.extend(kept)
     constants = {FLAT: [0, heads, -1], LEADING: [0, 0]}  # 0: unchanged
@@ -48,7 +50,9 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
         return name
 
     def node(kind: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> None:
-        graph.node.append(helper.make_node(kind, inputs, outputs, name=f"{PREFIX}{outputs[0]}", **attributes))
+        graph.node.append(
+            helper.make_node(kind, inputs, outputs, name=f"{PREFIX}{outputs[0]}", **attributes)
+        )
 
     for name, maps in (("attention", weights), ("scores", scores)):
         chosen = takes(f"{name}_{layer}_heads", TensorProto.INT64, [f"{name}_{layer}_count"])
@@ -64,13 +68,25 @@ def _add_to_layer(graph: onnx.GraphProto, layer: int, heads: int) -> None:
     mixed = gives(f"mixed_{layer}", [f"mix_{layer}_count", "length", "length"])
     node("Reshape", [f"flat_mixed_{layer}", f"square_{layer}"], mixed)
 
-    combine = takes(f"combine_{layer}", TensorProto.FLOAT, ["batch", 1, f"combine_{layer}_count", "length"])
-    node("MatMul", [combine, weights], gives(f"rows_{layer}", [heads, f"combine_{layer}_count", "length"]))
+    combine = takes(
+        f"combine_{layer}", TensorProto.FLOAT, ["batch", 1, f"combine_{layer}_count", "length"]
+    )
+    node(
+        "MatMul",
+        [combine, weights],
+        gives(f"rows_{layer}", [heads, f"combine_{layer}_count", "length"]),
+    )
 
     top = takes(f"top_{layer}", TensorProto.INT64, [1])
     extents: list[str | int] = [heads, "length", f"top_{layer}_count"]
     entries = gives(f"top_{layer}_entries", extents)
-    node("TopK", [weights, top], entries, gives(f"top_{layer}_keys", extents, TensorProto.INT64), axis=-1)
+    node(
+        "TopK",
+        [weights, top],
+        entries,
+        gives(f"top_{layer}_keys", extents, TensorProto.INT64),
+        axis=-1,
+    )
 
 
 def _move_forward(graph: onnx.GraphProto) -> None:
@@ -91,6 +107,8 @@ def _move_forward(graph: onnx.GraphProto) -> None:
                 made.update(selector.output)
                 selectors.remove(selector)
     if selectors:
-        raise RuntimeError(f"{selectors[0].name} selects from what the graph does not compute. This is a bug.")
+        raise RuntimeError(
+            f"{selectors[0].name} selects from what the graph does not compute. This is a bug."
+        )
     del graph.node[:]
     graph.node.extend(ordered)

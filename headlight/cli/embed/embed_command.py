@@ -38,7 +38,9 @@ RETRY_SECONDS = 60.0
 
 def add_embed(commands: Any) -> None:
     """Add the command and its options."""
-    made = command(commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy"))
+    made = command(
+        commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy")
+    )
     add_texts(made)
     add_reading(made, several=True)
     add_vectors(made)
@@ -83,14 +85,18 @@ def run_embed(arguments: argparse.Namespace) -> None:
         raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
     inputs = given(arguments)
     listed, texts = inputs.name is not None, inputs.texts
-    progress = Progress(len(texts), wanted=arguments.progress if listed else bool(arguments.progress))
+    progress = Progress(
+        len(texts), wanted=arguments.progress if listed else bool(arguments.progress)
+    )
 
     def tell(line: str) -> None:
         progress.clear()
         say(line)
 
     usual = RETRY_SECONDS if listed else 0.0
-    patience = Patience(usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell)
+    patience = Patience(
+        usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell
+    )
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
         model = patience.persist(client.model)
         check_kind(arguments, model)
@@ -100,7 +106,9 @@ def run_embed(arguments: argparse.Namespace) -> None:
 
         nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
-        with rows_in(folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad) as rows:
+        with rows_in(
+            folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad
+        ) as rows:
             try:
                 progress.begin(len(rows))
                 fill(
@@ -122,10 +130,14 @@ def run_embed(arguments: argparse.Namespace) -> None:
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
     """Raise UsageError if the model takes no inputs of this kind, so that all of them are bad."""
     kind, remedy = (
-        ("ids", "leave out --token-ids") if arguments.token_ids else ("text", "give token ids, by --token-ids")
+        ("ids", "leave out --token-ids")
+        if arguments.token_ids
+        else ("text", "give token ids, by --token-ids")
     )
     if model.accepts and kind not in model.accepts:
-        raise UsageError(f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}")
+        raise UsageError(
+            f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}"
+        )
 
 
 def tell_left_out(rows: Rows, inputs: Given) -> None:
@@ -158,8 +170,14 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
     Values are as in JSON; names are those that a user knows.
     """
     return {
-        "model or precision": [nothing.model.name, nothing.model.bundle_sha256, nothing.model.precision],
-        "--dtype or --dimensions": [[name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()],
+        "model or precision": [
+            nothing.model.name,
+            nothing.model.bundle_sha256,
+            nothing.model.precision,
+        ],
+        "--dtype or --dimensions": [
+            [name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()
+        ],
         "--normalize": arguments.normalize,
         "--truncate": arguments.truncate,
         "--prompt": [arguments.prompt_name, arguments.prompt],
@@ -171,7 +189,11 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
 
 @contextlib.contextmanager
 def rows_in(
-    folder: Path | None, made_with: dict[str, object], nothing: Embeddings, inputs: Sequence[Input], skip_bad: bool
+    folder: Path | None,
+    made_with: dict[str, object],
+    nothing: Embeddings,
+    inputs: Sequence[Input],
+    skip_bad: bool,
 ) -> Iterator[Rows]:
     """Open rows in a checkpoint folder, or in memory.
 
@@ -199,7 +221,9 @@ def rows_in(
                 # They may compare later, if only some replicas have the new weights yet, or after a
                 # rollback.
                 mixed = (
-                    ", once the weights before answer again; else remove it" if isinstance(error, MixedWeights) else ""
+                    ", once the weights before answer again; else remove it"
+                    if isinstance(error, MixedWeights)
+                    else ""
                 )
                 say(
                     f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{mixed}"
@@ -208,10 +232,18 @@ def rows_in(
 
 
 def write(
-    rows: Rows, model: ModelRef, ids: Sequence[str] | None, arguments: argparse.Namespace, folder: Path | None
+    rows: Rows,
+    model: ModelRef,
+    ids: Sequence[str] | None,
+    arguments: argparse.Namespace,
+    folder: Path | None,
 ) -> None:
     """Write the requested output from all rows."""
-    parts = as_json(rows, model, ids, arguments.skip_bad) if arguments.format == "json" else as_text(rows)
+    parts = (
+        as_json(rows, model, ids, arguments.skip_bad)
+        if arguments.format == "json"
+        else as_text(rows)
+    )
     if arguments.out is None:
         for part in parts:
             show(part, arguments.format)

@@ -16,7 +16,14 @@ from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_o
 from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
-from headlight.errors import DeadlineExceeded, HeadlightError, InvalidInput, MixedWeights, Overloaded, Unavailable
+from headlight.errors import (
+    DeadlineExceeded,
+    HeadlightError,
+    InvalidInput,
+    MixedWeights,
+    Overloaded,
+    Unavailable,
+)
 from headlight.results import Embeddings, ModelRef
 from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
@@ -38,7 +45,9 @@ class Patience(Retries):
     """
 
     def __init__(self, seconds: float, timeout: float | None, tell: Callable[[str], None]) -> None:
-        super().__init__(None if timeout is None else time.monotonic() + timeout, Unavailable, Overloaded)
+        super().__init__(
+            None if timeout is None else time.monotonic() + timeout, Unavailable, Overloaded
+        )
         self._seconds, self._tell = seconds, tell
         self.reset()
         self._answered = False
@@ -55,7 +64,9 @@ class Patience(Retries):
         if seconds is None:
             return None
         if self._since is None:
-            self._tell(f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most")
+            self._tell(
+                f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most"
+            )
             self._since = time.monotonic()
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         return seconds
@@ -66,7 +77,11 @@ class Patience(Retries):
         end = self._seconds + (now if self._since is None else self._since)
         # After an answer, another replica or a proxy may send the same error for a while.
         wrong = not self._answered and misdirected(error.message)
-        return None if named is None or now >= end or wrong else min(max(self._pause, named), end - now)
+        return (
+            None
+            if named is None or now >= end or wrong
+            else min(max(self._pause, named), end - now)
+        )
 
     def persist(self, action: Callable[[], ModelDescription]) -> ModelDescription:
         """Repeat an action until the service answers, and return its result.
@@ -95,7 +110,9 @@ class Patience(Retries):
             case Failure(future):
                 return future.exception() if future.done() else None
             case Wait(future):
-                left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+                left = (
+                    None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+                )
                 try:
                     return result_of(future, left)
                 except TimeoutError:

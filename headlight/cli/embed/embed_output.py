@@ -48,7 +48,9 @@ def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool)
     if ids is not None:
         head["ids"] = ids
     if skips:
-        head["errors"] = [{"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())]
+        head["errors"] = [
+            {"line": place + 1, "error": why} for place, why in sorted(rows.skipped.items())
+        ]
     yield f'{to_json(head)[:-1]}, "embeddings": '
     several = len(rows.types) > 1
     for at, name in enumerate(rows.types):
@@ -67,7 +69,9 @@ def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
     yield "]"
 
 
-def write_npz(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool, file: BinaryIO) -> None:
+def write_npz(
+    rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool, file: BinaryIO
+) -> None:
     """Write a compressed archive, readable without pickle.
 
     Vectors of several types are `embeddings_float32` and so on. Skipped inputs have no row. `lines`

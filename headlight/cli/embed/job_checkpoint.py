@@ -56,7 +56,9 @@ class Rows:
     spent = False
 
     def __init__(self, file: BinaryIO, nothing: Embeddings, notes: BinaryIO | None = None) -> None:
-        self.types = {str(name): (each.dtype, each.shape[1]) for name, each in nothing.by_type.items()}
+        self.types = {
+            str(name): (each.dtype, each.shape[1]) for name, each in nothing.by_type.items()
+        }
         vectors = [(name, dtype, (width,)) for name, (dtype, width) in self.types.items()]
         self._record = np.dtype(
             [("input", f"V{DIGEST_BYTES}"), *((name, "<i8") for name in COUNTS), *vectors, CHECKSUM]
@@ -72,7 +74,9 @@ class Rows:
     def __len__(self) -> int:
         return self._count
 
-    def append(self, inputs: Sequence[Input], found: Embeddings | None, skipped: Mapping[int, str]) -> None:
+    def append(
+        self, inputs: Sequence[Input], found: Embeddings | None, skipped: Mapping[int, str]
+    ) -> None:
         """Append the next rows.
 
         Args:
@@ -104,7 +108,9 @@ class Rows:
         stored = itertools.chain.from_iterable(records["input"] for records in self._records())
         pairs = enumerate(zip(stored, inputs, strict=False))
         behind = len(inputs) if len(self) > len(inputs) else None
-        return next((row for row, (known, item) in pairs if known.tobytes() != digest(item)), behind)
+        return next(
+            (row for row, (known, item) in pairs if known.tobytes() != digest(item)), behind
+        )
 
     def counts(self) -> NDArray[np.int64]:
         """Return int64 [3, N]: tokens encoded, of the prompt alone, before truncation.
@@ -125,7 +131,10 @@ class Rows:
             zip(records["checksum"] == checksums(records), records["tokens"], strict=True)
             for records in self._records()
         )
-        good = (whole and (count != NO_VECTORS or row in self.skipped) for row, (whole, count) in enumerate(rows))
+        good = (
+            whole and (count != NO_VECTORS or row in self.skipped)
+            for row, (whole, count) in enumerate(rows)
+        )
         return sum(1 for _ in itertools.takewhile(bool, good))
 
     def _records(self) -> Iterator[NDArray[Any]]:
@@ -167,7 +176,11 @@ def as_lines(notes: Mapping[int, str]) -> bytes:
 
 def digest(item: Input) -> bytes:
     """Return a digest that only equal inputs share."""
-    data = b"text " + item.encode("utf-8", "surrogatepass") if isinstance(item, str) else b"ids " + repr(item).encode()
+    data = (
+        b"text " + item.encode("utf-8", "surrogatepass")
+        if isinstance(item, str)
+        else b"ids " + repr(item).encode()
+    )
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
@@ -193,7 +206,9 @@ def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) 
             f"{folder}: is no folder, and vectors are kept in it; remove it, or name another --out"
         ) from None
     if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
-        raise UsageError(f"{folder}: holds {strangers[0]}, which is not of a job; name another --out")
+        raise UsageError(
+            f"{folder}: holds {strangers[0]}, which is not of a job; name another --out"
+        )
     made_with = {**made_with, "version of this command": FORMAT}
     with contextlib.ExitStack() as stack:
         file = stack.enter_context((folder / ROWS).open("a+b", buffering=0))
@@ -242,7 +257,9 @@ def lock(file: BinaryIO, folder: Path) -> None:
         return
     import fcntl  # noqa: PLC0415 # there is none on Windows
 
-    busy = UsageError(f"{folder}: another process is at work in it; wait for it, or name another --out")
+    busy = UsageError(
+        f"{folder}: another process is at work in it; wait for it, or name another --out"
+    )
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -33,12 +33,15 @@ class Progress:
         """Report that `done` texts are finished."""
         now = time.monotonic()
         if self._wanted and (
-            done == self._total or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
+            done == self._total
+            or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
         ):
             self._told = now
             rate = (done - self._before) / max(now - self._begun, 1e-3)
             minutes, rest = divmod(round((self._total - done) / max(rate, 1e-9)), 60)
-            line = f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
+            line = (
+                f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
+            )
             (say_here if self._terminal else say)(line)
 
     def clear(self) -> None:

@@ -58,7 +58,8 @@ class Pieces:
         outputs = pb.Outputs(attention=attention_output(spec))
         if spec.dtype == "uint8" or spec.top_k is not None:
             raise InvalidInput(
-                "attention", "with uint8 or top_k comes in two parts; use `attention`, or leave these out"
+                "attention",
+                "with uint8 or top_k comes in two parts; use `attention`, or leave these out",
             )
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
@@ -68,7 +69,9 @@ class Pieces:
     def expect(self, model: ModelDescription) -> None:
         """Check frames against the model's description. Call this before `receive`."""
         self._expected = Expected(model, self._name, self.request.encode.outputs, self._reading)
-        self._assembly = Assembly(1, check=functools.partial(self._expected.check, inputs=[self._text]), keep=False)
+        self._assembly = Assembly(
+            1, check=functools.partial(self._expected.check, inputs=[self._text]), keep=False
+        )
 
     def requests(self) -> Iterator[pb.EncodeStreamRequest]:
         """Yield the only request."""

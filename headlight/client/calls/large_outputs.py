@@ -23,21 +23,34 @@ from headlight.wire.vector_codec import tokens_output
 
 
 def token_vectors(
-    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
+    model: ModelDescription,
+    name: str,
+    inputs: Sequence[Input],
+    spec: TokensSpec | None,
+    reading: Reading,
 ) -> Streamed[TokenVectors]:
     """Request token vectors of any number of inputs, with their tokens."""
 
     def take(answer: Answer, index: int) -> TokenVectors:
         tokens, kept = tokens_of(answer, index), answer.response.kept_tokens
         places = tuple(kept[index].indices) if index < len(kept) else tuple(range(len(tokens)))
-        return TokenVectors(answer.part("tokens", index), places, tokens, from_model_ref(answer.response.model))
+        return TokenVectors(
+            answer.part("tokens", index), places, tokens, from_model_ref(answer.response.model)
+        )
 
-    outputs = pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec), token_info=pb.TokenInfoOutput())
+    outputs = pb.Outputs(
+        tokens=tokens_output(TokensSpec() if spec is None else spec),
+        token_info=pb.TokenInfoOutput(),
+    )
     return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
 
 
 def bare_token_vectors(
-    model: ModelDescription, name: str, inputs: Sequence[Input], spec: TokensSpec | None, reading: Reading
+    model: ModelDescription,
+    name: str,
+    inputs: Sequence[Input],
+    spec: TokensSpec | None,
+    reading: Reading,
 ) -> Streamed[NDArray[Any]]:
     """Request token vectors of any number of inputs, as arrays alone."""
     return Streamed(
@@ -52,7 +65,11 @@ def bare_token_vectors(
 
 
 def whole_attention(
-    model: ModelDescription, name: str, inputs: Sequence[Input], layers: IndicesLike, reading: Reading
+    model: ModelDescription,
+    name: str,
+    inputs: Sequence[Input],
+    layers: IndicesLike,
+    reading: Reading,
 ) -> Streamed[Attention]:
     """Request the whole attention maps of some layers of each input."""
 
@@ -60,7 +77,9 @@ def whole_attention(
         layers, origin = answer.layouts["attention"].layers, from_model_ref(answer.response.model)
         return Attention(answer.part("attention", index), layers, tokens_of(answer, index), origin)
 
-    outputs = pb.Outputs(attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput())
+    outputs = pb.Outputs(
+        attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput()
+    )
     return Streamed(model, name, inputs, outputs, reading, take)
 
 
@@ -86,7 +105,9 @@ def maps_of(answer: Answer, index: int) -> AttentionMaps:
     values = answer.part("attention", index)
     places = told.places[index] if index < len(told.places) else pb.AttentionPlaces()
     keys = _units(places.keys if places.HasField("keys") else None, len(tokens))
-    indices = answer.part("attention_indices", index) if "attention_indices" in answer.layouts else None
+    indices = (
+        answer.part("attention_indices", index) if "attention_indices" in answer.layouts else None
+    )
     if indices is not None:
         count = len(keys.tokens)
         require(indices.max(initial=0) < count, f"an index of attention beyond its {count} keys")
@@ -100,7 +121,9 @@ def maps_of(answer: Answer, index: int) -> AttentionMaps:
         tokens=tokens,
         model=from_model_ref(answer.response.model),
         indices=indices,
-        scales=answer.part("attention_scales", index) if "attention_scales" in answer.layouts else None,
+        scales=answer.part("attention_scales", index)
+        if "attention_scales" in answer.layouts
+        else None,
         statistics=tuple(told.statistics),
     )
 
@@ -122,7 +145,9 @@ def hidden(
         origin, chosen = from_model_ref(answer.response.model), answer.response.hidden_tokens
         places = tuple(chosen[index].indices) if index < len(chosen) else None
         layers = answer.layouts["hidden"].layers
-        return Hidden(answer.part("hidden", index), layers, tokens_of(answer, index), origin, places)
+        return Hidden(
+            answer.part("hidden", index), layers, tokens_of(answer, index), origin, places
+        )
 
     outputs = pb.Outputs(hidden=hidden_output(spec), token_info=pb.TokenInfoOutput())
     return Streamed(model, name, inputs, outputs, reading, take)

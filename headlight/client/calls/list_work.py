@@ -71,15 +71,20 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
         size = message.ByteSize() + INPUT_BYTES
         if size > max_request_bytes:
             raise InvalidInput(
-                f"inputs[{index}]", f"takes {size} bytes, and a request at most {max_request_bytes}; shorten it"
+                f"inputs[{index}]",
+                f"takes {size} bytes, and a request at most {max_request_bytes}; shorten it",
             )
-        measured.append((size, len(message.ids.ids) if message.HasField("ids") else size + SPECIAL_TOKENS))
+        measured.append(
+            (size, len(message.ids.ids) if message.HasField("ids") else size + SPECIAL_TOKENS)
+        )
     return measured
 
 
 def response_bytes(model: ModelDescription) -> int:
     """Return the bytes that fit in one unary answer of the server to a stock client."""
-    return without_margin(min(model.limits.max_unary_response_bytes or STOCK_MESSAGE_BYTES, STOCK_MESSAGE_BYTES))
+    return without_margin(
+        min(model.limits.max_unary_response_bytes or STOCK_MESSAGE_BYTES, STOCK_MESSAGE_BYTES)
+    )
 
 
 def without_margin(limit: int) -> int:
@@ -128,26 +133,37 @@ class ListWork(Generic[RequestT]):
         self._model, self._inputs = model, inputs
         self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
-        mask_bytes = 0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
+        mask_bytes = (
+            0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
+        )
         # upper bound of its tokens
         prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
         if isinstance(base, pb.EncodeRequest):  # longer ones are refused, or cut first
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
-        sizes = ((size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes))
-        costs = [Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes) for size, tokens in sizes]
+        sizes = (
+            (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
+        )
+        costs = [
+            Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
+            for size, tokens in sizes
+        ]
         items = 1 if alone else limits.max_items or sys.maxsize
         rest_bytes = max(1, most_bytes - base.ByteSize())
         self.parts = list(split(costs, Cost(items, rest_bytes, most_tokens, answer_bytes)))
-        self.large = {part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes}
+        self.large = {
+            part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes
+        }
         self._origin: ModelRef | None = None  # weights of the first answer
 
     def request(self, part: range) -> RequestT:
         """Return the request for some of the inputs, by index."""
         request: RequestT = type(self._base)()
         request.CopyFrom(self._base)
-        request.inputs.extend(to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part)
+        request.inputs.extend(
+            to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part
+        )
         return request
 
     def check_origin(self, message: pb.ModelRef) -> None:
@@ -155,5 +171,9 @@ class ListWork(Generic[RequestT]):
         ref = from_model_ref(message)
         first = self._origin = self._origin or ref
         if not ref.compares_with(first):
-            met = sorted(escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref))
-            raise MixedWeights(f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}")
+            met = sorted(
+                escaped(f"{each.name} {each.version} {each.precision}") for each in (first, ref)
+            )
+            raise MixedWeights(
+                f"replicas answered one call with different weights ({', '.join(met)}){WHEN_MIXED}"
+            )

@@ -101,12 +101,16 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         self._assemblies, self._told, self.over = {}, None, False
         return self._drawn(self._left(), self._assemblies)
 
-    def _drawn(self, left: Sequence[int], assemblies: dict[str, Assembly]) -> Iterator[pb.EncodeStreamRequest]:
+    def _drawn(
+        self, left: Sequence[int], assemblies: dict[str, Assembly]
+    ) -> Iterator[pb.EncodeStreamRequest]:
         for at in left:
             if self._told:
                 return
             part = self.parts[at]
-            check = functools.partial(self._expected.check, inputs=self._inputs[part.start : part.stop])
+            check = functools.partial(
+                self._expected.check, inputs=self._inputs[part.start : part.stop]
+            )
             assemblies[str(at)] = Assembly(len(part), self._max_bytes, check)
             yield pb.EncodeStreamRequest(id=str(at), encode=self.request(part))
 
@@ -149,7 +153,9 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         if self._told is not None:
             error, told = self._told
             # Part of the delay has passed while the others were answered.
-            left = round(max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3)
+            left = round(
+                max(0.0, (error.retry_after_seconds or 0.0) - (time.monotonic() - told)), 3
+            )
             raise Overloaded(error.message, left)
 
     def result(self) -> list[ResultT]:

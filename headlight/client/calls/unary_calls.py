@@ -75,11 +75,18 @@ class Pooled(ListWork[pb.EncodeRequest]):
         sizes = {dtype: packed(width, dtype) for dtype in dtypes}
         item_bytes = ITEM_BYTES + sum(size for _, size in sizes.values())
         super().__init__(
-            model, base, inputs, reading, response_bytes(model), item_bytes=item_bytes, head_mask=head_mask
+            model,
+            base,
+            inputs,
+            reading,
+            response_bytes(model),
+            item_bytes=item_bytes,
+            head_mask=head_mask,
         )
         self._expected = Expected(model, name, base.outputs, reading)
         self._vectors: dict[VectorType, NDArray[Any]] = {
-            dtype: np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]]) for dtype, (extent, _) in sizes.items()
+            dtype: np.empty((len(inputs), extent), DTYPES[VECTOR_TYPES[dtype]])
+            for dtype, (extent, _) in sizes.items()
         }
         self._counts = np.zeros((3, len(inputs)), np.int64)
 
@@ -87,9 +94,13 @@ class Pooled(ListWork[pb.EncodeRequest]):
         """Take the answer to one request. Raises BadAnswer if it breaks the contract."""
         told = [tensor.dtype for tensor in response.pooled]
         if told != [VECTOR_TYPES[dtype] for dtype in self._vectors]:
-            raise malformed(f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for")
+            raise malformed(
+                f"vectors of the types {told[:8]}, and {', '.join(self._vectors)} were asked for"
+            )
         place = slice(part.start, part.stop)
-        answer = whole_answer(response, len(part), functools.partial(self._expected.check, inputs=self._inputs[place]))
+        answer = whole_answer(
+            response, len(part), functools.partial(self._expected.check, inputs=self._inputs[place])
+        )
         self._expected.check_numbers(answer)
         self.check_origin(response.model)
         for at, vectors in enumerate(self._vectors.values()):
@@ -103,17 +114,23 @@ class Pooled(ListWork[pb.EncodeRequest]):
     def result(self) -> Embeddings:
         """Return the embeddings after all answers."""
         encoded, prompts, original = self._counts
-        return Embeddings(self._vectors, encoded, prompts, original, self._origin or self._model.ref)
+        return Embeddings(
+            self._vectors, encoded, prompts, original, self._origin or self._model.ref
+        )
 
 
 class Tokenized(ListWork[pb.TokenizeRequest]):
     """The tokens of any number of inputs."""
 
-    def __init__(self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting) -> None:
+    def __init__(
+        self, model: ModelDescription, name: str, inputs: Sequence[Input], prompting: Prompting
+    ) -> None:
         base = pb.TokenizeRequest(model=name)
         set_reading(base, prompting)
         most = response_bytes(model)
-        super().__init__(model, base, inputs, prompting, most, item_bytes=ITEM_BYTES, token_bytes=TOKEN_BYTES)
+        super().__init__(
+            model, base, inputs, prompting, most, item_bytes=ITEM_BYTES, token_bytes=TOKEN_BYTES
+        )
         self._name = name
         self._tokens: list[TokenList] = []
 
@@ -122,7 +139,10 @@ class Tokenized(ListWork[pb.TokenizeRequest]):
 
         Raises BadAnswer if it breaks the contract.
         """
-        require(len(response.items) == len(part), f"{len(response.items)} entries for {len(part)} inputs")
+        require(
+            len(response.items) == len(part),
+            f"{len(response.items)} entries for {len(part)} inputs",
+        )
         check_model(response.model, self._model, self._name)
         self.check_origin(response.model)
         for at, (index, info) in enumerate(zip(part, response.items, strict=True)):
@@ -151,7 +171,9 @@ def data_bytes(response: pb.EncodeResponse, name: str) -> int:
     return response.data_bytes
 
 
-def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading: Reading) -> pb.OccludeRequest:
+def occlusion_request(
+    name: str, text: Input, tokens: TokensLike | None, reading: Reading
+) -> pb.OccludeRequest:
     """Return a request for occlusion: how far the vector moves as each token is hidden.
 
     Tokens None: all but special tokens.
@@ -163,7 +185,8 @@ def occlusion_request(name: str, text: Input, tokens: TokensLike | None, reading
     set_reading(request, reading)
     if tokens is not None:
         request.tokens.CopyFrom(
-            selector_of("tokens", tokens_like("tokens", tokens)) or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
+            selector_of("tokens", tokens_like("tokens", tokens))
+            or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
         )
     return request
 
@@ -175,8 +198,14 @@ def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion
     check_token_list(tokens, text, 0, "item.tokens")
     check_tokens("tokens", places, len(tokens), None)
     told, promised = response.moved, pb.DATA_TYPE_FLOAT32
-    require(list(told.shape) == [len(places)], f"distances of the shape {told.shape} for {len(places)} tokens")
-    require(told.dtype == promised, f"moved has the element type {told.dtype}, and {promised} was promised")
+    require(
+        list(told.shape) == [len(places)],
+        f"distances of the shape {told.shape} for {len(places)} tokens",
+    )
+    require(
+        told.dtype == promised,
+        f"moved has the element type {told.dtype}, and {promised} was promised",
+    )
     moved = from_bytes(DTYPES[promised], told.data, len(places))
     check_numbers("moved", moved, "finite", response.model.precision)
     require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")

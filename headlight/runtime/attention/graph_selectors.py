@@ -19,7 +19,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.runtime.attention.reduction import Maps, Reduced, Source, pooling_weights, reduce_attention, row_tokens
+from headlight.runtime.attention.reduction import (
+    Maps,
+    Reduced,
+    Source,
+    pooling_weights,
+    reduce_attention,
+    row_tokens,
+)
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, attention_shape
 from headlight.runtime.encode_items import EncodeItem
@@ -51,7 +58,9 @@ def source_of(choice: Choice, places: Places) -> Source:
         return "rows"
     if choice.reduced.get("heads") == "head_mean" and not spec.drop_special:
         return "mixed"
-    whole = places.keys is None and spec.unit == "token" and not spec.reduce and not spec.drop_special
+    whole = (
+        places.keys is None and spec.unit == "token" and not spec.reduce and not spec.drop_special
+    )
     return "top" if whole and spec.top_k and spec.top_k < places.length else "attention"
 
 
@@ -98,14 +107,18 @@ class Wanted:
         """
         self._layers, self._heads, self._longest = layers, heads, longest
         self._wishes = {
-            row: _Wish(choice, item.where) for row, item in enumerate(items) if (choice := item.selection.attention)
+            row: _Wish(choice, item.where)
+            for row, item in enumerate(items)
+            if (choice := item.selection.attention)
         }
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
         for wish in self._wishes.values():
             for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
                 chosen.setdefault((wish.source, layer), set()).update(of_layer)
-        self._chosen = {key: sorted(heads) for key, heads in chosen.items()}  # heads, by source and layer
+        self._chosen = {
+            key: sorted(heads) for key, heads in chosen.items()
+        }  # heads, by source and layer
         self._whole = self._unreduced()
 
     @property
@@ -120,10 +133,16 @@ class Wanted:
         most = max([wish.top for wish in self._wishes.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
-                feeds[f"{source}_{layer}_heads"] = np.array(self._chosen.get((source, layer), []), dtype=np.int64)
+                feeds[f"{source}_{layer}_heads"] = np.array(
+                    self._chosen.get((source, layer), []), dtype=np.int64
+                )
             feeds[f"mix_{layer}"] = mix if ("mixed", layer) in self._chosen else mix[:, :0]
-            feeds[f"combine_{layer}"] = combine if ("rows", layer) in self._chosen else combine[:, :, :0]
-            feeds[f"top_{layer}"] = np.array([most if ("top", layer) in self._chosen else 0], dtype=np.int64)
+            feeds[f"combine_{layer}"] = (
+                combine if ("rows", layer) in self._chosen else combine[:, :, :0]
+            )
+            feeds[f"top_{layer}"] = np.array(
+                [most if ("top", layer) in self._chosen else 0], dtype=np.int64
+            )
         return feeds
 
     def _unreduced(self) -> Floats | None:
@@ -134,7 +153,9 @@ class Wanted:
         if self._batch != 1 or not self._wishes or self._wishes[0].places.length != self._longest:
             return None
         choice, places = self._wishes[0].choice, self._wishes[0].places
-        as_it_is = AttentionSpec(layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes)
+        as_it_is = AttentionSpec(
+            layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes
+        )
         if choice.spec != as_it_is or any(list(heads) != sorted(heads) for heads in choice.heads):
             return None
         return np.empty(attention_shape(choice, places), dtype=np.float32)
@@ -144,7 +165,10 @@ class Wanted:
         if self._whole is None:
             return {}
         layers = self._wishes[0].choice.layers
-        return {f"attention_{layer}": maps[None] for layer, maps in zip(layers, self._whole, strict=True)}
+        return {
+            f"attention_{layer}": maps[None]
+            for layer, maps in zip(layers, self._whole, strict=True)
+        }
 
     def reduced(self, row: int, outputs: Arrays) -> Reduced:
         """Return one item's attention from the graph's outputs, reduced by `reduce_attention`."""
@@ -167,7 +191,9 @@ class Wanted:
                 yield tuple(part[heads, :n, : wish.top] for part in found)
             else:
                 there = self._chosen[source, layer]
-                whole = found[0] if heads == there else found[0][[there.index(head) for head in heads]]
+                whole = (
+                    found[0] if heads == there else found[0][[there.index(head) for head in heads]]
+                )
                 yield whole[:, :n, :n]
 
     def _weights(self) -> tuple[Floats, Floats]:

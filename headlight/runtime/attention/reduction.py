@@ -49,7 +49,9 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
     return values, indices, scales
 
 
-def _results(choice: Choice, places: Places, source: Source, maps: Maps) -> Iterator[tuple[Floats, Any]]:
+def _results(
+    choice: Choice, places: Places, source: Source, maps: Maps
+) -> Iterator[tuple[Floats, Any]]:
     """Yield entries [heads or 1, queries, keys] and the keys of the largest.
 
     There is one pair for each requested layer, or one in all if layers are reduced.
@@ -153,11 +155,19 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
     if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
         return weights
-    kept = ~places.special if choice.spec.drop_special and places.special is not None else np.ones_like(weights, bool)
+    kept = (
+        ~places.special
+        if choice.spec.drop_special and places.special is not None
+        else np.ones_like(weights, bool)
+    )
     if kept[places.left_out :].any():
         kept[: places.left_out] = False
     # In "weighted_mean" the i-th token counts i times.
-    counts = np.arange(1, places.length + 1) if choice.pooling == "weighted_mean" else np.ones(places.length)
+    counts = (
+        np.arange(1, places.length + 1)
+        if choice.pooling == "weighted_mean"
+        else np.ones(places.length)
+    )
     weights[kept] = counts[kept] / counts[kept].sum()
     return weights
 
@@ -205,7 +215,9 @@ def statistics(maps: Floats, places: Places) -> Floats:
     n = places.length
     rows = np.arange(n) if places.queries is None else places.queries.tokens
     # Keys are missing only if special tokens are dropped.
-    left = np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
+    left = (
+        np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
+    )
     found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
     for head, whole in enumerate(maps):
@@ -213,7 +225,9 @@ def statistics(maps: Floats, places: Places) -> Floats:
         logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
         found[head, 0] = -(weights * logs).sum(axis=-1, dtype=np.float64).mean()
         found[head, 1] = (
-            np.nan if places.special is None else weights[:, places.special].sum(axis=-1, dtype=np.float64).mean()
+            np.nan
+            if places.special is None
+            else weights[:, places.special].sum(axis=-1, dtype=np.float64).mean()
         )
         for at, step in ((2, -1), (3, 1), (4, 0)):
             there = rows + step

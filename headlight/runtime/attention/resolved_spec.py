@@ -116,7 +116,8 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
     of_each = resolve_indices(f"{ATTENTION}.heads", spec.heads, architecture.heads)
     if "rollout" in spec.reduce and layers != tuple(range(architecture.layers)):
         raise InvalidInput(
-            f"{ATTENTION}.layers", "rollout multiplies all layers from the first to the last; leave it empty"
+            f"{ATTENTION}.layers",
+            "rollout multiplies all layers from the first to the last; leave it empty",
         )
     return Choice(spec, layers, (of_each,) * len(layers), pooling)
 
@@ -130,7 +131,9 @@ def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -
     check_tokens(f"{HIDDEN}.tokens", spec.tokens, pooling)
     check_name(f"{HIDDEN}.dtype", spec.dtype, NUMBER_BYTES)
     if spec.dtype == "uint8":
-        raise InvalidInput(f"{HIDDEN}.dtype", "hidden states have no range that 8 bits could cover; use float16")
+        raise InvalidInput(
+            f"{HIDDEN}.dtype", "hidden states have no range that 8 bits could cover; use float16"
+        )
     return States(resolve_indices(f"{HIDDEN}.layers", spec.layers, architecture.layers + 1), spec)
 
 
@@ -155,7 +158,9 @@ def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]
         else:
             absolute.append(_absolute(f"{field}[{place}]", index, count))
     if len(set(absolute)) != len(absolute):
-        raise InvalidInput(field, f"names one twice (negative ones count from the end); name each of {count} once")
+        raise InvalidInput(
+            field, f"names one twice (negative ones count from the end); name each of {count} once"
+        )
     return tuple(absolute)
 
 
@@ -170,13 +175,19 @@ def _run(field: str, run: Run, count: int) -> range:
     end = count if run.end is None else run.end + count if run.end < 0 else run.end
     if not 0 <= begin < end <= count:
         last = "" if run.end is None else run.end
-        raise InvalidInput(field, f"is the run {run.begin}:{last}, which holds none or leaves 0 .. {count - 1}")
+        raise InvalidInput(
+            field, f"is the run {run.begin}:{last}, which holds none or leaves 0 .. {count - 1}"
+        )
     return range(begin, end)
 
 
-def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+def _pairs(
+    spec: AttentionSpec, architecture: Architecture
+) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
     field = f"{ATTENTION}.pairs"
-    _refuse((bool(spec.layers or spec.heads), "pairs", "stands for layers and heads; leave those empty"))
+    _refuse(
+        (bool(spec.layers or spec.heads), "pairs", "stands for layers and heads; leave those empty")
+    )
     pairs = [
         (
             _absolute(f"{field}[{place}].layer", layer, architecture.layers),
@@ -185,7 +196,9 @@ def _pairs(spec: AttentionSpec, architecture: Architecture) -> tuple[tuple[int, 
         for place, (layer, head) in enumerate(spec.pairs)
     ]
     if len(set(pairs)) != len(pairs):
-        raise InvalidInput(field, "names one twice (negative ones count from the end); name each once")
+        raise InvalidInput(
+            field, "names one twice (negative ones count from the end); name each once"
+        )
     return tuple(layer for layer, _ in pairs), tuple((head,) for _, head in pairs)
 
 
@@ -208,7 +221,9 @@ def check_tokens(field: str, choice: TokenChoice, pooling: str) -> None:
     if choice == "pooled" and not is_one_token(pooling):
         weights = field in (f"{ATTENTION}.queries", f"{ATTENTION}.reduce") and pooling != "max"
         remedy = "use reduce pooling_weights" if weights else "name other tokens"
-        raise InvalidInput(field, f"this model pools by {pooling}: no one token is its vector; {remedy}")
+        raise InvalidInput(
+            field, f"this model pools by {pooling}: no one token is its vector; {remedy}"
+        )
     if choice == ():
         raise InvalidInput(field, "names no token; name at least one, or leave it out for all")
 

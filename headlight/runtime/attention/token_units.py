@@ -14,7 +14,13 @@ import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
-from headlight.runtime.attention.resolved_spec import ATTENTION, HIDDEN, Choice, States, is_one_token
+from headlight.runtime.attention.resolved_spec import (
+    ATTENTION,
+    HIDDEN,
+    Choice,
+    States,
+    is_one_token,
+)
 from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.runtime.vectors.vector_forms import TOKENS
 from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
@@ -92,7 +98,11 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
             choice's.
     """
     spec, length = choice.spec, len(tokenized.ids)
-    if not choice.needs_tokens and spec.queries == spec.keys == "all" and not (spec.top_k and length > MOST_KEYS):
+    if (
+        not choice.needs_tokens
+        and spec.queries == spec.keys == "all"
+        and not (spec.top_k and length > MOST_KEYS)
+    ):
         return Places(length, left_out=tokenized.left_out)
     # An input of ids does not mark special tokens: statistics lose one of their numbers by that.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
@@ -109,10 +119,14 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
             raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
         sides.append(_group(choice, tokens, tokenized))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
-        raise InvalidInput(f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys")
+        raise InvalidInput(
+            f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys"
+        )
     of_one = is_one_token(choice.pooling) and "queries" in choice.reduced
     if spec.drop_special and of_one and special is not None and special[vector]:
-        raise InvalidInput(f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for")
+        raise InvalidInput(
+            f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for"
+        )
     return Places(length, sides[0], sides[1], special, tokenized.left_out)
 
 
@@ -138,7 +152,9 @@ def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
         return None
     info = tokenized.info
     if info is None or (rows.skip_special and tokenized.words is None):
-        raise InvalidInput(f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids")
+        raise InvalidInput(
+            f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids"
+        )
     skips = ((rows.skip_special, info.special), (rows.skip_prompt, info.prompt))
     left = np.flatnonzero(~np.any([marks for skipped, marks in skips if skipped], axis=0))
     if not len(left):
@@ -146,7 +162,9 @@ def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
     return left
 
 
-def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int) -> Ids | None:
+def select(
+    field: str, wanted: TokenChoice, length: int, info: TokenList | None, vector: int
+) -> Ids | None:
     """Return the tokens that a selector names, in its order: int64 [m]; None: all.
 
     `vector` is the token that "pooled" means.
@@ -168,13 +186,19 @@ def select(field: str, wanted: TokenChoice, length: int, info: TokenList | None,
     if isinstance(wanted, Span):
         return within(field, wanted, characters_of(info))
     if len(wanted) > length:
-        raise InvalidInput(field, f"names {len(wanted)} tokens; this input has {length}, name each once")
+        raise InvalidInput(
+            field, f"names {len(wanted)} tokens; this input has {length}, name each once"
+        )
     for at, index in enumerate(wanted):
         if not -length <= index < length:
-            raise InvalidInput(f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}")
+            raise InvalidInput(
+                f"{field}[{at}]", f"is {index}; this input has tokens 0 .. {length - 1}"
+            )
     tokens = np.array(wanted, dtype=np.int64) % length
     if len(np.unique(tokens)) != len(tokens):
-        raise InvalidInput(field, "names a token twice (negative ones count from the end); name each once")
+        raise InvalidInput(
+            field, "names a token twice (negative ones count from the end); name each once"
+        )
     return tokens
 
 
@@ -199,7 +223,8 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
     """
     if span.end <= span.start:
         raise InvalidInput(
-            field, f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start"
+            field,
+            f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start",
         )
     starts, ends, texts = characters
     tokens = np.flatnonzero((texts == span.text) & (starts < span.end) & (ends > span.start))
@@ -233,7 +258,9 @@ def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | 
             part = within(f"{ATTENTION}.spans[{at}]", span, characters)
             parts.append(part[np.isin(part, chosen)])
             if not len(parts[-1]):
-                raise InvalidInput(f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out")
+                raise InvalidInput(
+                    f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out"
+                )
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Units(np.concatenate(parts), starts)
     numbers = words[chosen]
@@ -247,11 +274,16 @@ def _check_spans(spans: Sequence[Span], length: int) -> None:
         InvalidInput: there are more spans than tokens, or two overlap.
     """
     if len(spans) > length:
-        raise InvalidInput(f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens")
+        raise InvalidInput(
+            f"{ATTENTION}.spans", f"has {len(spans)} spans; this input has {length} tokens"
+        )
     for one, other in itertools.pairwise(sorted(spans, key=lambda span: (span.text, span.start))):
         if one.text == other.text and other.start < one.end:
             both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
-            raise InvalidInput(f"{ATTENTION}.spans", f"has two that overlap: {both}; ask for them one after the other")
+            raise InvalidInput(
+                f"{ATTENTION}.spans",
+                f"has two that overlap: {both}; ask for them one after the other",
+            )
 
 
 def _known(tokenized: Tokenized) -> tuple[TokenList, Ids]:

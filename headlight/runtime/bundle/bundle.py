@@ -41,7 +41,11 @@ class Bundle:
     """
 
     def __init__(
-        self, path: Path, sha256: str | None = None, *, opens: Callable[[Graph], bool] = lambda _: False
+        self,
+        path: Path,
+        sha256: str | None = None,
+        *,
+        opens: Callable[[Graph], bool] = lambda _: False,
     ) -> None:
         """Read and verify the bundle.
 
@@ -67,7 +71,9 @@ class Bundle:
             ) from None
         self.sha256 = hashlib.sha256(raw).hexdigest()
         if sha256 is not None and sha256.lower() != self.sha256:
-            raise BundleError(f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST)
+            raise BundleError(
+                f"has the digest {self.sha256}, not {sha256.lower()} as demanded", MANIFEST
+            )
         try:
             values = json.loads(raw, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):  # the latter from deeply nested brackets
@@ -83,7 +89,9 @@ class Bundle:
             for weights in graph.weights.values():
                 weights.release()
         self.graphs.clear()
-        self.files = {name: file for name, file in self.files.items() if name == self.manifest.golden}
+        self.files = {
+            name: file for name, file in self.files.items() if name == self.manifest.golden
+        }
 
     def file(self, name: str) -> Path:
         """Return the path of a listed file.
@@ -95,7 +103,9 @@ class Bundle:
             raise BundleError("is used, but not listed in the manifest's files", name)
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
-            raise BundleError("leads out of the bundle; names must be relative and without ..", name)
+            raise BundleError(
+                "leads out of the bundle; names must be relative and without ..", name
+            )
         try:
             root, target = self.path.resolve(), (self.path / name).resolve()
             if not target.is_relative_to(root):
@@ -104,9 +114,14 @@ class Bundle:
                 raise BundleError("is missing", name)
             links = target.stat().st_nlink
         except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, a link to itself
-            raise BundleError("is not a name that a file can be found by", f"{name!a:.80}") from None
+            raise BundleError(
+                "is not a name that a file can be found by", f"{name!a:.80}"
+            ) from None
         if links > 1:
-            raise BundleError(f"is a hard link: {links} names lead to it, any of which can change it; copy it", name)
+            raise BundleError(
+                f"is a hard link: {links} names lead to it, any of which can change it; copy it",
+                name,
+            )
         return target
 
     def _verify(self, opens: Callable[[Graph], bool]) -> None:
@@ -117,7 +132,9 @@ class Bundle:
         graphs = {graph.file for graph in manifest.graphs}
         small = {manifest.golden, manifest.tokenizer, manifest.ranges, *graphs}
         for name in small & heavy:
-            raise BundleError("is listed as weights and for another use; list it for one of them", name)
+            raise BundleError(
+                "is listed as weights and for another use; list it for one of them", name
+            )
         for name, entry in manifest.files.items():
             path = self.file(name)
             if name in heavy:
@@ -134,7 +151,9 @@ class Bundle:
             references = self._verified_references(graph)
             if graph in opened:
                 self.graphs[graph.file] = OnnxGraph(
-                    self.files[graph.file].data, references, {name: weights[name] for name in graph.weights}
+                    self.files[graph.file].data,
+                    references,
+                    {name: weights[name] for name in graph.weights},
                 )
         self.files = {name: file for name, file in self.files.items() if name not in graphs}
 
@@ -145,14 +164,19 @@ class Bundle:
         for reference in references:
             location = reference.location
             if location not in graph.weights:
-                raise BundleError(f"refers to {location!r:.80}, which the manifest does not give it", name)
+                raise BundleError(
+                    f"refers to {location!r:.80}, which the manifest does not give it", name
+                )
             # Another reader of the bundle looks beside the graph file, after following its links.
             if (path.parent / location).resolve() != self.file(location):
                 raise BundleError(f"would not find the verified {location} beside it", name)
             size = self.manifest.files[location].bytes
             end = reference.offset + (reference.length or 0)
             if reference.offset < 0 or (reference.length or 0) < 0 or end > size:
-                raise BundleError(f"refers to bytes {reference.offset}..{end} of {location}, which has {size}", name)
+                raise BundleError(
+                    f"refers to bytes {reference.offset}..{end} of {location}, which has {size}",
+                    name,
+                )
             length = size - reference.offset if reference.length is None else reference.length
             if not reference.initializer or tensor_bytes(reference) != length:
                 raise BundleError(

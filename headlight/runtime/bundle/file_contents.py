@@ -64,7 +64,9 @@ class Weights:
 
     def array(self, tensor: ExternalData) -> NDArray[Any]:
         """Return a tensor's numbers in place. The array keeps the memory mapped."""
-        numbers = np.frombuffer(self.memory, TYPES[tensor.type], math.prod(tensor.shape), tensor.offset)
+        numbers = np.frombuffer(
+            self.memory, TYPES[tensor.type], math.prod(tensor.shape), tensor.offset
+        )
         return numbers.reshape(tensor.shape)
 
     def keep(self, tensor: ExternalData) -> None:
@@ -75,7 +77,9 @@ class Weights:
         """Give back the pages without a kept tensor. They read as zeros from now on."""
         size, end = len(self.memory), 0
         for begin, after in [*sorted(self._kept), (size, size)]:
-            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE  # after the previous kept tensor's page
+            first = (
+                -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+            )  # after the previous kept tensor's page
             last = begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
             if last > first:
                 self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
@@ -133,7 +137,13 @@ def check_file(path: Path, name: str, entry: FileEntry) -> None:
     _read(path, name, entry, lambda size: bytearray(min(size, CHUNK)), memoryview)
 
 
-def _read(path: Path, name: str, entry: FileEntry, make: Callable[[int], T], view: Callable[[T], memoryview]) -> T:
+def _read(
+    path: Path,
+    name: str,
+    entry: FileEntry,
+    make: Callable[[int], T],
+    view: Callable[[T], memoryview],
+) -> T:
     """Read a file into the buffer that `make` returns for its size.
 
     A smaller buffer is filled again and again, each piece over the last.
@@ -159,7 +169,9 @@ def _read(path: Path, name: str, entry: FileEntry, make: Callable[[int], T], vie
     except OSError as error:
         raise BundleError(f"cannot be read: {error.strerror}", name) from None
     except MemoryError:
-        raise BundleError(f"has {entry.bytes} bytes, which memory has no room for; allow more", name) from None
+        raise BundleError(
+            f"has {entry.bytes} bytes, which memory has no room for; allow more", name
+        ) from None
     if digest.hexdigest() != entry.sha256:
         raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)
     return made

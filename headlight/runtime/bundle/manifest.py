@@ -109,7 +109,9 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # its origin; informative
-    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)  # put before texts, by name
+    prompts: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # put before texts, by name
     default_prompt: str | None = None  # the name of one, for callers that name none
     include_prompt: bool = True  # whether the tokens of a prompt count in pooling
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
@@ -122,7 +124,15 @@ class Manifest:
     @property
     def variants(self) -> tuple[tuple[str, str], ...]:
         """The (provider, precision) pairs that its graphs were made for, sorted."""
-        return tuple(sorted({(provider, graph.precision) for graph in self.graphs for provider in graph.providers}))
+        return tuple(
+            sorted(
+                {
+                    (provider, graph.precision)
+                    for graph in self.graphs
+                    for provider in graph.providers
+                }
+            )
+        )
 
     def graph(self, role: str, provider: str, precision: str) -> Graph:
         """Return the graph of a role for a provider and precision.
@@ -201,22 +211,29 @@ class Manifest:
             ranges=top.text_or_null("ranges"),
             # The least value of cosines, which rounding may take a little beyond -1.
             quality=tuple(
-                fields.record(Quality, {"count": MOST_TEXTS}, least=-2) for fields in top.children("quality")
+                fields.record(Quality, {"count": MOST_TEXTS}, least=-2)
+                for fields in top.children("quality")
             ),
             tokenizer_limit=None
             if top.values.get("tokenizer_limit") is None
-            else top.child("tokenizer_limit").record(TokenizerLimit, {"max_characters": LARGEST_LIMIT}),
+            else top.child("tokenizer_limit").record(
+                TokenizerLimit, {"max_characters": LARGEST_LIMIT}
+            ),
         )
 
 
 def _prompts(fields: Fields) -> dict[str, str]:
     if len(fields.values) > MOST_PROMPTS:
-        raise BundleError(f"prompts has {len(fields.values)} entries; expected at most {MOST_PROMPTS}", MANIFEST)
+        raise BundleError(
+            f"prompts has {len(fields.values)} entries; expected at most {MOST_PROMPTS}", MANIFEST
+        )
     for name in fields.values:
         fields.check_text(f"{name!a:.60}", name)
     prompts = {name: fields.prose(name, LONGEST_PROMPT) for name in fields.values}
     if sum(map(len, prompts.values())) > MOST_PROMPT_CHARACTERS:
-        raise BundleError(f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST)
+        raise BundleError(
+            f"prompts have more than {MOST_PROMPT_CHARACTERS} characters together", MANIFEST
+        )
     return prompts
 
 

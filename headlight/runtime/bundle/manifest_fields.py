@@ -48,7 +48,9 @@ class Fields:
         values = self.take(name, list)
         for value in values:
             if not isinstance(value, str):
-                raise BundleError(f"{self.path}{name} holds something that is not a string", MANIFEST)
+                raise BundleError(
+                    f"{self.path}{name} holds something that is not a string", MANIFEST
+                )
             self.check_text(name, value)
         return tuple(values)
 
@@ -62,7 +64,10 @@ class Fields:
     def counts(self, name: str, most: int) -> tuple[int, ...]:
         """Return a list of different integers from 1 to `most`."""
         values = self.take(name, list)
-        right = all(isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most for value in values)
+        right = all(
+            isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+            for value in values
+        )
         if not right or len(set(values)) != len(values):
             raise self._wrong(name, values, f"different numbers of 1 to {most}")
         return tuple(values)
@@ -115,7 +120,10 @@ class Fields:
 
     def children(self, name: str) -> list[Fields]:
         """Return a list of objects."""
-        return [Fields(value, f"{self.path}{name}[{i}].") for i, value in enumerate(self.take(name, list))]
+        return [
+            Fields(value, f"{self.path}{name}[{i}].")
+            for i, value in enumerate(self.take(name, list))
+        ]
 
     def check_text(self, name: str, value: str) -> None:
         """Check that a value is printable and of a valid length.

@@ -79,7 +79,10 @@ def _model_class() -> type[message.Message]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(
         descriptor_pb2.FileDescriptorProto(
-            name="headlight/onnx_subset.proto", package=PACKAGE, syntax="proto3", message_type=messages
+            name="headlight/onnx_subset.proto",
+            package=PACKAGE,
+            syntax="proto3",
+            message_type=messages,
         )
     )
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Model"))
@@ -113,7 +116,9 @@ def external_data(data: bytes, name: str) -> list[ExternalData]:
         if tensor.data_location == EXTERNAL
     ]
     del model.graph.initializer[:]
-    return found + [_reference(tensor, name) for tensor in _tensors(model) if tensor.data_location == EXTERNAL]
+    return found + [
+        _reference(tensor, name) for tensor in _tensors(model) if tensor.data_location == EXTERNAL
+    ]
 
 
 def with_inputs(data: bytes, names: Collection[str]) -> bytes:
@@ -124,7 +129,10 @@ def with_inputs(data: bytes, names: Collection[str]) -> bytes:
     for tensor in graph.initializer:
         if tensor.name in names and tensor.name not in known:
             shape = {"dim": [{"dim_value": size} for size in tensor.dims]}  # empty for a scalar
-            graph.input.add(name=tensor.name, type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}})
+            graph.input.add(
+                name=tensor.name,
+                type={"tensor_type": {"elem_type": tensor.data_type, "shape": shape}},
+            )
     for place in reversed(range(len(graph.initializer))):
         if graph.initializer[place].name in names:
             del graph.initializer[place]
@@ -142,7 +150,9 @@ def _parsed(data: bytes, name: str) -> Any:
 
 def _tensors(node: Any) -> Iterator[Any]:
     """Yield all Tensor messages below a message."""
-    messages = [(field, value) for field, value in node.ListFields() if field.message_type is not None]
+    messages = [
+        (field, value) for field, value in node.ListFields() if field.message_type is not None
+    ]
     for field, value in messages:
         for child in value if field.is_repeated else [value]:
             if field.message_type.name == "Tensor":
@@ -151,13 +161,17 @@ def _tensors(node: Any) -> Iterator[Any]:
                 yield from _tensors(child)
 
 
-def _reference(tensor: Any, name: str, *, initializer: bool = False, table: bool = False) -> ExternalData:
+def _reference(
+    tensor: Any, name: str, *, initializer: bool = False, table: bool = False
+) -> ExternalData:
     entries = {entry.key: entry.value for entry in tensor.external_data}
     # int() also reads "1_0", " 1" and digits of other scripts; ONNX Runtime reads those differently
     # or not at all.
     numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
     if "location" not in entries or not all(NUMBER.fullmatch(text) for text in numbers.values()):
-        raise BundleError("refers to external data without a location, or with an offset that is no number", name)
+        raise BundleError(
+            "refers to external data without a location, or with an offset that is no number", name
+        )
     return ExternalData(
         entries["location"],
         int(numbers["offset"]),

@@ -31,7 +31,9 @@ class Prompt:
             InvalidInput: a prompt was requested; the field is empty.
         """
         if self.asked and self.text:
-            raise InvalidInput("", f"a prompt goes before a text, and {what} are taken as they are; ask for none")
+            raise InvalidInput(
+                "", f"a prompt goes before a text, and {what} are taken as they are; ask for none"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Prompts:
             return Prompt(self.by_name[name], asked=True)
         if text is not None:
             if len(text) > LONGEST_PROMPT:
-                raise InvalidInput("prompt_text", f"has {len(text)} characters; at most {LONGEST_PROMPT} are taken")
+                raise InvalidInput(
+                    "prompt_text", f"has {len(text)} characters; at most {LONGEST_PROMPT} are taken"
+                )
             return Prompt(text, asked=True)
         return Prompt() if self.default is None else Prompt(self.by_name[self.default])

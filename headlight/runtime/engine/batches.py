@@ -123,7 +123,9 @@ def cut_out(
         hidden = np.stack(parts, dtype=states.spec.dtype, casting="same_kind")
     return ItemResult(
         pooled=pooled,
-        tokens=shape_rows(outputs["tokens"][row, rows], selection.rows) if selection.tokens else None,
+        tokens=shape_rows(outputs["tokens"][row, rows], selection.rows)
+        if selection.tokens
+        else None,
         attention=attention,
         hidden=hidden,
         indices=indices,

@@ -82,15 +82,21 @@ class Engine:
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             try:
-                self._sessions[role] = open_session(bundle.graphs[graph.file], provider, precision, own, gpu)
+                self._sessions[role] = open_session(
+                    bundle.graphs[graph.file], provider, precision, own, gpu
+                )
             except BundleError:
                 raise
             except Exception as error:  # libraries raise many types; only operators see the message
                 words = " ".join(str(error).split())
-                raise BundleError(f"cannot be opened on provider {provider}: {words:.300}", graph.file) from error
+                raise BundleError(
+                    f"cannot be opened on provider {provider}: {words:.300}", graph.file
+                ) from error
             check_interface(self._sessions[role], graph, bundle.manifest)
         self.roles = frozenset(self._sessions)
-        self.wide_roles: frozenset[Role] = self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
+        self.wide_roles: frozenset[Role] = (
+            self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
+        )
 
     def selections(self, embedding: Selection) -> list[Selection]:
         """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
@@ -156,7 +162,9 @@ class Engine:
             found = [self.run([items[row] for row in rows], wide=True) for rows in batches]
         else:
             with ThreadPoolExecutor(self._workers.streams) as streams:
-                found = list(streams.map(lambda rows: self.run([items[row] for row in rows]), batches))
+                found = list(
+                    streams.map(lambda rows: self.run([items[row] for row in rows]), batches)
+                )
         results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
         return [results[row] for row in range(len(items))]
 
@@ -171,7 +179,9 @@ class Engine:
         with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
             return self._results(items, outputs, wanted)
 
-    def _results(self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None) -> list[ItemResult]:
+    def _results(
+        self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None
+    ) -> list[ItemResult]:
         """Return each item's requested outputs from those of the batch.
 
         Raises:
@@ -180,7 +190,9 @@ class Engine:
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
         if not all_finite(outputs):
             good = finite_rows(items, outputs)
-            details = f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+            details = (
+                f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+            )
             if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
                 raise lost
             if not good.all():  # else only padding is not finite
@@ -202,7 +214,9 @@ class Engine:
         Otherwise a caller would pay for the first run.
         """
         # The runs are sequential, and streams alternate.
-        ways = [False] * self._workers.streams + [True] * (self._workers.apart or self._workers.lent)
+        ways = [False] * self._workers.streams + [True] * (
+            self._workers.apart or self._workers.lent
+        )
         wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
@@ -235,13 +249,18 @@ class Engine:
             for row, item in enumerate(items):
                 feeds["pool_mask"][row, : item.left_out] = 0
         if "segments" in self._sessions[role].inputs:
-            segments = [np.zeros_like(item.ids) if item.segments is None else item.segments for item in items]
+            segments = [
+                np.zeros_like(item.ids) if item.segments is None else item.segments
+                for item in items
+            ]
             feeds["segments"], _ = pad(segments, self._rounding)
         if role == "embed":
             return feeds, None
         layers, heads = self.architecture.layers, self.architecture.heads
         ones = np.ones((layers, heads), dtype=np.float32)
-        feeds["head_mask"] = np.stack([ones if item.head_mask is None else item.head_mask for item in items])
+        feeds["head_mask"] = np.stack(
+            [ones if item.head_mask is None else item.head_mask for item in items]
+        )
         wanted = Wanted(items, layers, heads, ids.shape[1])
         return feeds | wanted.feeds(), wanted
 

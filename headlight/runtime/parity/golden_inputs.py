@@ -54,11 +54,19 @@ class Golden(NamedTuple):
     @property
     def about(self) -> str:
         """The tokens of it that are ignored, for an error; usually empty."""
-        return "with a token hidden" if self.occluded is not None else "with a prompt left out" if self.left_out else ""
+        return (
+            "with a token hidden"
+            if self.occluded is not None
+            else "with a prompt left out"
+            if self.left_out
+            else ""
+        )
 
     def item(self, selection: Selection) -> EncodeItem:
         """Return the engine's item."""
-        return EncodeItem(self.ids, selection, self.segments, occluded=self.occluded, left_out=self.left_out)
+        return EncodeItem(
+            self.ids, selection, self.segments, occluded=self.occluded, left_out=self.left_out
+        )
 
 
 def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
@@ -85,7 +93,9 @@ def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
     For a deep model all other answers take a hundred times as long.
     """
     return tuple(
-        each._replace(answers={name: each.answers[name] for name in VECTORS}) for each in golden if not each.about
+        each._replace(answers={name: each.answers[name] for name in VECTORS})
+        for each in golden
+        if not each.about
     )
 
 
@@ -116,20 +126,39 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
     Raises:
         BundleError: they do not.
     """
-    layers, heads, dim = (getattr(manifest.architecture, name) for name in ("layers", "heads", "dim"))
+    layers, heads, dim = (
+        getattr(manifest.architecture, name) for name in ("layers", "heads", "dim")
+    )
     n = own["ids"].size
-    shapes = {"ids": (n,), "segments": (n,), "pooled": (manifest.architecture.pooled_dim,), "tokens": (n, dim)}
-    shapes |= {"attention": (layers, heads, n, n), "hidden": (layers + 1, n, dim), "occluded": (), "left_out": ()}
+    shapes = {
+        "ids": (n,),
+        "segments": (n,),
+        "pooled": (manifest.architecture.pooled_dim,),
+        "tokens": (n, dim),
+    }
+    shapes |= {
+        "attention": (layers, heads, n, n),
+        "hidden": (layers + 1, n, dim),
+        "occluded": (),
+        "left_out": (),
+    }
     for name, array in own.items():
         kind, shape = np.floating if name in OUTPUTS else np.integer, shapes[name]
         if array.shape != shape or not np.issubdtype(array.dtype, kind):
             have = f"{name} of {where} holds {array.dtype} in the shape {array.shape}"
-            raise BundleError(f"{have:.200}; the manifest makes it {kind.__name__} in {shape}", manifest.golden)
-    counts = {"ids": manifest.architecture.vocab_size, "segments": max(1, manifest.architecture.segments)}
+            raise BundleError(
+                f"{have:.200}; the manifest makes it {kind.__name__} in {shape}", manifest.golden
+            )
+    counts = {
+        "ids": manifest.architecture.vocab_size,
+        "segments": max(1, manifest.architecture.segments),
+    }
     for name, count in (counts | {"occluded": n, "left_out": n}).items():
         array = own.get(name, np.zeros(1))
         if not (1 <= n <= manifest.max_length and array.min() >= 0 and array.max() < count):
-            raise BundleError(f"{name} of {where} is no input that the manifest allows", manifest.golden)
+            raise BundleError(
+                f"{name} of {where} is no input that the manifest allows", manifest.golden
+            )
 
 
 def distance(output: str, got: Floats, expected: Floats) -> float:
@@ -162,7 +191,9 @@ def form(name: str, architecture: Architecture) -> Selection:
     chosen = tuple(heads[::STEP] if name == "head_mean" else heads)
     # Independent of the model's pooling: the weights of "weighted_mean" differ from token to token,
     # so a swapped token is found.
-    return Selection(attention=Choice(specs[name], layers, (chosen,) * len(layers), "weighted_mean"))
+    return Selection(
+        attention=Choice(specs[name], layers, (chosen,) * len(layers), "weighted_mean")
+    )
 
 
 def form_error(name: str, result: ItemResult, maps: Floats) -> float:

@@ -138,7 +138,11 @@ class SelfTest:
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
         problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
         for selection in self._engine.selections(Selection()):
-            self._run(selection.role, [EncodeItem(np.array([highest]), selection, np.array([segment]))], problem)
+            self._run(
+                selection.role,
+                [EncodeItem(np.array([highest]), selection, np.array([segment]))],
+                problem,
+            )
 
     def _file(self, role: Role) -> str:
         return self._manifest.graph(role, self._provider, self._precision).file

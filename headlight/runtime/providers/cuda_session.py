@@ -17,7 +17,12 @@ from typing import Any
 from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
-from headlight.runtime.providers.onnx_session import OrtSession, give_weights, run_into, session_options
+from headlight.runtime.providers.onnx_session import (
+    OrtSession,
+    give_weights,
+    run_into,
+    session_options,
+)
 from headlight.runtime.providers.onnx_session import library as onnxruntime
 from headlight.runtime.providers.session import Outputs
 from headlight.runtime.providers.worker_layout import Workers
@@ -65,11 +70,15 @@ def devices() -> Devices:
         return Devices(0, f"there is no NVIDIA driver here ({DRIVER}); install it, or, {GIVE}")
     code = driver.cuInit(0)
     if code in NONE:
-        return Devices(0, f"the NVIDIA driver finds no GPU; look at CUDA_VISIBLE_DEVICES, or, {GIVE}")
+        return Devices(
+            0, f"the NVIDIA driver finds no GPU; look at CUDA_VISIBLE_DEVICES, or, {GIVE}"
+        )
     count = ctypes.c_int()
     code = code or driver.cuDeviceGetCount(ctypes.byref(count))
     if code:
-        raise BundleError(f"the NVIDIA driver fails with CUDA error {code}; see what `nvidia-smi` says of it")
+        raise BundleError(
+            f"the NVIDIA driver fails with CUDA error {code}; see what `nvidia-smi` says of it"
+        )
     return Devices(count.value, "" if count.value else f"the NVIDIA driver finds no GPU; {GIVE}")
 
 
@@ -99,7 +108,9 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
             f" `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
         )
     if precision not in PRECISIONS:
-        raise BundleError(f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may")
+        raise BundleError(
+            f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may"
+        )
     found = devices()
     if not found.count:
         raise BundleError(f"provider cuda needs a GPU: {found.why}")
@@ -163,5 +174,7 @@ def load_libraries() -> str:
     onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log only
     with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
         onnxruntime.preload_dlls()
-    first = next((line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), "")
+    first = next(
+        (line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), ""
+    )
     return f"; {first:.200}" if first else ""

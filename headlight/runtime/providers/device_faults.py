@@ -125,7 +125,11 @@ class Faults:
         if feeds["ids"].shape[1] > self._longest:
             wrong.append("length")
         if wrong:
-            raise EngineError(told("an input is outside of what the model knows", f"{', '.join(wrong)} of a batch"))
+            raise EngineError(
+                told(
+                    "an input is outside of what the model knows", f"{', '.join(wrong)} of a batch"
+                )
+            )
 
     @staticmethod
     @contextlib.contextmanager
@@ -161,7 +165,9 @@ class Faults:
     def _is_right(self, why: str) -> bool:
         if PROBES.get() or self.probe is None:
             return False
-        log.warning("the GPU is suspected; probing it", extra={"event": "engine_probe", "details": why})
+        log.warning(
+            "the GPU is suspected; probing it", extra={"event": "engine_probe", "details": why}
+        )
         try:
             with self.probing():
                 self.probe()
@@ -170,7 +176,10 @@ class Faults:
             # fails elsewhere.
             log.warning("the probe had no memory", extra={"event": "probe_failed", "details": why})
         except Exception as error:
-            log.error("the probe failed", extra={"event": "probe_failed", "details": " ".join(str(error).split())})
+            log.error(
+                "the probe failed",
+                extra={"event": "probe_failed", "details": " ".join(str(error).split())},
+            )
             return False
         return True
 
@@ -178,11 +187,18 @@ class Faults:
         """Return the error to raise for a library's exception, and log the details."""
         kind, details = fault(error), " ".join(str(error).split())
         if kind == "host" or (kind == "full" and not self.gpu):
-            log.warning("memory is short for a batch", extra={"event": "batch_memory_short", "details": details})
+            log.warning(
+                "memory is short for a batch",
+                extra={"event": "batch_memory_short", "details": details},
+            )
             return HostFull()
         if kind == "full":
-            log.warning("the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details})
-            return DeviceFull("the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts")
+            log.warning(
+                "the GPU's memory is full", extra={"event": "gpu_memory_full", "details": details}
+            )
+            return DeviceFull(
+                "the memory of the GPU is full; ask for less at once: fewer outputs, shorter texts"
+            )
         if kind == "lost" and self.gpu:
             self._lost = True
             return DeviceLost(told("the GPU failed", str(error)))

@@ -37,7 +37,9 @@ class OrtSession:
         """Wrap a session whose memory comes from an arena, "device:number"."""
         self._session, self._arena = session, arena
         self.inputs = frozenset(value.name for value in session.get_inputs())
-        self.outputs: dict[str, Shape] = {value.name: tuple(value.shape) for value in session.get_outputs()}
+        self.outputs: dict[str, Shape] = {
+            value.name: tuple(value.shape) for value in session.get_outputs()
+        }
 
     def shrink(self, feeds: Outputs) -> None:
         options = onnxruntime.RunOptions()
@@ -121,8 +123,12 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     if kept:
         names = sorted({tensor.location for tensor in kept})
         buffers = [graph.weights[name].memory for name in names]
-        options.add_session_config_entry("session.use_external_initializer_file_buffers_directly", "1")
-        options.add_external_initializers_from_files_in_memory(names, buffers, [len(buffer) for buffer in buffers])
+        options.add_session_config_entry(
+            "session.use_external_initializer_file_buffers_directly", "1"
+        )
+        options.add_external_initializers_from_files_in_memory(
+            names, buffers, [len(buffer) for buffer in buffers]
+        )
 
 
 def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
@@ -133,7 +139,10 @@ def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
     # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations that it replaces
     # (bench/results).
     return onnxruntime.InferenceSession(
-        graph.data, options, providers=["CPUExecutionProvider"], disabled_optimizers=["SkipLayerNormFusion"]
+        graph.data,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["SkipLayerNormFusion"],
     )
 
 

@@ -48,7 +48,9 @@ def library() -> Any:
         import openvino  # noqa: PLC0415  (an extra)
     except ImportError as error:
         words = " ".join(str(error).split())
-        raise BundleError(f"provider openvino needs OpenVINO (`{remedy('openvino')}`): {words:.200}") from None
+        raise BundleError(
+            f"provider openvino needs OpenVINO (`{remedy('openvino')}`): {words:.200}"
+        ) from None
     return openvino
 
 
@@ -64,7 +66,9 @@ def check_precision(precision: str) -> None:
         BundleError: OpenVINO is not installed, or would compute in another precision.
     """
     if precision not in PRECISIONS:
-        raise BundleError(f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}")
+        raise BundleError(
+            f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}"
+        )
     can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
     if precision == "bf16" and "BF16" not in can:
         raise BundleError(
@@ -93,15 +97,22 @@ class OpenVinoSession:
         self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
-            value.get_any_name(): tuple(None if size.is_dynamic else size.get_length() for size in value.partial_shape)
+            value.get_any_name(): tuple(
+                None if size.is_dynamic else size.get_length() for size in value.partial_shape
+            )
             for value in compiled.outputs
         }
 
     @contextlib.contextmanager
-    def run(self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Iterator[Outputs]:
+    def run(
+        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
+    ) -> Iterator[Outputs]:
         # OpenVINO's TopK refuses a k of 0: an unused layer gives the largest entry of each row,
         # which is not read.
-        feeds = {name: np.maximum(value, 1) if name.startswith("top_") else value for name, value in feeds.items()}
+        feeds = {
+            name: np.maximum(value, 1) if name.startswith("top_") else value
+            for name, value in feeds.items()
+        }
         with (self._wide if wide else self._narrow).run(feeds) as request:
             found = {name: request.get_tensor(name).data for name in names}
             for name, buffer in buffers.items():
@@ -179,7 +190,9 @@ class _Graph:
         """
         with self._lock:
             if self._present is None or self._present.failed:
-                log.warning("compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"})
+                log.warning(
+                    "compiling a graph anew, as a batch failed", extra={"event": "graph_recompiled"}
+                )
                 self._present = None  # free its memory first
                 self._present = _Compiled(*self._form)
             return self._present
@@ -200,7 +213,9 @@ class _Graph:
                     return
             finally:
                 present.free.put(request)
-        raise MemoryError("batches beside this one failed, and the graph was compiled anew, each time")
+        raise MemoryError(
+            "batches beside this one failed, and the graph was compiled anew, each time"
+        )
 
 
 def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:

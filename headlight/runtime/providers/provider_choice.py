@@ -31,7 +31,9 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     if name == "auto":
         name = "cuda" if device_exists() else "cpu"
     if name not in PROVIDERS:
-        raise BundleError(f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}")
+        raise BundleError(
+            f"provider {name!r} is not available; available are auto, {', '.join(PROVIDERS)}"
+        )
     if name == "openvino":
         check_precision(precision)
     if name == "cuda":
@@ -39,7 +41,9 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     return name
 
 
-def open_session(graph: OnnxGraph, provider: str, precision: str, workers: Workers, gpu: Gpu = ANY_GPU) -> Session:
+def open_session(
+    graph: OnnxGraph, provider: str, precision: str, workers: Workers, gpu: Gpu = ANY_GPU
+) -> Session:
     """Open a graph.
 
     Args:

@@ -55,30 +55,44 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
     if ("pool_mask" in graph.inputs) == manifest.include_prompt:
         must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
         raise BundleError(
-            f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}", graph.file
+            f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}",
+            graph.file,
         )
     outputs = session.outputs
-    for what, found, declared in (("takes", session.inputs, graph.inputs), ("gives", set(outputs), graph.outputs)):
+    for what, found, declared in (
+        ("takes", session.inputs, graph.inputs),
+        ("gives", set(outputs), graph.outputs),
+    ):
         if found != set(declared):
-            raise BundleError(f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}", graph.file)
+            raise BundleError(
+                f"{what} {sorted(found)!a:.200}; the manifest says {sorted(declared)!a:.200}",
+                graph.file,
+            )
     for name, expected in _shapes(graph.role, manifest.architecture).items():
         if name not in outputs:
-            raise BundleError(f"does not give {name}, as the manifest's architecture has it", graph.file)
+            raise BundleError(
+                f"does not give {name}, as the manifest's architecture has it", graph.file
+            )
         shape = outputs[name]
         fits = len(shape) == len(expected) and not any(
-            isinstance(size, int) and fixed and size != fixed for size, fixed in zip(shape, expected, strict=True)
+            isinstance(size, int) and fixed and size != fixed
+            for size, fixed in zip(shape, expected, strict=True)
         )
         if not fits:
             wanted = [size or "any" for size in expected]
             raise BundleError(
-                f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}", graph.file
+                f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}",
+                graph.file,
             )
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Return the shape of each output that a graph must have; 0 for sizes that vary."""
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
-    shapes: dict[str, tuple[int, ...]] = {"pooled": (0, architecture.pooled_dim), "tokens": (0, 0, dim)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "pooled": (0, architecture.pooled_dim),
+        "tokens": (0, 0, dim),
+    }
     if role == "attend":
         selected = [name for names in OUTPUTS_OF.values() for name in names]
         shapes |= {name.format(layer): (0, 0, 0, 0) for layer in range(layers) for name in selected}

@@ -80,7 +80,9 @@ def usable_cpus(group: Path = CGROUP) -> int:
     allowed = len(os.sched_getaffinity(0))
     for files in QUOTAS:
         try:
-            time, period = " ".join((group / file).read_text(encoding="ascii") for file in files).split()
+            time, period = " ".join(
+                (group / file).read_text(encoding="ascii") for file in files
+            ).split()
             quota = math.ceil(int(time) / int(period))
         except (OSError, ValueError):  # no such group, or "max": no limit
             continue

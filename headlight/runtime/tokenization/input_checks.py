@@ -21,10 +21,16 @@ Truncation = Literal["refuse", "cut_end", "cut_start"]
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
     """Return whether an input is a pair of texts."""
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and all(isinstance(part, str) for part in value)
+    )
 
 
-def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int]) -> tuple[Ids, Ids | None]:
+def checked_ids(
+    manifest: Manifest, ids: Sequence[int], segments: Sequence[int]
+) -> tuple[Ids, Ids | None]:
     """Check ids and segments; return both as int64 [n]. Segments are None, for zeros, if not given.
 
     Raises:
@@ -36,9 +42,14 @@ def checked_ids(manifest: Manifest, ids: Sequence[int], segments: Sequence[int])
     types = None
     if len(segments):
         if not manifest.architecture.segments:
-            raise InvalidInput("segments", "this model was trained without segments; leave it empty")
+            raise InvalidInput(
+                "segments", "this model was trained without segments; leave it empty"
+            )
         if len(segments) != len(ids):
-            raise InvalidInput("segments", f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none")
+            raise InvalidInput(
+                "segments",
+                f"has {len(segments)} entries for {len(ids)} ids; send one of each, or none",
+            )
         types = _checked("segments", "segment", segments, manifest.architecture.segments)
     return found, types
 
@@ -67,10 +78,15 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
     except (TypeError, ValueError):
         raise InvalidInput("head_mask", "must hold numbers alone") from None
     if found.shape != (layers, heads):
-        raise InvalidInput("head_mask", f"has the shape {found.shape}; this model has {layers} layers of {heads} heads")
+        raise InvalidInput(
+            "head_mask",
+            f"has the shape {found.shape}; this model has {layers} layers of {heads} heads",
+        )
     # Larger ones could overflow, and affect other batch members.
     if not ((found >= 0) & (found <= 1)).all():
-        raise InvalidInput("head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
+        raise InvalidInput(
+            "head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
+        )
     return found
 
 
@@ -91,11 +107,16 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
     if len(found) and found.view(np.uint64).max() >= count:
         wrong = np.flatnonzero((found < 0) | (found >= count))[0]
         # The index, not the value: messages are logged, and logs hold nothing of a text.
-        raise InvalidInput(field, f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone")
+        raise InvalidInput(
+            field,
+            f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone",
+        )
     return found
 
 
-def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False) -> Ids:
+def cut(
+    stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False
+) -> Ids:
     """Return the tokens that are left: int64 [most], rising.
 
     The longer text of a pair is cut until both are equally long, as in the tokenizers library
@@ -112,19 +133,26 @@ def cut(stays: Marks, second: Marks, most: int, truncation: Truncation, *, promp
         InvalidInput: truncation is "refuse", or the uncut tokens leave no room.
     """
     if truncation == "refuse":
-        have = f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
+        have = (
+            f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
+        )
         raise InvalidInput("", f"{have}; shorten it or ask for truncation")
     room = most - int(stays.sum())
     if room < 1:
         what, remedy = (
-            ("prompt and special tokens", "shorten the prompt") if prompt else ("special tokens", "send one text")
+            ("prompt and special tokens", "shorten the prompt")
+            if prompt
+            else ("special tokens", "send one text")
         )
-        raise InvalidInput("", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}")
+        raise InvalidInput(
+            "", f"its {what} are {most - room} tokens, the model takes {most}; {remedy}"
+        )
     texts = [np.flatnonzero(~stays & ~second), np.flatnonzero(~stays & second)]
     shorter = int(len(texts[0]) > len(texts[1]))  # its index; the first if both are equally long
     rooms = dict.fromkeys((0, 1), min(len(texts[shorter]), room // 2))
     rooms[1 - shorter] = room - rooms[shorter]
     left = [
-        own[: rooms[at]] if truncation == "cut_end" else own[len(own) - rooms[at] :] for at, own in enumerate(texts)
+        own[: rooms[at]] if truncation == "cut_end" else own[len(own) - rooms[at] :]
+        for at, own in enumerate(texts)
     ]
     return np.sort(np.concatenate([np.flatnonzero(stays), *left]))

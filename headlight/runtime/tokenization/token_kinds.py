@@ -46,7 +46,10 @@ class Spelled:
         self._unknown = self.spellings.keys() & set(_ids(tokenizer, UNKNOWN))
 
     def marks(
-        self, encoding: tokenizers.Encoding, value: str | tuple[str, str], special_tokens: SpecialTokens
+        self,
+        encoding: tokenizers.Encoding,
+        value: str | tuple[str, str],
+        special_tokens: SpecialTokens,
     ) -> tuple[bool, ...]:
         """Return whether each token is special: put around the text, or spelled out and parsed.
 
@@ -58,17 +61,28 @@ class Spelled:
         if special_tokens == "text":
             return tuple(map(bool, encoding.special_tokens_mask))
         texts = (value,) if isinstance(value, str) else value
-        tokens = zip(encoding.ids, encoding.special_tokens_mask, encoding.offsets, encoding.sequence_ids, strict=True)
+        tokens = zip(
+            encoding.ids,
+            encoding.special_tokens_mask,
+            encoding.offsets,
+            encoding.sequence_ids,
+            strict=True,
+        )
         known = self.spellings.keys() - self._unknown
         return tuple(
             bool(added)
             or number in known
-            or (number in self._unknown and texts[text or 0][start:end].strip() == self.spellings[number])
+            or (
+                number in self._unknown
+                and texts[text or 0][start:end].strip() == self.spellings[number]
+            )
             for number, added, (start, end), text in tokens
         )
 
 
-def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]) -> tokenizers.Tokenizer:
+def as_plain_text(
+    tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str]
+) -> tokenizers.Tokenizer:
     """Return a tokenizer with the same model that reads special tokens in a text as plain text.
 
     Threads share a tokenizer, so its property cannot be set and reset.
@@ -80,9 +94,15 @@ def as_plain_text(tokenizer: tokenizers.Tokenizer, spellings: Mapping[int, str])
     plain.encode_special_tokens = True
     # In order, so that tokens outside of the model's vocabulary get the same ids.
     added = sorted(tokenizer.get_added_tokens_decoder().items())
-    for special, group in itertools.groupby((token for _, token in added), key=lambda token: token.special):
+    for special, group in itertools.groupby(
+        (token for _, token in added), key=lambda token: token.special
+    ):
         (plain.add_special_tokens if special else plain.add_tokens)(list(group))
-    known = [text for number, text in spellings.items() if len(text) > 1 and number in _ids(tokenizer, text)]
+    known = [
+        text
+        for number, text in spellings.items()
+        if len(text) > 1 and number in _ids(tokenizer, text)
+    ]
     if known:
         cuts = _cuts(known)
         before = tokenizer.pre_tokenizer
@@ -101,7 +121,9 @@ def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
 def _cuts(spellings: Collection[str]) -> pre_tokenizers.PreTokenizer:
     """Return a pre-tokenizer that cuts each spelling after its first character, at any place."""
     groups = itertools.groupby(sorted(spellings), key=operator.itemgetter(0))
-    pattern = "|".join(f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups)
+    pattern = "|".join(
+        f"{re.escape(first)}(?={_any_of([text[1:] for text in group])})" for first, group in groups
+    )
     return pre_tokenizers.Split(tokenizers.Regex(pattern), "merged_with_previous")
 
 
@@ -114,7 +136,9 @@ def _any_of(texts: Collection[str]) -> str:
     common = os.path.commonprefix(list(texts))  # noqa: RUF071  # of characters, not of folders
     if common in texts:  # longer ones match nothing more
         return re.escape(common)
-    groups = itertools.groupby(sorted(text[len(common) :] for text in texts), key=operator.itemgetter(0))
+    groups = itertools.groupby(
+        sorted(text[len(common) :] for text in texts), key=operator.itemgetter(0)
+    )
     return f"{re.escape(common)}(?:{'|'.join(_any_of(list(group)) for _, group in groups)})"
 
 
@@ -182,4 +206,8 @@ def _texts(sequences: Iterable[int | None]) -> list[int]:
     A special token around texts belongs to the text before it. Token types cannot show this:
     RoBERTa has one for both texts.
     """
-    return list(itertools.accumulate(sequences, lambda last, text: last if text is None else text, initial=0))[1:]
+    return list(
+        itertools.accumulate(
+            sequences, lambda last, text: last if text is None else text, initial=0
+        )
+    )[1:]

@@ -14,7 +14,13 @@ from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight.runtime.tokenization.input_checks import Truncation, cut
-from headlight.runtime.tokenization.token_kinds import Spelled, as_plain_text, prompt_tokens, token_list, word_numbers
+from headlight.runtime.tokenization.token_kinds import (
+    Spelled,
+    as_plain_text,
+    prompt_tokens,
+    token_list,
+    word_numbers,
+)
 from headlight.runtime.tokenization.tokenizer_probe import is_panic, limit_of
 from headlight.runtime.values import Tokenized
 from headlight.spec import SpecialTokens
@@ -28,7 +34,12 @@ class Tokenizer:
     """A bundle's tokenizer.json. Thread-safe; only a short text keeps other threads waiting."""
 
     def __init__(
-        self, path: File | Path, max_length: int, *, include_prompt: bool = True, segments: bool = True
+        self,
+        path: File | Path,
+        max_length: int,
+        *,
+        include_prompt: bool = True,
+        segments: bool = True,
     ) -> None:
         """Load the tokenizer.
 
@@ -47,13 +58,16 @@ class Tokenizer:
         try:
             self._plain = tokenizers.Tokenizer.from_buffer(path.read_bytes())
         except Exception:  # the library raises bare Exception
-            raise BundleError("is not a tokenizer that the tokenizers library can read", path.name) from None
+            raise BundleError(
+                "is not a tokenizer that the tokenizers library can read", path.name
+            ) from None
         self._plain.no_padding()
         self._plain.no_truncation()
         special = self._plain.num_special_tokens_to_add(is_pair=False)
         if special >= max_length:  # the library would not truncate at all
             raise BundleError(
-                f"puts {special} special tokens around a text, and the model takes {max_length}; allow more", path.name
+                f"puts {special} special tokens around a text, and the model takes {max_length}; allow more",
+                path.name,
             )
         self._spelled = Spelled(self._plain)
         self._readers: dict[SpecialTokens, tokenizers.Tokenizer] = {
@@ -133,7 +147,9 @@ class Tokenizer:
         read = values
         if prompt:
             read = [prompt + value if isinstance(value, str) else value for value in values]
-        for value, whole, encoding in zip(values, read, self._read(read, special_tokens, bare=bare), strict=True):
+        for value, whole, encoding in zip(
+            values, read, self._read(read, special_tokens, bare=bare), strict=True
+        ):
             parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
             for field, part in parts.items():
                 if not part:
@@ -147,14 +163,20 @@ class Tokenizer:
     ) -> Iterable[tokenizers.Encoding]:
         reader = self._readers[special_tokens]
         try:
-            if len(values) == 1 and isinstance(values[0], str) and len(values[0]) <= SHORT_CHARACTERS:
+            if (
+                len(values) == 1
+                and isinstance(values[0], str)
+                and len(values[0]) <= SHORT_CHARACTERS
+            ):
                 return [reader.encode(values[0])]  # the only call that keeps other threads waiting
             return (reader.encode_batch_fast if bare else reader.encode_batch)(values)
         except BaseException as error:
             if not is_panic(error):
                 raise
             if len(values) == 1:
-                raise InvalidInput("", "is more than the tokenizer's patterns can read; shorten it") from None
+                raise InvalidInput(
+                    "", "is more than the tokenizer's patterns can read; shorten it"
+                ) from None
         # Each alone, to find the one at fault.
         alone = (self._read([value], special_tokens, bare=bare) for value in values)
         return itertools.chain.from_iterable(alone)
@@ -197,7 +219,9 @@ class Tokenizer:
         if of_prompt is None:
             return Tokenized(ids, length, info, segments, words)
         left_out = 0 if self._include_prompt else self._prompt_ids(prompt, special_tokens)
-        return Tokenized(ids, length, info, segments, words, int(of_prompt.sum()), min(left_out, len(ids) - 1))
+        return Tokenized(
+            ids, length, info, segments, words, int(of_prompt.sum()), min(left_out, len(ids) - 1)
+        )
 
     def _count_prompt(self, prompt: str, special_tokens: SpecialTokens) -> int:
         """Return the number of tokens that sentence-transformers counts as the prompt.
@@ -229,7 +253,13 @@ class Tokenizer:
 
 
 def open_tokenizer(
-    path: File | Path, max_length: int, *, vocabulary: int, segments: int, pairs: bool, include_prompt: bool = True
+    path: File | Path,
+    max_length: int,
+    *,
+    vocabulary: int,
+    segments: int,
+    pairs: bool,
+    include_prompt: bool = True,
 ) -> Tokenizer:
     """Load a tokenizer.json for a model.
 
@@ -246,7 +276,9 @@ def open_tokenizer(
     """
     tokenizer = Tokenizer(path, max_length, include_prompt=include_prompt, segments=bool(segments))
     if tokenizer.ids > vocabulary:
-        raise BundleError(f"has ids up to {tokenizer.ids - 1}; the model knows {vocabulary}", path.name)
+        raise BundleError(
+            f"has ids up to {tokenizer.ids - 1}; the model knows {vocabulary}", path.name
+        )
     if segments and (marked := tokenizer.segments(pairs=pairs)) > segments:
         raise BundleError(f"tells {marked} segments apart; the model knows {segments}", path.name)
     return tokenizer

@@ -42,7 +42,10 @@ _BASE = {
     "emoji sequences": "\U0001f469\u200d\U0001f469\u200d\U0001f467\U0001f1e9\U0001f1ea\U0001f44d\U0001f3fd",
 }
 # Kinds of text by name: each is repeated up to the length tried.
-UNITS: Mapping[str, str] = {**_BASE, "a mixture": "".join(random.Random(0).choices("".join(_BASE.values()), k=997))}
+UNITS: Mapping[str, str] = {
+    **_BASE,
+    "a mixture": "".join(random.Random(0).choices("".join(_BASE.values()), k=997)),
+}
 # A pattern of this project's models from before the probe, and a fast one that gives the same ids.
 # It is checked by name, as its probe result depends on the machine: 0.2 s for 8,000 line breaks.
 QUADRATIC, MENDED = r"\n(?!\s*\n)", r"\n(?![^\S\n]*\n)"
@@ -187,24 +190,36 @@ def _affordable(size: int, seconds: float, half: float) -> float:
 
 
 def _refusal(
-    tokenizer: tokenizers.Tokenizer, found: Probed, needed: int, clock: Clock, units: Mapping[str, str]
+    tokenizer: tokenizers.Tokenizer,
+    found: Probed,
+    needed: int,
+    clock: Clock,
+    units: Mapping[str, str],
 ) -> str:
     """Return the error message for a tokenizer that is too slow."""
-    cost = "cannot read" if math.isinf(found.seconds) else f"needs {found.seconds:.2g} s of CPU time for"
-    what = f"{cost} {found.tried} characters of one kind ({found.worst}), through {_blamed(tokenizer, found, clock, units)}"
-    rule = (
-        f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, may cost {LIMIT_SECONDS} s"
+    cost = (
+        "cannot read"
+        if math.isinf(found.seconds)
+        else f"needs {found.seconds:.2g} s of CPU time for"
     )
+    what = f"{cost} {found.tried} characters of one kind ({found.worst}), through {_blamed(tokenizer, found, clock, units)}"
+    rule = f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, may cost {LIMIT_SECONDS} s"
     fits = found.characters // CHARACTERS_PER_TOKEN
-    remedy = "mend it in the checkpoint and export again" + (f", or export with --max-length {fits}" if fits else "")
+    remedy = "mend it in the checkpoint and export again" + (
+        f", or export with --max-length {fits}" if fits else ""
+    )
     return f"{what}; {rule}; {remedy}"
 
 
-def _blamed(tokenizer: tokenizers.Tokenizer, found: Probed, clock: Clock, units: Mapping[str, str]) -> str:
+def _blamed(
+    tokenizer: tokenizers.Tokenizer, found: Probed, clock: Clock, units: Mapping[str, str]
+) -> str:
     """Return the part of a tokenizer that costs most on the worst text."""
     text = text_of(found.worst, found.tried, units)
     costs = {
-        pattern: _cost(normalizers.Replace(tokenizers.Regex(pattern), "").normalize_str, text, clock)
+        pattern: _cost(
+            normalizers.Replace(tokenizers.Regex(pattern), "").normalize_str, text, clock
+        )
         for pattern in _patterns(tokenizer)
     }
     slowest = max(costs, key=costs.__getitem__, default="")

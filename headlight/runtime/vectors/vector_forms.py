@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File, plain_arrays
 from headlight.runtime.values import Array, Floats
-from headlight.spec import VECTOR_BITS, PooledSpec, TokensSpec, VectorType, check_dimensions, check_name
+from headlight.spec import (
+    VECTOR_BITS,
+    PooledSpec,
+    TokensSpec,
+    VectorType,
+    check_dimensions,
+    check_name,
+)
 
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
@@ -94,17 +101,22 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     for dtype in dtypes:
         check_name(f"{POOLED}.dtypes", dtype, VECTOR_BITS)
     if len(set(dtypes)) != len(dtypes):
-        raise InvalidInput(f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once")
+        raise InvalidInput(
+            f"{POOLED}.dtypes", f"names one twice: {', '.join(dtypes)}; name each once"
+        )
     for dtype in dtypes:
         if VECTOR_BITS[dtype] == 1 and width % 8:
             raise InvalidInput(
-                f"{POOLED}.dimensions", f"is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8"
+                f"{POOLED}.dimensions",
+                f"is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8",
             )
     if "int8" not in dtypes:
         return Vector(width, unit, dtypes)
     if unit != offer.normalize:
         as_usual = "normalised" if offer.normalize else "not normalised"
-        raise InvalidInput(f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out")
+        raise InvalidInput(
+            f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out"
+        )
     if width not in offer.ranges:
         have = f"those of {', '.join(map(str, sorted(offer.ranges)))}" if offer.ranges else "none"
         raise InvalidInput(
@@ -135,7 +147,9 @@ def unit_length(vectors: Floats) -> Floats:
     return scaled
 
 
-def shape_pooled(whole: Floats, wanted: Sequence[Vector | None], normalize: bool) -> list[Floats | None]:
+def shape_pooled(
+    whole: Floats, wanted: Sequence[Vector | None], normalize: bool
+) -> list[Floats | None]:
     """Cut and scale a batch's pooled vectors for each item.
 
     Args:
@@ -192,7 +206,9 @@ def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) ->
     if dtype == "ubinary":
         return np.packbits(vectors > 0, axis=-1)
     if dtype == "binary":
-        return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(np.int8)  # less 128, as signed bytes
+        return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(
+            np.int8
+        )  # less 128, as signed bytes
     if dtype == "int8":
         return _in_steps(vectors, ranges)
     return halve(vectors) if dtype == "float16" else vectors
@@ -224,11 +240,22 @@ def load_ranges(file: File | Path, pooled_dim: int) -> dict[int, Floats]:
         found = RANGE_NAME.fullmatch(key)
         width = int(found[1]) if found else 0
         if not 1 <= width <= pooled_dim:
-            raise BundleError(f"holds {key!a:.60}; expected int8_d of a width d up to {pooled_dim}", name)
+            raise BundleError(
+                f"holds {key!a:.60}; expected int8_d of a width d up to {pooled_dim}", name
+            )
         if array.dtype != np.float32 or array.shape != (2, width):
-            raise BundleError(f"{key} is {array.dtype} in the shape {array.shape}; expected float32 [2, {width}]", name)
-        if not (np.isfinite(array).all() and (np.abs(array) < LARGEST_END).all() and (array[0] <= array[1]).all()):
-            raise BundleError(f"{key} has a range that ends before it begins, or is not finite and small", name)
+            raise BundleError(
+                f"{key} is {array.dtype} in the shape {array.shape}; expected float32 [2, {width}]",
+                name,
+            )
+        if not (
+            np.isfinite(array).all()
+            and (np.abs(array) < LARGEST_END).all()
+            and (array[0] <= array[1]).all()
+        ):
+            raise BundleError(
+                f"{key} has a range that ends before it begins, or is not finite and small", name
+            )
         ranges[width] = array
     return ranges
 

@@ -21,11 +21,21 @@ from headlight_model.train.loop import STATE_FOLDER
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, write, print the page."""
-    parser = argparse.ArgumentParser(prog="python -m headlight_model.evaluate", description="Measure trained models.")
-    parser.add_argument("models", nargs="+", type=Path, help="checkpoint folders of headlight_model.train")
-    parser.add_argument("--previous", type=Path, help="checkpoint folder of the first model's predecessor")
-    parser.add_argument("--state", type=Path, default=STATE_FOLDER / "evaluation", help="where the corpus is kept")
-    parser.add_argument("--out", type=Path, required=True, help="page to write; the figures go beside it as .json")
+    parser = argparse.ArgumentParser(
+        prog="python -m headlight_model.evaluate", description="Measure trained models."
+    )
+    parser.add_argument(
+        "models", nargs="+", type=Path, help="checkpoint folders of headlight_model.train"
+    )
+    parser.add_argument(
+        "--previous", type=Path, help="checkpoint folder of the first model's predecessor"
+    )
+    parser.add_argument(
+        "--state", type=Path, default=STATE_FOLDER / "evaluation", help="where the corpus is kept"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="page to write; the figures go beside it as .json"
+    )
     options = parser.parse_args(arguments)
     models = [Shipped(folder) for folder in options.models]
     if options.previous:
@@ -39,10 +49,16 @@ def main(arguments: list[str] | None = None) -> None:
     )
     tasks = {"standard library": retrieval_task(Part.TEST)}
     if with_packages:
-        tasks = {"held-out packages": package_task(Part.TEST), **tasks, "questions by hand": newcomer_task()}
+        tasks = {
+            "held-out packages": package_task(Part.TEST),
+            **tasks,
+            "questions by hand": newcomer_task(),
+        }
     of_order = [order.measure(model) for model in models]
     scored = retrieval.baselines(Beginnings(models[0], options.state), tasks)
-    of_retrieval = [retrieval.measure(name, task, models, scored[name]) for name, task in tasks.items()]
+    of_retrieval = [
+        retrieval.measure(name, task, models, scored[name]) for name, task in tasks.items()
+    ]
     text = page(origin, of_order, of_retrieval)
     figures = {
         "origin": dataclasses.asdict(origin),
@@ -51,7 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text, encoding="utf-8")
-    options.out.with_suffix(".json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    options.out.with_suffix(".json").write_text(
+        json.dumps(figures, indent=2) + "\n", encoding="utf-8"
+    )
     print(text)
 
 

@@ -30,7 +30,9 @@ def as_bits(vectors: Floats) -> Floats:
 
 def compressed(queries: Floats, documents: Floats, widths: tuple[int, ...]) -> dict[str, Floats]:
     """Scores [Q, C] by the form of the vectors. The bounds of the bytes are those of the documents."""
-    scores = {f"{width} dimensions": cut(queries, width) @ cut(documents, width).T for width in widths}
+    scores = {
+        f"{width} dimensions": cut(queries, width) @ cut(documents, width).T for width in widths
+    }
     bounds = documents.min(axis=0), documents.max(axis=0)
     scores["int8"] = as_bytes(queries, *bounds) @ as_bytes(documents, *bounds).T
     scores["binary"] = as_bits(queries) @ as_bits(documents).T

@@ -19,7 +19,14 @@ from headlight_model.encoder import Encoder
 from headlight_model.train.data.tokenizer import SPECIALS
 
 # Broad ones first: a head is called by the first that holds.
-KINDS = ("previous", "next", "same identifier", "matching bracket", "call to arguments", "def to name")
+KINDS = (
+    "previous",
+    "next",
+    "same identifier",
+    "matching bracket",
+    "call to arguments",
+    "def to name",
+)
 CALLED = 0.5  # of the tokens
 BATCH = 16
 IDENTIFIER = re.compile(r"[a-z_]\w+")
@@ -34,7 +41,9 @@ class Head:
     layer: int
     head: int
     weight: dict[str, float]  # by kind: attention that falls on such keys
-    strongest: dict[str, float]  # by kind: share of the tokens whose strongest weight falls on such a key
+    strongest: dict[
+        str, float
+    ]  # by kind: share of the tokens whose strongest weight falls on such a key
 
     @property
     def name(self) -> str:
@@ -43,7 +52,9 @@ class Head:
 
 
 @torch.inference_mode()
-def analyse(encoder: Encoder, windows: Tensor, pieces: Sequence[str]) -> tuple[list[Head], dict[str, float]]:
+def analyse(
+    encoder: Encoder, windows: Tensor, pieces: Sequence[str]
+) -> tuple[list[Head], dict[str, float]]:
     """Look at all heads.
 
     Args:
@@ -99,7 +110,11 @@ def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
     distance = places[None, :] - places[:, None]  # [S, S]: key less query
     plain = (ids >= len(SPECIALS))[:, :, None]  # [B, S, 1]
     same = (ids[:, :, None] == ids[:, None, :]) & named[ids][:, :, None] & (distance != 0)
-    found = {"previous": plain & (distance == -1), "next": plain & (distance == 1), "same identifier": same}
+    found = {
+        "previous": plain & (distance == -1),
+        "next": plain & (distance == 1),
+        "same identifier": same,
+    }
     syntax = {kind: torch.zeros_like(same) for kind in KINDS if kind not in found}
     for row, numbers in enumerate(ids.tolist()):
         for kind, query, key in links([pieces[number] for number in numbers]):
@@ -120,9 +135,15 @@ def links(tokens: Sequence[str]) -> Iterator[tuple[str, int, int]]:
                 yield "matching bracket", start, place
                 yield "matching bracket", place, start
                 if mark == ")" and start and is_identifier(texts[start - 1]):
-                    yield from (("call to arguments", start - 1, inside) for inside in range(start + 1, place))
+                    yield from (
+                        ("call to arguments", start - 1, inside)
+                        for inside in range(start + 1, place)
+                    )
             else:
                 opened.clear()  # begun before the window
         if text in ("def", "class") and not tokens[place].startswith("##"):
             name = range(place + 1, len(texts))
-            yield from (("def to name", place, key) for key in takewhile(lambda key: WORD.fullmatch(texts[key]), name))
+            yield from (
+                ("def to name", place, key)
+                for key in takewhile(lambda key: WORD.fullmatch(texts[key]), name)
+            )

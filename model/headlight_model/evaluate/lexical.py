@@ -30,7 +30,9 @@ def stems(text: str) -> list[str]:
     return [_stemmer.stemWord(word) for word in split_words(text) if word not in STOP_WORDS]
 
 
-def bm25(task: Task, terms: Callable[[str], list[str]] = stems, name_weight: int = NAME_WEIGHT) -> Floats:
+def bm25(
+    task: Task, terms: Callable[[str], list[str]] = stems, name_weight: int = NAME_WEIGHT
+) -> Floats:
     """Scores [Q, C] of BM25 as Lucene computes it, k1 1.5, b 0.75.
 
     Args:
@@ -38,20 +40,29 @@ def bm25(task: Task, terms: Callable[[str], list[str]] = stems, name_weight: int
         terms: how a text becomes terms.
         name_weight: how often a document repeats the function's name.
     """
-    documents = [terms(document_text(function, name_weight)) or [NOTHING] for function in task.candidates]
+    documents = [
+        terms(document_text(function, name_weight)) or [NOTHING] for function in task.candidates
+    ]
     index = bm25s.BM25(method="lucene")
     index.index(documents, show_progress=False)
     known = {term for document in documents for term in document}
     asked = [[term for term in terms(question) if term in known] for question in task.questions]
     none = np.zeros(len(documents))
-    return np.stack([index.get_scores(question).astype(np.float64) if question else none for question in asked])
+    return np.stack(
+        [index.get_scores(question).astype(np.float64) if question else none for question in asked]
+    )
 
 
 def tf_idf(task: Task) -> Floats:
     """Cosines [Q, C] of stem vectors weighted (1 + ln tf) ln(N / df) (Manning et al. 2008, 6.4)."""
     documents = [stems(document_text(function)) for function in task.candidates]
-    number = {term: column for column, term in enumerate(dict.fromkeys(term for text in documents for term in text))}
-    with_term = np.bincount([number[term] for text in documents for term in set(text)], minlength=len(number))
+    number = {
+        term: column
+        for column, term in enumerate(dict.fromkeys(term for text in documents for term in text))
+    }
+    with_term = np.bincount(
+        [number[term] for text in documents for term in set(text)], minlength=len(number)
+    )
     rarity = np.log(len(documents) / with_term)
 
     def vectors(texts: Sequence[list[str]]) -> Floats:
@@ -62,7 +73,9 @@ def tf_idf(task: Task) -> Floats:
         length = np.linalg.norm(weights, axis=1, keepdims=True)
         return weights / np.where(length > 0, length, 1.0)
 
-    scores: Floats = vectors([stems(question) for question in task.questions]) @ vectors(documents).T
+    scores: Floats = (
+        vectors([stems(question) for question in task.questions]) @ vectors(documents).T
+    )
     return scores
 
 

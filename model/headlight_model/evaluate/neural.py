@@ -37,7 +37,10 @@ class Shipped:
         self.encoder = load_checkpoint(folder)
         self.facts = json.loads((folder / "training.json").read_text(encoding="utf-8"))
         recipe = self.facts["recipe"]
-        self.sentence_length, self.document_length = recipe["sentence_length"], recipe["document_length"]
+        self.sentence_length, self.document_length = (
+            recipe["sentence_length"],
+            recipe["document_length"],
+        )
         self.head = MaskedTokenHead(self.encoder.config, recipe["guess_dim"])
         self.head.load_state_dict(load_tensors(folder, HEAD_PREFIX))
         self.head.eval()
@@ -61,13 +64,16 @@ class Shipped:
     def text_vectors(self, texts: list[str]) -> Floats:
         """Float [N, D] of some short texts."""
         with torch.inference_mode():
-            return self.vectors(encode(self.tokenizer, texts, self.sentence_length)).double().numpy()
+            return (
+                self.vectors(encode(self.tokenizer, texts, self.sentence_length)).double().numpy()
+            )
 
     def shuffled(self, task: Task) -> tuple[Rows, Rows]:
         """The texts with their tokens shuffled, between [CLS] and [SEP]."""
         random = np.random.default_rng(0)
         queries, documents = (
-            [[row[0], *random.permutation(row[1:-1]).tolist(), row[-1]] for row in rows] for rows in self.texts(task)
+            [[row[0], *random.permutation(row[1:-1]).tolist(), row[-1]] for row in rows]
+            for rows in self.texts(task)
         )
         return queries, documents
 
@@ -83,7 +89,9 @@ class Shipped:
     def without_layer(self, layer: int) -> Iterator[None]:
         """The model as if one layer were not there."""
         blocks = self.encoder.blocks
-        self.encoder.blocks = nn.ModuleList(block for place, block in enumerate(blocks) if place != layer)
+        self.encoder.blocks = nn.ModuleList(
+            block for place, block in enumerate(blocks) if place != layer
+        )
         try:
             yield
         finally:
@@ -99,7 +107,9 @@ class Beginnings:
     def __init__(self, model: Shipped, state: Path) -> None:
         self.name, self.recipe = model.name, recipe_of(model)
         positions, seed = model.encoder.config.positions, model.facts["seed"]
-        self.trainer = begin(Job(positions=positions, out=state, recipe=self.recipe, seed=seed), state)
+        self.trainer = begin(
+            Job(positions=positions, out=state, recipe=self.recipe, seed=seed), state
+        )
         self.trainer.parts.eval()
 
     def untrained(self, task: Task) -> Floats:
@@ -112,14 +122,18 @@ class Beginnings:
 
     def words(self, task: Task, name_weight: int) -> Floats:
         """Cosines [Q, C] of mean word vectors."""
-        return cosines(lambda rows: bag_of_words(self.trainer.encoder, rows), *self.texts(task, name_weight))
+        return cosines(
+            lambda rows: bag_of_words(self.trainer.encoder, rows), *self.texts(task, name_weight)
+        )
 
     def texts(self, task: Task, name_weight: int = 1) -> tuple[Rows, Rows]:
         """Token ids of the questions and of the candidates' documents, which are not cut for the sake of the name."""
         documents = [document_text(function, name_weight) for function in task.candidates]
         tokenizer, recipe = self.trainer.tokenizer, self.recipe
         length = recipe.document_length * name_weight
-        return encode(tokenizer, task.questions, recipe.sentence_length), encode(tokenizer, documents, length)
+        return encode(tokenizer, task.questions, recipe.sentence_length), encode(
+            tokenizer, documents, length
+        )
 
 
 def recipe_of(model: Shipped) -> Recipe:

@@ -36,7 +36,9 @@ class Order:
 
 def measure(model: Shipped) -> Order:
     """Masked tokens, pairs and heads of one model."""
-    stream = source_stream(model.tokenizer, (each for each in corpus.sources() if each.part is Part.TEST))
+    stream = source_stream(
+        model.tokenizer, (each for each in corpus.sources() if each.part is Part.TEST)
+    )
     seed, length = model.facts["seed"], model.encoder.config.trained_length
     seen = windows(stream, HEAD_WINDOWS, length, np.random.default_rng([seed, HELD_OUT]))
     heads, uniform = analyse(model.encoder, torch.from_numpy(seen), vocabulary(model.tokenizer))

@@ -24,7 +24,9 @@ class Interval:
     high: float
 
 
-def ranks(scores: Floats, asked: Sequence[int], also: Sequence[Collection[int]] = ()) -> NDArray[np.int64]:
+def ranks(
+    scores: Floats, asked: Sequence[int], also: Sequence[Collection[int]] = ()
+) -> NDArray[np.int64]:
     """Rank of the best right answer to each question, 1 is best; among equal scores it comes last.
 
     Args:
@@ -67,7 +69,9 @@ def bootstrap(differences: Floats, groups: Sequence[str] | None = None, seed: in
     rows = np.array([number[name] for name in names])
     sums, counts = np.bincount(rows, weights=differences), np.bincount(rows)
     random = np.random.default_rng(seed)
-    drawn = random.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=RESAMPLES)  # [R, G]
+    drawn = random.multinomial(
+        len(sums), np.full(len(sums), 1 / len(sums)), size=RESAMPLES
+    )  # [R, G]
     low, high = np.percentile((drawn @ sums) / (drawn @ counts), [2.5, 97.5])
     return Interval(float(differences.mean()), float(low), float(high))
 
@@ -75,7 +79,9 @@ def bootstrap(differences: Floats, groups: Sequence[str] | None = None, seed: in
 def standardised(scores: Floats) -> Floats:
     """Each row of [Q, C] with mean 0 and deviation 1; zeros where all its scores are equal."""
     deviation = scores.std(axis=1, keepdims=True)
-    scaled: Floats = (scores - scores.mean(axis=1, keepdims=True)) / np.where(deviation > 0, deviation, 1.0)
+    scaled: Floats = (scores - scores.mean(axis=1, keepdims=True)) / np.where(
+        deviation > 0, deviation, 1.0
+    )
     return scaled
 
 
@@ -87,5 +93,8 @@ def fuse(first: Floats, second: Floats, weight: float) -> Floats:
 def best_weight(first: Floats, second: Floats, asked: Sequence[int]) -> float:
     """The weight, in steps of a twentieth, at which `fuse` has the highest MRR@10; the least of equals."""
     weights = [step / 20 for step in range(21)]
-    means = [float(reciprocal_ranks(ranks(fuse(first, second, weight), asked)).mean()) for weight in weights]
+    means = [
+        float(reciprocal_ranks(ranks(fuse(first, second, weight), asked)).mean())
+        for weight in weights
+    ]
     return weights[int(np.argmax(means))]

@@ -23,7 +23,13 @@ class Origin:
 
 def page(origin: Origin, order: list[Order], retrieval: list[Retrieval]) -> str:
     """The whole page, in Markdown."""
-    parts = [_introduction(origin), *map(_retrieval, retrieval), _pairs(order), _masked(order), *map(_heads, order)]
+    parts = [
+        _introduction(origin),
+        *map(_retrieval, retrieval),
+        _pairs(order),
+        _masked(order),
+        *map(_heads, order),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -44,14 +50,25 @@ def _masked(order: list[Order]) -> str:
     def shares(model: Order) -> list[str]:
         names = ("masked_accuracy", "positions_shuffled", "tokens_shuffled", "positions_ablated")
         keys = [name if name == names[0] else f"{names[0]}_{name}" for name in names]
-        return [model.name, *(f"{model.masked[key]:.3f}" for key in keys), str(model.masked["masked_tokens"])]
+        return [
+            model.name,
+            *(f"{model.masked[key]:.3f}" for key in keys),
+            str(model.masked["masked_tokens"]),
+        ]
 
     return (
         "## Hidden tokens\n\n"
         "Share of hidden tokens of source code guessed right. Shuffled: positions (or, which should come to the same, "
         "tokens) permuted between the ends of the window; ablated: all tokens at one position.\n\n"
         + _table(
-            ["model", "as trained", "positions shuffled", "tokens shuffled", "positions ablated", "hidden tokens"],
+            [
+                "model",
+                "as trained",
+                "positions shuffled",
+                "tokens shuffled",
+                "positions ablated",
+                "hidden tokens",
+            ],
             map(shares, order),
         )
     )
@@ -62,7 +79,10 @@ def _pairs(order: list[Order]) -> str:
     rows = [
         [
             model.name,
-            *(f"{share:.3f}" for share in (model.pairs.all, model.pairs.trained, model.pairs.kept_back)),
+            *(
+                f"{share:.3f}"
+                for share in (model.pairs.all, model.pairs.trained, model.pairs.kept_back)
+            ),
             *(f"{model.pairs.by_family[family]:.3f}" for family in families),
         ]
         for model in order
@@ -77,9 +97,12 @@ def _pairs(order: list[Order]) -> str:
 
 def _retrieval(task: Retrieval) -> str:
     rows = [
-        [row.name, *(f"{x:.3f}" for x in (row.mrr, row.recall, row.first, row.mrr_little_overlap))] for row in task.rows
+        [row.name, *(f"{x:.3f}" for x in (row.mrr, row.recall, row.first, row.mrr_little_overlap))]
+        for row in task.rows
     ]
-    compared = [[c.better, c.than, _interval(c.by_query), _interval(c.by_group)] for c in task.comparisons]
+    compared = [
+        [c.better, c.than, _interval(c.by_query), _interval(c.by_group)] for c in task.comparisons
+    ]
     return (
         f"## Finding a function: {task.name}\n\n"
         f"{task.candidates} candidates, {task.questions} questions, {task.groups} packages or top-level modules. A "
@@ -88,7 +111,8 @@ def _retrieval(task: Retrieval) -> str:
         f"overlap: the {task.little_overlap} questions of whose stems the right answer holds at most {LITTLE:.0%}.\n\n"
         + _table(["contestant", "MRR@10", "Recall@10", "first", "MRR@10, little overlap"], rows)
         + "\n\nDifferences in MRR@10, with 95 % intervals of a paired bootstrap that draws questions, and of one that "
-        "draws whole packages or modules:\n\n" + _table(["contestant", "less", "by question", "by package"], compared)
+        "draws whole packages or modules:\n\n"
+        + _table(["contestant", "less", "by question", "by package"], compared)
     )
 
 

@@ -9,7 +9,14 @@ import torch
 from headlight_model.evaluate import lexical
 from headlight_model.evaluate.compression import compressed
 from headlight_model.evaluate.neural import Beginnings, Shipped
-from headlight_model.evaluate.ranking import Floats, Interval, bootstrap, found, ranks, reciprocal_ranks
+from headlight_model.evaluate.ranking import (
+    Floats,
+    Interval,
+    bootstrap,
+    found,
+    ranks,
+    reciprocal_ranks,
+)
 from headlight_model.evaluate.task import Task
 from headlight_model.train.data.functions import NAME_WEIGHT
 
@@ -61,7 +68,9 @@ def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floa
     scores = lexical_scores(task) | scored
     for place, model in enumerate(models):
         scores |= variants(model, task) if place == 0 else {model.name: model.scores(task)}
-    of_rank = {contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()}
+    of_rank = {
+        contestant: ranks(values, task.asked, task.also) for contestant, values in scores.items()
+    }
     gains = {contestant: reciprocal_ranks(rank) for contestant, rank in of_rank.items()}
     little = lexical.overlap(task) <= LITTLE
     rows = [
@@ -95,7 +104,10 @@ def lexical_scores(task: Task) -> dict[str, Floats]:
 
 def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[str, Floats]]:
     """Scores [Q, C] by task and contestant of what the model was made from."""
-    scores = {task: {f"{beginnings.name} untrained": beginnings.untrained(each)} for task, each in tasks.items()}
+    scores = {
+        task: {f"{beginnings.name} untrained": beginnings.untrained(each)}
+        for task, each in tasks.items()
+    }
     beginnings.learn_words()
     for task, each in tasks.items():
         scores[task] |= {

@@ -20,7 +20,9 @@ class Task:
 
     candidates: tuple[Function, ...]
     asked: tuple[int, ...]  # rows of the candidates that a question is asked for
-    also: tuple[frozenset[int], ...] = ()  # by question, further rows that are right; empty: none of any
+    also: tuple[
+        frozenset[int], ...
+    ] = ()  # by question, further rows that are right; empty: none of any
     said: tuple[str, ...] = ()  # the questions; empty: the summaries of the rows asked for
 
     @property

@@ -9,12 +9,23 @@ from torch.nn import functional
 
 from headlight_model.encoder import Encoder
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples, floor, keys_of
-from headlight_model.lab.training import SCHEMES, Step, Training, accuracy, few_keys, held_out, name_all, trained
+from headlight_model.lab.training import (
+    SCHEMES,
+    Step,
+    Training,
+    accuracy,
+    few_keys,
+    held_out,
+    name_all,
+    trained,
+)
 
 TRAINED = (16, 32)
 LENGTHS = (32, 64, 128, 512)  # 1, 2, 4 and 16 times the longest of the training
 FLOOR_SEED = 0xF1004
-FLOOR_QUESTIONS = 1 << 18  # of "recall" to who knows no places, at each length; a model is asked as few as 256
+FLOOR_QUESTIONS = (
+    1 << 18
+)  # of "recall" to who knows no places, at each length; a model is asked as few as 256
 AT_ONCE = 256  # sequences
 
 
@@ -47,7 +58,10 @@ def floors(length: int) -> dict[str, float]:
     On the few questions that models are asked at 512 tokens it would be 7.8 %, which is 2 standard errors too much.
     """
     random = torch.Generator().manual_seed(FLOOR_SEED)
-    make, keys = TASKS["recall"].make, min(keys_of(length), keys_of(TRAINED[1]))  # as `few_keys` has them
+    make, keys = (
+        TASKS["recall"].make,
+        min(keys_of(length), keys_of(TRAINED[1])),
+    )  # as `few_keys` has them
     draws = FLOOR_QUESTIONS // (AT_ONCE * keys)
     left = [floor(make(AT_ONCE, length, random), "left") for _ in range(draws)]
     recall = [floor(make(AT_ONCE, length, random, keys=keys), "recall") for _ in range(draws)]
@@ -57,7 +71,10 @@ def floors(length: int) -> dict[str, float]:
 def asked(training: Training, length: int) -> dict[str, int]:
     """How many questions of each kind are asked at a length: of every scheme and seed the same ones."""
     dense, few = held_out(training, length), few_keys(training, length)
-    return {name: int((made.targets[name] != IGNORED).sum()) for name, made in (("left", dense), ("recall", few))}
+    return {
+        name: int((made.targets[name] != IGNORED).sum())
+        for name, made in (("left", dense), ("recall", few))
+    }
 
 
 def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:

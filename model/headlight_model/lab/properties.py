@@ -56,7 +56,9 @@ def measure(seed: int = 0) -> list[Row]:
         torch.manual_seed(seed)
         encoders = {scheme: random_encoder(scheme) for scheme in schemes.FIELDS}
         vocabulary = next(iter(encoders.values())).config.vocab_size
-        ids = torch.stack([torch.randperm(vocabulary)[:LENGTH] for _ in range(TEXTS)])  # no token twice in a text
+        ids = torch.stack(
+            [torch.randperm(vocabulary)[:LENGTH] for _ in range(TEXTS)]
+        )  # no token twice in a text
         for name, each in PROPERTIES.items():
             for scheme, encoder in encoders.items():
                 expected = scheme in each.schemes
@@ -88,7 +90,10 @@ def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
     """Between f(reordered x) and reordered f(x): of token vectors and attention weights, by text."""
     plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
     pairs = [(plain.tokens[:, order], changed.tokens)]
-    pairs += [(a[:, :, order][..., order], b) for a, b in zip(plain.attention, changed.attention, strict=True)]
+    pairs += [
+        (a[:, :, order][..., order], b)
+        for a, b in zip(plain.attention, changed.attention, strict=True)
+    ]
     return furthest(pairs)
 
 
@@ -96,7 +101,9 @@ def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
     """Between a text that begins at position 0 and one that begins at SHIFT: as `moved`."""
     places = torch.arange(LENGTH)[None]
     here, there = encode(encoder, ids, places), encode(encoder, ids, places + SHIFT)
-    return furthest([(here.tokens, there.tokens), *zip(here.attention, there.attention, strict=True)])
+    return furthest(
+        [(here.tokens, there.tokens), *zip(here.attention, there.attention, strict=True)]
+    )
 
 
 def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
@@ -109,7 +116,9 @@ def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
     else:
         stay = order == torch.arange(LENGTH)
         before, after = plain.tokens[:, stay].flatten(1), changed.tokens[:, stay].flatten(1)
-    change: Tensor = torch.linalg.vector_norm(before - after, dim=1) / torch.linalg.vector_norm(before, dim=1)
+    change: Tensor = torch.linalg.vector_norm(before - after, dim=1) / torch.linalg.vector_norm(
+        before, dim=1
+    )
     return change
 
 
@@ -123,7 +132,9 @@ def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
     if not scheme.adds:
         return None
     none = torch.zeros(1, MAX_LENGTH, encoder.config.dim)
-    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[0].double()  # [positions, D]
+    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[
+        0
+    ].double()  # [positions, D]
     worst = []
     for k in LINEAR_SHIFTS:
         here, there = table[:-k], table[k:]

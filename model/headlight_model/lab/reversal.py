@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from headlight_model.lab.heads import antidiagonal_mass, lost_without, maps
-from headlight_model.lab.training import SCHEMES, WINDOW, Step, Training, accuracy, held_out, trained
+from headlight_model.lab.training import (
+    SCHEMES,
+    WINDOW,
+    Step,
+    Training,
+    accuracy,
+    held_out,
+    trained,
+)
 
 LENGTH = 16
 MARKED = ("none", "rope", "alibi", "alibi signed")  # schemes that know distances alone, or nothing
@@ -19,7 +27,9 @@ def trainings(seeds: range) -> list[Training]:
     plans += [("reverse", scheme, 2000) for scheme in SCHEMES]
     plans += [("reverse marked", scheme, 2000) for scheme in MARKED]
     return [
-        Training(task=task, scheme=scheme, seed=seed, steps=steps, lengths=(LENGTH, LENGTH), rate=2e-3)
+        Training(
+            task=task, scheme=scheme, seed=seed, steps=steps, lengths=(LENGTH, LENGTH), rate=2e-3
+        )
         for task, scheme, steps in plans
         for seed in seeds
     ]
@@ -39,7 +49,9 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     result: dict[str, object] = {
         "accuracy": accuracy(encoder, examples)[kind],
         "blind": accuracy(encoder, examples, blind=True)[kind],
-        "curve": [[min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)],
+        "curve": [
+            [min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)
+        ],
     }
     if training.task == "reverse":
         some = examples.ids[:256]

@@ -28,10 +28,15 @@ _steps: Any = None  # of this process: where steps are reported
 
 def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[Job]:
     """Every training of some experiments; where quick, all of them so short that they show nothing but that they run."""
-    jobs = [(name, training) for name in experiments for training in EXPERIMENTS[name].trainings(seeds)]
+    jobs = [
+        (name, training) for name in experiments for training in EXPERIMENTS[name].trainings(seeds)
+    ]
     if not quick:
         return jobs
-    return [(name, dataclasses.replace(training, steps=training.steps // 100, tested=512)) for name, training in jobs]
+    return [
+        (name, dataclasses.replace(training, steps=training.steps // 100, tested=512))
+        for name, training in jobs
+    ]
 
 
 def run_all(

@@ -11,7 +11,15 @@ from headlight_model.encoder import Encoder
 from headlight_model.lab import extrapolation
 from headlight_model.lab.extrapolation import questions
 from headlight_model.lab.tasks import IGNORED, Examples
-from headlight_model.lab.training import Step, Training, few_keys, name_all, save, take_steps, trained
+from headlight_model.lab.training import (
+    Step,
+    Training,
+    few_keys,
+    name_all,
+    save,
+    take_steps,
+    trained,
+)
 from headlight_model.positions.rope import RopeScaling
 
 TRAINED = (32, 64)
@@ -25,7 +33,15 @@ MORE = Training(task="recall", scheme="rope", seed=0, steps=100, lengths=(128, 2
 def trainings(seeds: range) -> list[Training]:
     """What is to be trained."""
     return [
-        Training(task="recall", scheme="rope", seed=seed, steps=4000, lengths=TRAINED, batch=32, rope_theta=theta)
+        Training(
+            task="recall",
+            scheme="rope",
+            seed=seed,
+            steps=4000,
+            lengths=TRAINED,
+            batch=32,
+            rope_theta=theta,
+        )
         for theta in THETAS
         for seed in seeds
     ]
@@ -57,7 +73,9 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 
 def stretched(encoder: Encoder, kind: str) -> Encoder:
     """A copy of an encoder whose rotary positions are scaled."""
-    scaling = None if kind == "none" else RopeScaling(kind=kind, factor=FACTOR, trained_length=TRAINED[1])
+    scaling = (
+        None if kind == "none" else RopeScaling(kind=kind, factor=FACTOR, trained_length=TRAINED[1])
+    )
     copy = Encoder(dataclasses.replace(encoder.config, rope_scaling=scaling))
     copy.load_state_dict(encoder.state_dict())
     return copy.eval()
@@ -87,4 +105,6 @@ def distant(examples: Examples) -> Tensor:
 
 def asked(training: Training, length: int) -> dict[str, int]:
     """How many questions of each kind are asked at a length: of every stretching and seed the same ones."""
-    return extrapolation.asked(training, length) | {"far": int(distant(few_keys(training, length)).sum())}
+    return extrapolation.asked(training, length) | {
+        "far": int(distant(few_keys(training, length)).sum())
+    }

@@ -29,7 +29,14 @@ def config(scheme: str, **changes: Any) -> EncoderConfig:
         KeyError: no such scheme.
         ValueError: a field that does not fit.
     """
-    values = {"vocab_size": 32, "dim": 64, "heads": 4, "layers": 2, "ffn_dim": 256, **FIELDS[scheme]}
+    values = {
+        "vocab_size": 32,
+        "dim": 64,
+        "heads": 4,
+        "layers": 2,
+        "ffn_dim": 256,
+        **FIELDS[scheme],
+    }
     return EncoderConfig(**values | changes)
 
 

@@ -101,10 +101,14 @@ def _recall(count: int, length: int, random: torch.Generator, keys: int | None =
     asked = keys_of(length) if keys is None else keys
 
     def some(choices: int) -> Tensor:
-        return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]  # [count, asked], all different
+        return torch.rand(count, choices, generator=random).argsort(dim=1)[
+            :, :asked
+        ]  # [count, asked], all different
 
     asking = FIRST + len(LETTERS) + some(len(KEYS))
-    sources = 2 * some(pairs) + torch.randint(2, (count, 1), generator=random)  # no key follows a key there
+    sources = 2 * some(pairs) + torch.randint(
+        2, (count, 1), generator=random
+    )  # no key follows a key there
     places = half + some(length - half)
     nothing = torch.full_like(ids, IGNORED)
     answers = ids.gather(1, sources + 1)
@@ -153,6 +157,8 @@ def baselines(examples: Examples) -> dict[str, float]:
 def floor(examples: Examples, question: str) -> float:
     """Share of right answers on "recall" of who does not know where anything stands, and names the token that is most frequent."""
     ids, wanted = examples.ids, examples.targets[question]
-    counts = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64).scatter_add_(1, ids, torch.ones_like(ids))
+    counts = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64).scatter_add_(
+        1, ids, torch.ones_like(ids)
+    )
     frequent = counts.argmax(dim=1, keepdim=True)  # [B, 1]
     return float((frequent == wanted)[wanted != IGNORED].float().mean())

@@ -57,7 +57,9 @@ class Training:
     def name(self) -> str:
         """For people and for folders: what tells it from the lab's other trainings."""
         theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
-        return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(" ", "-")
+        return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(
+            " ", "-"
+        )
 
 
 def encoder_config(training: Training) -> EncoderConfig:
@@ -87,13 +89,17 @@ def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
 def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
     """Train an encoder further, as `train` does and with what it returns."""
     task, random = TASKS[training.task], torch.Generator().manual_seed(training.seed)
-    optimizer = torch.optim.AdamW(encoder.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(
+        encoder.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
     encoder.train()
     accuracies = []
     for number in range(training.steps):
         for group in optimizer.param_groups:
             group["lr"] = training.rate * pace(number, training.steps)
-        length = int(torch.randint(training.lengths[0], training.lengths[1] + 1, (1,), generator=random))
+        length = int(
+            torch.randint(training.lengths[0], training.lengths[1] + 1, (1,), generator=random)
+        )
         loss, accuracy = score(encoder, task.make(training.batch, length, random))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -127,7 +133,9 @@ def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
     return torch.stack(losses).sum(), float(torch.cat(right).float().mean())
 
 
-def answers(encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None) -> Tensor:
+def answers(
+    encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None
+) -> Tensor:
     """How well each id fits in each place: float [B, S, vocabulary]. Arguments as of Encoder.forward.
 
     Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of an encoder is all there is, and a client can read
@@ -141,7 +149,9 @@ def answers(encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head
 def held_out(training: Training, length: int, **more: int) -> Examples:
     """Sequences of this training's task from a seed of their own, the same for every scheme. `more`: as the task's make takes it."""
     count = max(4, training.tested // length)
-    return TASKS[training.task].make(count, length, torch.Generator().manual_seed(TEST_SEED), **more)
+    return TASKS[training.task].make(
+        count, length, torch.Generator().manual_seed(TEST_SEED), **more
+    )
 
 
 def few_keys(training: Training, length: int) -> Examples:
@@ -162,7 +172,8 @@ def accuracy(
     """
     named = name_all(encoder, examples.ids, blind=blind, head_mask=head_mask)
     return {
-        kind: float((named == wanted)[wanted != IGNORED].float().mean()) for kind, wanted in examples.targets.items()
+        kind: float((named == wanted)[wanted != IGNORED].float().mean())
+        for kind, wanted in examples.targets.items()
     }
 
 
@@ -172,7 +183,9 @@ def places(ids: Tensor, *, blind: bool) -> Tensor | None:
 
 
 @torch.inference_mode()
-def name_all(encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: Tensor | None = None) -> Tensor:
+def name_all(
+    encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: Tensor | None = None
+) -> Tensor:
     """The answers, int64 [B, S]. Arguments as of `accuracy`."""
     parts = []
     for some in torch.split(ids, max(1, (1 << 14) // ids.shape[1])):
@@ -181,7 +194,9 @@ def name_all(encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: T
     return torch.cat(parts)
 
 
-def trained(training: Training, folder: Path, step: Step, *, again: bool = False) -> tuple[Encoder, list[float]]:
+def trained(
+    training: Training, folder: Path, step: Step, *, again: bool = False
+) -> tuple[Encoder, list[float]]:
     """Train, and leave in `folder`, under the training's name, a checkpoint that exports and serves like any other; as `train`.
 
     Args:

@@ -8,7 +8,9 @@ from torch import nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU,  # the exact erf form
-    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),  # Hendrycks and Gimpel 2016, the approximation
+    "gelu_tanh": lambda: nn.GELU(
+        approximate="tanh"
+    ),  # Hendrycks and Gimpel 2016, the approximation
     "silu": nn.SiLU,
     "relu": nn.ReLU,
     "tanh": nn.Tanh,

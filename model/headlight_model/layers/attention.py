@@ -32,7 +32,9 @@ class Maps(NamedTuple):
     scores: Tensor
 
 
-def masked_scores(query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None) -> Tensor:
+def masked_scores(
+    query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None
+) -> Tensor:
     """Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K]. Arguments as in `attend`."""
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     added = score_bias(visible, bias, scores.dtype)
@@ -45,7 +47,13 @@ def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, bias: Tensor | None = None, *, fused: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visible: Tensor | None,
+    bias: Tensor | None = None,
+    *,
+    fused: bool,
 ) -> tuple[Tensor, Maps | None]:
     """Scaled dot-product attention: softmax(Q K^T / sqrt(d) + bias) V, rows being queries (Vaswani et al. 2017, eq. 1).
 
@@ -82,7 +90,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.heads, self.key_heads = config.heads, config.key_heads
         self.head_dim = config.head_dim
-        self.widths = [count * config.head_dim for count in (config.heads, config.key_heads, config.key_heads)]
+        self.widths = [
+            count * config.head_dim for count in (config.heads, config.key_heads, config.key_heads)
+        ]
         # Q, K and V in one product: rows [Q; K; V].
         self.project_in = nn.Linear(config.dim, sum(self.widths), bias=config.attention_bias)
         self.project_out = nn.Linear(self.widths[0], config.dim, bias=config.attention_out_bias)
@@ -114,17 +124,23 @@ class MultiHeadAttention(nn.Module):
         Returns:
             [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
         """
-        query, key, value = self.project_in(x).split(self.widths, dim=-1)  # [B, S, H d], and twice [B, S, key heads d]
+        query, key, value = self.project_in(x).split(
+            self.widths, dim=-1
+        )  # [B, S, H d], and twice [B, S, key heads d]
         query, key, value = self._split(query), self._split(key), self._split(value)
         query, key = self.query_norm(query), self.key_norm(key)
         query, key = positions.rotate(query, state), positions.rotate(key, state)
         if self.turn_values:
             value = positions.rotate(value, state)
         key, value = self._share(key), self._share(value)
-        context, maps = attend(query, key, value, visible, positions.bias(state), fused=fused)  # [B, H, S, d]
+        context, maps = attend(
+            query, key, value, visible, positions.bias(state), fused=fused
+        )  # [B, H, S, d]
         if head_mask is not None:
             context = context * head_mask[:, :, None, None]
-        return self.project_out(context.transpose(1, 2).flatten(2)), maps  # [B, S, H d] -> [B, S, D]
+        return self.project_out(
+            context.transpose(1, 2).flatten(2)
+        ), maps  # [B, S, H d] -> [B, S, D]
 
     def _split(self, joined: Tensor) -> Tensor:
         """[B, S, h d] -> [B, h, S, d]."""

@@ -19,12 +19,18 @@ class FeedForward(nn.Module):
         self.up = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias)
         self.activation = activation(config.activation)
         self.down = nn.Linear(config.ffn_dim, config.dim, bias=config.ffn_out_bias)
-        self.gate = nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias) if config.ffn == "gated" else None
+        self.gate = (
+            nn.Linear(config.dim, config.ffn_dim, bias=config.ffn_bias)
+            if config.ffn == "gated"
+            else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, S, D] -> [B, S, D]."""
         up = self.up(x)  # [B, S, F]
-        out: Tensor = self.down(self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up)
+        out: Tensor = self.down(
+            self.activation(up) if self.gate is None else self.activation(self.gate(x)) * up
+        )
         return out
 
 
@@ -53,7 +59,9 @@ class Block(nn.Module):
     ) -> tuple[Tensor, Maps | None]:
         """x: [B, S, D] -> [B, S, D] and the attention maps [B, H, S, S] (None where fused); see MultiHeadAttention."""
         source = self.attention_norm(x) if self.pre_norm else x
-        mixed, maps = self.attention(source, visible, positions, state, head_mask=head_mask, fused=fused)
+        mixed, maps = self.attention(
+            source, visible, positions, state, head_mask=head_mask, fused=fused
+        )
         x = x + self.dropout(mixed)
         if self.pre_norm:
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x))), maps

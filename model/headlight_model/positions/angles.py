@@ -49,6 +49,12 @@ class Angles(nn.Module):
         """positions: int64 [B or 1, S] -> cos, sin: each float32 [B or 1, S, pairs]."""
         coarse = positions // FINE
         fine = positions - coarse * FINE
-        cos_a, sin_a = functional.embedding(coarse, self.coarse_cos), functional.embedding(coarse, self.coarse_sin)
-        cos_b, sin_b = functional.embedding(fine, self.fine_cos), functional.embedding(fine, self.fine_sin)
+        cos_a, sin_a = (
+            functional.embedding(coarse, self.coarse_cos),
+            functional.embedding(coarse, self.coarse_sin),
+        )
+        cos_b, sin_b = (
+            functional.embedding(fine, self.fine_cos),
+            functional.embedding(fine, self.fine_sin),
+        )
         return cos_a * cos_b - sin_a * sin_b, sin_a * cos_b + cos_a * sin_b

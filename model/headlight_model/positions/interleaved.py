@@ -25,5 +25,7 @@ def to_half_split(rows: Tensor, heads: int, width: int) -> Tensor:
         raise ValueError(
             f"{len(rows)} rows of {heads} heads cannot hold {width} rotated dimensions in pairs in each head"
         )
-    order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, head_dim)))
+    order = torch.cat(
+        (torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, head_dim))
+    )
     return rows.reshape(heads, head_dim, *rows.shape[1:])[:, order].reshape(rows.shape)

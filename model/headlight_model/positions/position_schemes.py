@@ -58,7 +58,9 @@ class Sinusoidal(Positions):
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         cos, sin = self.angles(positions)  # [B, S, pairs]
-        table = torch.stack((sin, cos), dim=-1).flatten(-2)  # [B, S, 2 pairs]: sin, cos, sin, cos, ...
+        table = torch.stack((sin, cos), dim=-1).flatten(
+            -2
+        )  # [B, S, 2 pairs]: sin, cos, sin, cos, ...
         return (table[..., : self.width],)  # an odd width has one cosine fewer
 
     def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
@@ -157,7 +159,9 @@ class Alibi(Positions):
         return state[0]
 
 
-POSITIONS: dict[str, type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi]] = {
+POSITIONS: dict[
+    str, type[Nowhere] | type[Sinusoidal] | type[Learned] | type[Rope] | type[Alibi]
+] = {
     "none": Nowhere,
     "sinusoidal": Sinusoidal,
     "learned": Learned,
@@ -175,4 +179,6 @@ def build_positions(config: EncoderConfig) -> Positions:
     try:
         return POSITIONS[config.positions](config)
     except KeyError:
-        raise ValueError(f"positions is {config.positions!r}; choose one of {sorted(POSITIONS)}") from None
+        raise ValueError(
+            f"positions is {config.positions!r}; choose one of {sorted(POSITIONS)}"
+        ) from None

@@ -49,11 +49,17 @@ class RopeScaling:
         if not 1 <= self.factor < math.inf:
             raise ValueError(f"rope_scaling.factor is {self.factor}; it must be at least 1")
         if self.kind in ("yarn", "llama3") and self.trained_length < 1:
-            raise ValueError(f"rope_scaling.trained_length is {self.trained_length}; {self.kind} needs at least 1")
+            raise ValueError(
+                f"rope_scaling.trained_length is {self.trained_length}; {self.kind} needs at least 1"
+            )
         if not 0 < self.beta_slow <= self.beta_fast or not 0 < self.low < self.high:
-            raise ValueError("rope_scaling: 0 < beta_slow <= beta_fast and 0 < low < high must hold")
+            raise ValueError(
+                "rope_scaling: 0 < beta_slow <= beta_fast and 0 < low < high must hold"
+            )
         if not 0 <= self.attention_factor < math.inf:
-            raise ValueError(f"rope_scaling.attention_factor is {self.attention_factor}; it must be at least 0")
+            raise ValueError(
+                f"rope_scaling.attention_factor is {self.attention_factor}; it must be at least 0"
+            )
 
     @property
     def amplitude(self) -> float:
@@ -69,11 +75,17 @@ def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> T
         return inverse_wavelengths(width, theta)
     if scaling.kind == "ntk":
         # One pair alone is both the fastest and the slowest: it stays.
-        return inverse_wavelengths(width, theta * scaling.factor ** (width / (width - 2)) if width > 2 else theta)
+        return inverse_wavelengths(
+            width, theta * scaling.factor ** (width / (width - 2)) if width > 2 else theta
+        )
     plain = inverse_wavelengths(width, theta)
     if scaling.kind == "linear":
         return plain / scaling.factor
-    kept = _kept_by_yarn(width, theta, scaling) if scaling.kind == "yarn" else _kept_by_llama3(plain, scaling)
+    kept = (
+        _kept_by_yarn(width, theta, scaling)
+        if scaling.kind == "yarn"
+        else _kept_by_llama3(plain, scaling)
+    )
     return plain * kept + plain / scaling.factor * (1 - kept)
 
 
@@ -81,7 +93,9 @@ def _kept_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
     """How much of each pair's own frequency stays: float64 [width / 2], 1 at the fastest, falling to 0."""
 
     def pair_turning(turns: float) -> float:
-        return width * math.log(scaling.trained_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        return (
+            width * math.log(scaling.trained_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+        )
 
     begin, end = pair_turning(scaling.beta_fast), pair_turning(scaling.beta_slow)
     if scaling.truncate:

@@ -15,17 +15,28 @@ from headlight_model.train.recipe import QUICK, Recipe
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, train, print the figures."""
-    parser = argparse.ArgumentParser(prog="python -m headlight_model.train", description="Train one model.")
-    parser.add_argument("--positions", choices=sorted(POSITIONS), required=True, help="how the model knows order")
+    parser = argparse.ArgumentParser(
+        prog="python -m headlight_model.train", description="Train one model."
+    )
+    parser.add_argument(
+        "--positions", choices=sorted(POSITIONS), required=True, help="how the model knows order"
+    )
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
-    parser.add_argument("--state", type=Path, help="folder of what --resume continues; default: build/train/NAME")
+    parser.add_argument(
+        "--state", type=Path, help="folder of what --resume continues; default: build/train/NAME"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--stage", type=int, default=0, help="end behind this stage, 1 being the first; default: the last"
+        "--stage",
+        type=int,
+        default=0,
+        help="end behind this stage, 1 being the first; default: the last",
     )
     parser.add_argument("--threads", type=int, help="CPU threads; default: as torch decides")
     parser.add_argument("--resume", action="store_true", help="continue from --state")
-    parser.add_argument("--quick", action="store_true", help="a tiny model and a few steps, to see that all works")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tiny model and a few steps, to see that all works"
+    )
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)

@@ -30,7 +30,9 @@ def masked_token_metrics(
     """
     random = np.random.default_rng([seed, HELD_OUT])
     length = encoder.config.trained_length
-    ids, labels = corrupt(windows(stream, WINDOW_COUNT, length, random), encoder.config.vocab_size, random)
+    ids, labels = corrupt(
+        windows(stream, WINDOW_COUNT, length, random), encoder.config.vocab_size, random
+    )
     straight = torch.arange(length).expand_as(ids)
     moved = shuffles(len(ids), length, random)
     tokens_moved = shuffles(len(ids), length, random)
@@ -49,16 +51,23 @@ def masked_token_metrics(
 def shuffles(count: int, length: int, random: np.random.Generator) -> Tensor:
     """int64 [count, length]: in each row 0 and length-1 in place and a permutation of the rest between them."""
     inner = random.permuted(np.tile(np.arange(1, length - 1), (count, 1)), axis=1)
-    return torch.from_numpy(np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, length - 1))))
+    return torch.from_numpy(
+        np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, length - 1)))
+    )
 
 
-def accuracy(encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tensor, positions: Tensor) -> float:
+def accuracy(
+    encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tensor, positions: Tensor
+) -> float:
     """Share of the asked tokens that are guessed right. All int64 [B, S]."""
     right, asked = 0.0, 0
     for start in range(0, len(ids), BATCH):
         rows = slice(start, start + BATCH)
         count = int((labels[rows] != IGNORED).sum())
-        right += float(masked_token_loss(encoder, head, ids[rows], labels[rows], positions[rows])[1]) * count
+        right += (
+            float(masked_token_loss(encoder, head, ids[rows], labels[rows], positions[rows])[1])
+            * count
+        )
         asked += count
     return round(right / asked, 4)
 
@@ -66,7 +75,10 @@ def accuracy(encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tenso
 @torch.inference_mode()
 def retrieval_metrics(encoder: Encoder, pairs: Pairs) -> dict[str, float | int]:
     """MRR at 10 and recall at 10 of the function that a sentence describes, among all described ones."""
-    queries, documents = embed(encoder, pairs.queries)[0], embed(encoder, pairs.documents)[0]  # [N, D]
+    queries, documents = (
+        embed(encoder, pairs.queries)[0],
+        embed(encoder, pairs.documents)[0],
+    )  # [N, D]
     scores = queries @ documents.T  # [N, N] cosines
     ranks = (scores > scores.diagonal()[:, None]).sum(dim=1) + 1  # [N], 1 is best
     found = ranks <= CUTOFF

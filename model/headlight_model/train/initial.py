@@ -15,8 +15,15 @@ from headlight_model.encoder import Encoder
 from headlight_model.train.objectives import MaskedTokenHead
 
 POSITION_DEVIATION = 0.02  # of learned positions
-WORDS_BESIDE_POSITIONS = 0.6  # deviation, times sqrt(dim) the length, of the rarest word's vector there
-WRITES = ("project_out.weight", "down.weight", "project_out.bias", "down.bias")  # what a block adds to the stream
+WORDS_BESIDE_POSITIONS = (
+    0.6  # deviation, times sqrt(dim) the length, of the rarest word's vector there
+)
+WRITES = (
+    "project_out.weight",
+    "down.weight",
+    "project_out.bias",
+    "down.bias",
+)  # what a block adds to the stream
 QUIET = 0.1  # of PyTorch's own deviation
 POSITION_ENERGY = 0.995  # of what positions vary, hidden from the vectors of texts
 
@@ -81,7 +88,9 @@ def look_around(encoder: Encoder) -> None:
     initialization of self-attention layers".
     """
     config = encoder.config
-    near = torch.eye(config.head_dim, config.dim).repeat(2 * config.heads, 1)  # [2 D, D]: of each head's Q, then K
+    near = torch.eye(config.head_dim, config.dim).repeat(
+        2 * config.heads, 1
+    )  # [2 D, D]: of each head's Q, then K
     for name, weight in encoder.named_parameters():
         if name.endswith("project_in.weight"):
             weight[: 2 * config.dim] += near

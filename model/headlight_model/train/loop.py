@@ -42,13 +42,17 @@ class Job:
     resume: bool = False
     stage: int = 0  # the training ends behind it, 1 being the first; 0: behind the last
     save_every: int = 25  # steps between resumable states
-    state: Path | None = None  # where they are; None: build/train/NAME, NAME being the last part of `out`
+    state: Path | None = (
+        None  # where they are; None: build/train/NAME, NAME being the last part of `out`
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed is {self.seed}; it must lie between 0 and {2**32 - 1}")
         if not 0 <= self.stage <= len(self.recipe.stages):
-            raise ValueError(f"stage is {self.stage}; it must lie between 0 and {len(self.recipe.stages)}")
+            raise ValueError(
+                f"stage is {self.stage}; it must lie between 0 and {len(self.recipe.stages)}"
+            )
 
 
 def train(job: Job) -> dict[str, object]:
@@ -63,7 +67,9 @@ def train(job: Job) -> dict[str, object]:
     if job.resume:
         trainer.resume(state)
     take_steps(trainer, job, state)
-    report = measure(trainer, prepare(trainer.tokenizer, job.recipe, Part.VALIDATION)) | provenance(trainer)
+    report = measure(trainer, prepare(trainer.tokenizer, job.recipe, Part.VALIDATION)) | provenance(
+        trainer
+    )
     write(job.out, trainer, report)
     return report
 
@@ -72,7 +78,9 @@ def begin(job: Job, state: Path) -> Trainer:
     """A trainer before its first step; tokenizer and data are read from `state` if they were made from this corpus."""
     recipe, chosen = job.recipe, packages.everything(job.recipe.packages)
     corpus_sha256 = packages.digest(chosen)
-    made_from = json.dumps([corpus_sha256, recipe.vocab_size, recipe.sentence_length, recipe.document_length])
+    made_from = json.dumps(
+        [corpus_sha256, recipe.vocab_size, recipe.sentence_length, recipe.document_length]
+    )
     data, file = load(state / DATA, made_from), state / TOKENIZER
     if data is None:
         pairs = tasks.pairs(chosen, Part.TRAINING)
@@ -89,13 +97,19 @@ def begin(job: Job, state: Path) -> Trainer:
 def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
     """What the vocabulary is learnt from: both sides of the training pairs, and source of the standard library."""
     texts = [text for found in pairs.values() for pair in found for text in pair]
-    return texts + [source.text for source in chosen if source.part is Part.TRAINING and source.package == STDLIB]
+    return texts + [
+        source.text
+        for source in chosen
+        if source.part is Part.TRAINING and source.package == STDLIB
+    ]
 
 
 def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
     """The remaining steps up to the end of the stage, saving every `job.save_every` and at the end."""
     last = job.recipe.end(job.stage) if job.stage else job.recipe.steps
-    with tqdm(total=last, initial=trainer.step, desc=job.out.name, unit="step", mininterval=2.0) as bar:
+    with tqdm(
+        total=last, initial=trainer.step, desc=job.out.name, unit="step", mininterval=2.0
+    ) as bar:
         shown: dict[str, float] = {}
         while trainer.step < last:
             began = time.perf_counter()

@@ -62,14 +62,18 @@ def masked_token_loss(
     """
     asked = labels != IGNORED  # [B, S]
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-        vectors = encoder(ids, positions=positions).tokens[asked]  # [N, D]: the wide product below only for these
+        vectors = encoder(ids, positions=positions).tokens[
+            asked
+        ]  # [N, D]: the wide product below only for these
         logits = head(vectors, encoder.embedding.weight)  # [N, V]
     logits = logits.float()
     truth = labels[asked]
     return functional.cross_entropy(logits, truth), (logits.argmax(dim=-1) == truth).float().mean()
 
 
-def contrastive_loss(queries: Tensor, documents: Tensor, same: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def contrastive_loss(
+    queries: Tensor, documents: Tensor, same: Tensor, temperature: float
+) -> tuple[Tensor, Tensor]:
     """Symmetric InfoNCE (van den Oord et al. 2018; Radford et al. 2021) over the pairs of a batch.
 
     Args:
@@ -117,9 +121,13 @@ def order_loss(queries: Tensor, documents: Tensor, temperature: float) -> tuple[
     Returns:
         Two scalars: loss in nats, and the share of questions whose own answer scores higher.
     """
-    apart = [(side[:, 0] - side[:, 1]).detach().norm(dim=1) for side in (queries, documents)]  # [B] each
+    apart = [
+        (side[:, 0] - side[:, 1]).detach().norm(dim=1) for side in (queries, documents)
+    ]  # [B] each
     scale = (apart[0] * apart[1]).clamp(LEAST_APART, temperature)
     scores = queries @ documents.transpose(1, 2) / scale[:, None, None]  # [B, 2, 2]
     truth = torch.arange(2).expand(len(scores), 2)
-    loss = functional.cross_entropy(scores.transpose(1, 2), truth) + functional.cross_entropy(scores, truth)
+    loss = functional.cross_entropy(scores.transpose(1, 2), truth) + functional.cross_entropy(
+        scores, truth
+    )
     return loss / 2, (scores.argmax(dim=-1) == truth).float().mean()

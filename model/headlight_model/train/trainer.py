@@ -15,13 +15,26 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import ORDER, PAIRS, embed, encode, equal_texts, masked_batch, pair_batch
+from headlight_model.train.data.batches import (
+    ORDER,
+    PAIRS,
+    embed,
+    encode,
+    equal_texts,
+    masked_batch,
+    pair_batch,
+)
 from headlight_model.train.data.order import draw
 from headlight_model.train.data.stored import Data
 from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.data.words import learn_words, starting_vectors
 from headlight_model.train.initial import initialise_encoder, initialise_head
-from headlight_model.train.objectives import MaskedTokenHead, masked_token_loss, nested_loss, order_loss
+from headlight_model.train.objectives import (
+    MaskedTokenHead,
+    masked_token_loss,
+    nested_loss,
+    order_loss,
+)
 from headlight_model.train.recipe import Recipe
 
 STATE = "state.safetensors"
@@ -51,7 +64,13 @@ class Trainer:
     """
 
     def __init__(
-        self, recipe: Recipe, positions: str, data: Data, tokenizer: Tokenizer, seed: int, origin: dict[str, str]
+        self,
+        recipe: Recipe,
+        positions: str,
+        data: Data,
+        tokenizer: Tokenizer,
+        seed: int,
+        origin: dict[str, str],
     ) -> None:
         torch.manual_seed(seed)
         self.recipe, self.data, self.seed, self.origin = recipe, data, seed, origin
@@ -74,7 +93,9 @@ class Trainer:
         """One update of the weights."""
         if self.step == 0:
             self.learn_words()
-        torch.manual_seed(self.seed * 2**32 + self.step)  # for dropout: a resumed run drops what an unbroken one drops
+        torch.manual_seed(
+            self.seed * 2**32 + self.step
+        )  # for dropout: a resumed run drops what an unbroken one drops
         self.parts.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(self.step) * group["pace"]
@@ -94,20 +115,30 @@ class Trainer:
 
     def objectives(self) -> dict[str, float]:
         """Weight of each loss, by the method that computes it; what weighs nothing is left out."""
-        weights = {"retrieval": 1.0, "order": self.recipe.order_weight, "masked": self.recipe.masked_weight}
+        weights = {
+            "retrieval": 1.0,
+            "order": self.recipe.order_weight,
+            "masked": self.recipe.masked_weight,
+        }
         return {name: weight for name, weight in weights.items() if weight}
 
     def masked(self) -> Result:
         """Guess the hidden tokens of this step's windows."""
-        ids, labels = masked_batch(self.data, self.recipe, self.encoder.config.vocab_size, self.seed, self.step)
-        loss, accuracy = masked_token_loss(self.encoder, self.head, ids, labels, bfloat16=self.recipe.bfloat16)
+        ids, labels = masked_batch(
+            self.data, self.recipe, self.encoder.config.vocab_size, self.seed, self.step
+        )
+        loss, accuracy = masked_token_loss(
+            self.encoder, self.head, ids, labels, bfloat16=self.recipe.bfloat16
+        )
         return Result(loss, accuracy, ids.numel())
 
     def retrieval(self) -> Result:
         """Match this step's pairs of texts."""
         recipe = self.recipe
         random = np.random.default_rng([self.seed, PAIRS, self.step])
-        queries, documents = pair_batch(self.data, recipe.pairs, random, recipe.drop_tokens, recipe.run)
+        queries, documents = pair_batch(
+            self.data, recipe.pairs, random, recipe.drop_tokens, recipe.run
+        )
         (asked, query_tokens), (found, document_tokens) = (
             embed(self.encoder, rows, bfloat16=recipe.bfloat16) for rows in (queries, documents)
         )
@@ -139,7 +170,9 @@ class Trainer:
     def save(self, folder: Path) -> None:
         """Write everything that `resume` needs. An interruption leaves the earlier state whole."""
         folder.mkdir(parents=True, exist_ok=True)
-        tensors = {f"weights.{name}": value.detach() for name, value in self.parts.state_dict().items()}
+        tensors = {
+            f"weights.{name}": value.detach() for name, value in self.parts.state_dict().items()
+        }
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
         facts = {"step": self.step, "seconds": self.seconds, **self.facts()}
@@ -160,7 +193,9 @@ class Trainer:
         facts = read_facts(path)
         for name, value in self.facts().items():
             if facts[name] != value:
-                raise ValueError(f"{path} was saved with {name} {facts[name]}, not {value}; train without --resume")
+                raise ValueError(
+                    f"{path} was saved with {name} {facts[name]}, not {value}; train without --resume"
+                )
         moments: dict[int, dict[str, Tensor]] = {}
         weights: dict[str, Tensor] = {}
         for name, tensor in load_file(path).items():
@@ -184,7 +219,9 @@ def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         if name.startswith("encoder.embedding"):
             embeddings.append(weight)
         else:
-            (decayed if weight.ndim > 1 and not name.startswith("encoder.dense") else free).append(weight)
+            (decayed if weight.ndim > 1 and not name.startswith("encoder.dense") else free).append(
+                weight
+            )
     groups = [
         {"params": decayed, "weight_decay": recipe.weight_decay, "pace": 1.0},
         {"params": free, "weight_decay": 0.0, "pace": 1.0},

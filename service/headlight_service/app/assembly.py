@@ -21,7 +21,12 @@ from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
-from headlight_service.core.admission.admission_control import RESERVE, Admission, largest_output, outputs_for
+from headlight_service.core.admission.admission_control import (
+    RESERVE,
+    Admission,
+    largest_output,
+    outputs_for,
+)
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.models import ServedModel, ref_of
 from headlight_service.core.scheduler.cpu_time import processors
@@ -161,7 +166,9 @@ def limits(config: Config, manifest: Manifest) -> Limits:
 
 def _of_all(config: Config, of_stream: int) -> int:
     """Return the limit on all results at once; by default a few full streams, or a unary answer."""
-    return config.max_output_bytes or max(STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes))
+    return config.max_output_bytes or max(
+        STREAMS_HELD * of_stream, outputs_for(config.max_unary_response_bytes)
+    )
 
 
 def assemble(
@@ -220,7 +227,9 @@ def make_admission(
 ) -> Admission:
     """Return the pools that the options allow."""
     # Bulk may fill the queue except a reserve. The largest request must fit into an empty queue.
-    bulk = max(config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens)
+    bulk = max(
+        config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens
+    )
     return Admission(
         max_tokens=config.max_queue_tokens,
         max_bulk_tokens=bulk,
@@ -248,11 +257,15 @@ def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, 
     """Return the budget of each lane: one lane for each loaded graph."""
     found = {LaneKey(model, "embed"): Budget(config.batch_tokens, None, config.max_padding)}
     if "attend" in roles:
-        found[LaneKey(model, "attend")] = Budget(config.batch_tokens, config.attend_batch_cost, config.max_padding)
+        found[LaneKey(model, "attend")] = Budget(
+            config.batch_tokens, config.attend_batch_cost, config.max_padding
+        )
     return found
 
 
-def _observe(engine: RuntimeEngine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport) -> None:
+def _observe(
+    engine: RuntimeEngine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport
+) -> None:
     estimate.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)
     metrics.batch_tokens.observe(report.tokens)

@@ -64,23 +64,32 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
 
     def _told(self) -> dict[str, bool]:
         """Return the status of each name."""
-        return dict.fromkeys(READY_NAMES, self.serving) | {STARTUP: self.started, LIVENESS: not self.stuck}
+        return dict.fromkeys(READY_NAMES, self.serving) | {
+            STARTUP: self.started,
+            LIVENESS: not self.stuck,
+        }
 
-    def Check(self, request: health_pb2.HealthCheckRequest, call: Call) -> health_pb2.HealthCheckResponse:
+    def Check(
+        self, request: health_pb2.HealthCheckRequest, call: Call
+    ) -> health_pb2.HealthCheckResponse:
         told = self._told()
         if request.service not in told:
             known = ", ".join(name for name in told if name)
             raise NotFound(f"no such service; there are {known}, or leave the name out")
         return STATUS(status=self._status(request.service))
 
-    def List(self, request: health_pb2.HealthListRequest, call: Call) -> health_pb2.HealthListResponse:
+    def List(
+        self, request: health_pb2.HealthListRequest, call: Call
+    ) -> health_pb2.HealthListResponse:
         return health_pb2.HealthListResponse(
             statuses={name: STATUS(status=self._status(name)) for name in self._told()}
         )
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, call: Call) -> None:
         if len(self._watchers) >= MOST_WATCHERS:
-            raise Overloaded(f"{MOST_WATCHERS} callers watch already; ask with Check", AGAIN_SECONDS)
+            raise Overloaded(
+                f"{MOST_WATCHERS} callers watch already; ask with Check", AGAIN_SECONDS
+            )
         last, changed = None, asyncio.Event()
         self._watchers.add(changed)
         try:
@@ -94,7 +103,9 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         finally:
             self._watchers.discard(changed)
 
-    async def _send(self, call: Call, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType) -> None:
+    async def _send(
+        self, call: Call, status: health_pb2.HealthCheckResponse.ServingStatus.ValueType
+    ) -> None:
         """Send one status; reset the call of a watcher that does not read."""
         try:
             async with asyncio.timeout(READ_SECONDS):

@@ -27,7 +27,9 @@ CLIENT_SECONDS = 10.0  # for a client to send its request and take the response
 HEAD_BYTES = 16384
 PAUSE_SECONDS = 0.1  # if there is no descriptor for one more connection
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-NO_ROOM = "no file descriptor is left for a connection; raise ulimit -n, or let fewer clients connect"
+NO_ROOM = (
+    "no file descriptor is left for a connection; raise ulimit -n, or let fewer clients connect"
+)
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -68,7 +70,9 @@ class Listener:
         except OSError as error:  # usually the client has disconnected
             if error.errno in NO_DESCRIPTOR and not self._make_room():
                 self._loop.remove_reader(self._listener)
-                self._loop.call_later(PAUSE_SECONDS, self._loop.add_reader, self._listener, self._accept)
+                self._loop.call_later(
+                    PAUSE_SECONDS, self._loop.add_reader, self._listener, self._accept
+                )
             return
         client.setblocking(False)
         connection = self._loop.create_task(self._converse(client))

@@ -93,7 +93,9 @@ class Server:
         """Run until the end; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal)
-        watching = asyncio.create_task(self._liveness.watch(self._readiness.set_stuck, asyncio.sleep), name="liveness")
+        watching = asyncio.create_task(
+            self._liveness.watch(self._readiness.set_stuck, asyncio.sleep), name="liveness"
+        )
         try:
             return await self._live()
         finally:
@@ -171,13 +173,17 @@ class Server:
     async def _answer_probes(self, grpc_port: int) -> None:
         """Open the other ports. From here on probes are answered: alive, not ready."""
         config = self._config
-        pages = service_pages(self._metrics.exposition, lambda: self._readiness.serving, self._is_stuck)
+        pages = service_pages(
+            self._metrics.exposition, lambda: self._readiness.serving, self._is_stuck
+        )
         http = Listener(taken("--http", config.http), partial(respond, pages))
         ports = {"grpc_port": grpc_port, "http_port": http.server_port}
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
-        log.info("listening; to gRPC once the model is loaded", extra={"event": "listening", **ports})
+        log.info(
+            "listening; to gRPC once the model is loaded", extra={"event": "listening", **ports}
+        )
 
     def _is_stuck(self) -> bool:
         return self._liveness.stuck_at is not None
@@ -217,7 +223,9 @@ class Server:
         scheduler.close()
         self._tokenizers.close()
         if left:
-            log.critical("calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left})
+            log.critical(
+                "calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left}
+            )
             return EXIT_FAILED
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK

@@ -34,7 +34,9 @@ def taken(option: str, address: Address) -> socket.socket:
         ConfigError: there is no host of this name.
     """
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         # Of a name, IPv4 before IPv6.
         family, kind, protocol, _, where = min(found, key=itemgetter(0))
         with contextlib.ExitStack() as stack:
@@ -65,4 +67,6 @@ def bind(
         try:
             return server.bind(str(address), credentials)
         except RuntimeError:
-            raise PortTaken(f"{option} {address} cannot be listened on; set GRPC_VERBOSITY=ERROR to see why") from None
+            raise PortTaken(
+                f"{option} {address} cannot be listened on; set GRPC_VERBOSITY=ERROR to see why"
+            ) from None

@@ -39,9 +39,14 @@ class Liveness:
         """The stalled worker; None: none is. Other threads detect a stalled event loop with it."""
         if self._clock() - self._looked > self._stuck_seconds + LOOK_SECONDS:
             return "event loop"
-        return next((name for name, still in [*self._watched.items()] if still() > self._stuck_seconds), None)
+        return next(
+            (name for name, still in [*self._watched.items()] if still() > self._stuck_seconds),
+            None,
+        )
 
-    async def watch(self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]) -> None:
+    async def watch(
+        self, tell: Callable[[bool], None], pause: Callable[[float], Awaitable[None]]
+    ) -> None:
         """Report each change between stalled and not, until cancelled.
 
         Args:

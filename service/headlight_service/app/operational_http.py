@@ -88,6 +88,12 @@ def service_pages(
     """
     return {
         "/metrics": lambda: Response("200 OK", *exposition()),
-        "/livez": lambda: text("503 Service Unavailable", "stuck") if stuck() else text("200 OK", "alive"),
-        "/readyz": lambda: text("200 OK", "serving") if serving() else text("503 Service Unavailable", "not serving"),
+        "/livez": lambda: (
+            text("503 Service Unavailable", "stuck") if stuck() else text("200 OK", "alive")
+        ),
+        "/readyz": lambda: (
+            text("200 OK", "serving")
+            if serving()
+            else text("503 Service Unavailable", "not serving")
+        ),
     }

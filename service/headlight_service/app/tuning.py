@@ -70,7 +70,12 @@ class Machine:
             seconds: of work for each contestant in each round.
             rounds: their median counts.
         """
-        self._bundle, self._precision, self._seconds, self._rounds = bundle, precision, seconds, rounds
+        self._bundle, self._precision, self._seconds, self._rounds = (
+            bundle,
+            precision,
+            seconds,
+            rounds,
+        )
         self._runtimes: dict[Options, Runtime] = {}
 
     def layouts(self) -> list[Options]:
@@ -79,7 +84,9 @@ class Machine:
         Threads: one for each batch, all for one batch, and a number in between.
         """
         cpus = usable_cpus()
-        pairs = dict.fromkeys(share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4)))
+        pairs = dict.fromkeys(
+            share(streams, None, cpus) for streams in (None, 1, max(1, cpus // 4))
+        )
         found = []
         for provider in PROVIDERS:
             try:
@@ -126,7 +133,9 @@ class _Queue:
     def __init__(self, runtime: Runtime, options: Options) -> None:
         longest = runtime.bundle.manifest.max_length
         self._engine, self._rounding = runtime.engine, Rounding(options.round_lengths, longest)
-        self._lanes: Lanes[EncodeItem] = Lanes({LANE: Budget(options.batch_tokens, None, Config.max_padding)})
+        self._lanes: Lanes[EncodeItem] = Lanes(
+            {LANE: Budget(options.batch_tokens, None, Config.max_padding)}
+        )
         self._random, self._longest = np.random.default_rng(0), min(longest, LONGEST)
         self._lock = threading.Lock()
         self._refill(WAITING)
@@ -165,33 +174,56 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
         """
         measured = machine.measure(list(contestants))
         found.update(measured)
-        return next(options for options, rate in measured.items() if rate >= WORTH * max(measured.values()))
+        return next(
+            options for options, rate in measured.items() if rate >= WORTH * max(measured.values())
+        )
 
     layouts = machine.layouts()
     if not layouts:
-        raise BundleError("no provider has this precision here; leave --precision out, or export the bundle with it")
+        raise BundleError(
+            "no provider has this precision here; leave --precision out, or export the bundle with it"
+        )
     chosen = best(layouts)
     chosen = best(dataclasses.replace(chosen, batch_tokens=tokens) for tokens in BATCH_TOKENS)
     if chosen.provider != "cpu":  # the CPU provider compiles nothing
-        chosen = best(dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS)
+        chosen = best(
+            dataclasses.replace(chosen, round_lengths=multiple) for multiple in ROUND_LENGTHS
+        )
     return chosen, found
 
 
 def main() -> int:
     """Return the exit code. 0: written; 2: the bundle or an option is at fault."""
     parser = argparse.ArgumentParser(
-        prog="python -m headlight_service.app.tuning", description="Find this machine's fastest options."
+        prog="python -m headlight_service.app.tuning",
+        description="Find this machine's fastest options.",
     )
-    parser.add_argument("--bundle", type=Path, required=True, help="directory of the model that will be served")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="that will be served; it is not tuned")
-    parser.add_argument("--out", type=Path, required=True, help="file of environment variables to write")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="of work for each contestant in each round (default 2)"
+        "--bundle", type=Path, required=True, help="directory of the model that will be served"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="of which the median counts (default 3)")
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="fp32",
+        help="that will be served; it is not tuned",
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="file of environment variables to write"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="of work for each contestant in each round (default 2)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="of which the median counts (default 3)"
+    )
     options = parser.parse_args()
     try:
-        chosen, found = tune(Machine(options.bundle, options.precision, options.seconds, options.rounds))
+        chosen, found = tune(
+            Machine(options.bundle, options.precision, options.seconds, options.rounds)
+        )
     except HeadlightError as error:
         print(f"tune: {error}", file=sys.stderr)
         return 2
@@ -199,7 +231,9 @@ def main() -> int:
         print(f"{rate:8.0f} texts/s  {each}{'   <- chosen' if each == chosen else ''}")
     variables = chosen.variables() | {"HEADLIGHT_PRECISION": options.precision}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8")
+    options.out.write_text(
+        "".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8"
+    )
     print(f"wrote {options.out}: give it to the service as its environment")
     return 0
 

@@ -17,7 +17,8 @@ CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "
 # Variables that Kubernetes sets in each pod for Services named headlight or headlight-something,
 # unless `enableServiceLinks` is false.
 OF_KUBERNETES = re.compile(
-    PREFIX + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+    PREFIX
+    + r"([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*")
 
@@ -63,11 +64,19 @@ def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[st
         name = variable.removeprefix(PREFIX)
         if not variable.startswith(PREFIX) or name in options or variable in CLIENT_VARIABLES:
             continue
-        if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(f"{variable}={value}"):
+        if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(
+            f"{variable}={value}"
+        ):
             continue
         near = difflib.get_close_matches(name, options, n=1)
-        remedy = f"{PREFIX}{near[0]} may be meant; else unset it" if near else "unset it; --help lists the options"
-        raise ConfigError(f"{variable:.80} is in the environment, and there is no such option; {remedy}")
+        remedy = (
+            f"{PREFIX}{near[0]} may be meant; else unset it"
+            if near
+            else "unset it; --help lists the options"
+        )
+        raise ConfigError(
+            f"{variable:.80} is in the environment, and there is no such option; {remedy}"
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,9 +95,13 @@ def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser
     for known in fields:
         text = known.metadata["why"] + _default(known.default)
         if isinstance(known.default, bool):
-            parser.add_argument(_flag(known.name), help=text, nargs="?", const="true", metavar="true|false")
+            parser.add_argument(
+                _flag(known.name), help=text, nargs="?", const="true", metavar="true|false"
+            )
         else:
-            parser.add_argument(_flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper())
+            parser.add_argument(
+                _flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper()
+            )
     return parser
 
 

@@ -107,7 +107,9 @@ def endpoint(text: str) -> str:
     """Parse http://localhost:4317."""
     try:
         url = urlsplit(text)
-        usable = url.scheme in ("http", "https") and url.hostname and url.port and url.username is None
+        usable = (
+            url.scheme in ("http", "https") and url.hostname and url.port and url.username is None
+        )
     except ValueError:
         usable = False
     if not usable or text != f"{url.scheme}://{url.netloc}":

@@ -45,13 +45,19 @@ class Config:
     """Every option of `headlight serve`. `--max-items` overrides HEADLIGHT_MAX_ITEMS."""
 
     bundle: Path = option(
-        dataclasses.MISSING, Path, "directory of the exported model to serve (default: the shipped model)"
+        dataclasses.MISSING,
+        Path,
+        "directory of the exported model to serve (default: the shipped model)",
     )
     bundle_sha256: str | None = option(
-        None, digest, "digest the bundle's manifest must have; set it where others can write its folder"
+        None,
+        digest,
+        "digest the bundle's manifest must have; set it where others can write its folder",
     )
     grpc: Address = option(
-        Address("127.0.0.1", 50051), address, "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines"
+        Address("127.0.0.1", 50051),
+        address,
+        "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines",
     )
     http: Address = option(
         Address("127.0.0.1", 8080),
@@ -68,10 +74,14 @@ class Config:
     )
     tls_key: Path | None = option(None, Path, "its key, PEM, not encrypted")
     tls_ca: Path | None = option(
-        None, Path, "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken"
+        None,
+        Path,
+        "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken",
     )
     tls_client_ca: Path | None = option(
-        None, Path, "authorities, PEM, one of which must have signed the certificate of every caller"
+        None,
+        Path,
+        "authorities, PEM, one of which must have signed the certificate of every caller",
     )
     auth_tokens: Path | None = option(
         None,
@@ -79,7 +89,9 @@ class Config:
         "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, but for health checks",
     )
     quota_tokens_per_second: float | None = option(
-        None, between(1, 1e9), "of the model, for each client by the name of its token, else of its certificate"
+        None,
+        between(1, 1e9),
+        "of the model, for each client by the name of its token, else of its certificate",
     )
     quota_burst_seconds: float = option(
         10.0, between(1, 86400), "of its quota that a client can save up while it asks less"
@@ -90,7 +102,9 @@ class Config:
         "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where onnxruntime-gpu is installed and"
         " there is a GPU, else cpu",
     )
-    gpu_device: int = option(0, whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda")
+    gpu_device: int = option(
+        0, whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda"
+    )
     gpu_memory_bytes: int | None = option(
         None,
         whole(1 << 20),
@@ -102,7 +116,9 @@ class Config:
         "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
     )
     threads: int | None = option(
-        None, THREADS, "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts"
+        None,
+        THREADS,
+        "for each batch (default: the CPUs, shared by the streams); more than 1 for few long texts",
     )
     streams: int | None = option(
         None,
@@ -135,17 +151,25 @@ class Config:
     # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive
     # client is shed. Bulk may have an eighth less (RESERVE): one of eight such large requests is
     # shed, and sent again after others are answered.
-    max_request_tokens: int = option(16384, COUNT, "tokens per request; lower it to share the queue more evenly")
-    max_request_bytes: int = option(4 << 20, MESSAGE_BYTES, "bytes of one request message; raise it for long texts")
+    max_request_tokens: int = option(
+        16384, COUNT, "tokens per request; lower it to share the queue more evenly"
+    )
+    max_request_bytes: int = option(
+        4 << 20, MESSAGE_BYTES, "bytes of one request message; raise it for long texts"
+    )
     max_unary_response_bytes: int = option(
-        4 << 20, MESSAGE_BYTES, "bytes of one unary answer; raise it only where clients raise their own limit"
+        4 << 20,
+        MESSAGE_BYTES,
+        "bytes of one unary answer; raise it only where clients raise their own limit",
     )
     max_stream_output_bytes: int | None = option(
         None,
         BYTES,
         "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
     )
-    max_stream_in_flight: int = option(8, COUNT, "requests of one stream at once; raise it for distant clients")
+    max_stream_in_flight: int = option(
+        8, COUNT, "requests of one stream at once; raise it for distant clients"
+    )
     # Less than the grace at shutdown, together with the time that the largest unary answer adds.
     # Zero would time out every answer of a stream.
     stall_seconds: float = option(
@@ -159,10 +183,16 @@ class Config:
         "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
         " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
     )
-    max_queue_bytes: int = option(64 << 20, BYTES, "bytes of all requests held at once, from before tokenising")
-    max_queue_tokens: int = option(131072, COUNT, "tokens admitted at once; lower it to refuse early, not answer late")
+    max_queue_bytes: int = option(
+        64 << 20, BYTES, "bytes of all requests held at once, from before tokenising"
+    )
+    max_queue_tokens: int = option(
+        131072, COUNT, "tokens admitted at once; lower it to refuse early, not answer late"
+    )
     batch_tokens: int = option(
-        512, COUNT, "padded tokens per batch; less waits less, `make tune` finds where more gains nothing"
+        512,
+        COUNT,
+        "padded tokens per batch; less waits less, `make tune` finds where more gains nothing",
     )
     bulk_batch_ms: float = option(
         25.0,
@@ -176,7 +206,9 @@ class Config:
         0.2, between(0, 1), "share of a batch that may be padding; 0 batches equal lengths only"
     )
     round_lengths: int = option(
-        1, COUNT, "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1"
+        1,
+        COUNT,
+        "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1",
     )
     # At most 24 days: gRPC counts its milliseconds in 32 bits.
     max_connection_age_seconds: float = option(
@@ -190,17 +222,25 @@ class Config:
         "without a batch begun or done, while there is work, until the process calls itself dead; more than a batch takes",
     )
     drain_delay_seconds: float = option(
-        0.0, SECONDS, "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed"
+        0.0,
+        SECONDS,
+        "from NOT_SERVING to closing; on Kubernetes 5 to 10, until endpoints are removed",
     )
-    grace_seconds: float = option(30.0, SECONDS, "for calls in flight at shutdown; more than the longest call takes")
+    grace_seconds: float = option(
+        30.0, SECONDS, "for calls in flight at shutdown; more than the longest call takes"
+    )
     warm_up_lengths: tuple[int, ...] = option(
         (16, 64, 256), lengths, "tokens; run before serving, so that no caller pays for a first run"
     )
     otlp_endpoint: str | None = option(
-        None, endpoint, "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)"
+        None,
+        endpoint,
+        "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)",
     )
     log_level: str = option("info", one_of(*LEVELS), "least severe message to log")
-    check: bool = option(False, flag, "verify the bundle, run its golden inputs, print one line and exit")
+    check: bool = option(
+        False, flag, "verify the bundle, run its golden inputs, print one line and exit"
+    )
 
     @classmethod
     def parse(cls, arguments: Sequence[str], environ: Mapping[str, str]) -> Config:
@@ -218,7 +258,9 @@ class Config:
         values = read(dataclasses.fields(cls), arguments, environ)
         refuse_unknown(dataclasses.fields(cls), environ)
         if "bundle" not in values:
-            raise ConfigError("--bundle is missing; give the directory that `headlight export` wrote")
+            raise ConfigError(
+                "--bundle is missing; give the directory that `headlight export` wrote"
+            )
         config = cls(**values)
         config._check()
         return config
@@ -243,7 +285,8 @@ class Config:
                 " the process must hold at least one request",
             ),
             (
-                self.max_output_bytes and largest_output(self.max_output_bytes) < self.max_unary_response_bytes,
+                self.max_output_bytes
+                and largest_output(self.max_output_bytes) < self.max_unary_response_bytes,
                 "--max-output-bytes is too small for --max-unary-response-bytes;"
                 " the process must hold one answer, and a reserve",
             ),

@@ -57,7 +57,9 @@ class Pipeline:
         tokenizers: threads for long requests.
     """
 
-    def __init__(self, models: Models, tokenizers: TokenizerThreads, quotas: Quotas | None = None) -> None:
+    def __init__(
+        self, models: Models, tokenizers: TokenizerThreads, quotas: Quotas | None = None
+    ) -> None:
         """Serve the models of `models`, and those added later.
 
         Args:
@@ -211,7 +213,9 @@ class Encoding(Handle[Answer]):
         prepared = self._prepared
         if self._gate is not None:
             self._gated = prepared.data_bytes
-        self._reserve(self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None)
+        self._reserve(
+            self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None
+        )
         if not prepared.data_bytes:  # token_info alone
             self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return

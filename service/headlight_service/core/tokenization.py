@@ -56,7 +56,9 @@ def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
     return _job(request, model, True, model.max_tokenized, limit=False)
 
 
-def _job(request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool) -> TokenizationJob:
+def _job(
+    request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool
+) -> TokenizationJob:
     prompt = model.default_prompt
     if request.prompt_name is not None or request.prompt_text is not None:
         prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
@@ -115,7 +117,9 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
     return characters
 
 
-def tokenized(job: TokenizationJob, runtime: Runtime, cancelled: Callable[[], bool]) -> Iterator[Tokenized]:
+def tokenized(
+    job: TokenizationJob, runtime: Runtime, cancelled: Callable[[], bool]
+) -> Iterator[Tokenized]:
     """Yield each tokenised input in turn, until `cancelled()` is true.
 
     Raises:

@@ -29,7 +29,9 @@ class TokensForm(Protocol):
 class Tokenizing(Handle[bytes]):
     """A request for tokens, step by step."""
 
-    def __init__(self, means: Means, request: Request, form: TokensForm, trace: RequestTrace | None) -> None:
+    def __init__(
+        self, means: Means, request: Request, form: TokensForm, trace: RequestTrace | None
+    ) -> None:
         """Prepare as described at `Pipeline.tokenize`."""
         super().__init__(means, request, trace)
         self._form = form

@@ -29,7 +29,9 @@ class TokenizerThreads:
         self._free = count
         self._free_to_bulk = max(1, count - 1)
         # Dictionaries, so that withdrawn work leaves at once from any place.
-        self._waiting: dict[Priority, dict[Callable[[], None], None]] = {priority: {} for priority in PRIORITIES}
+        self._waiting: dict[Priority, dict[Callable[[], None], None]] = {
+            priority: {} for priority in PRIORITIES
+        }
         self._turn = 0
         self.heart = Heartbeat()
 

@@ -29,7 +29,9 @@ class WorkerThreads:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._count = count
         for number in range(count):
-            threading.Thread(target=serve, args=(self._work.get, behind), name=f"{name}_{number}", daemon=True).start()
+            threading.Thread(
+                target=serve, args=(self._work.get, behind), name=f"{name}_{number}", daemon=True
+            ).start()
 
     def put(self, work: Callable[[], None]) -> None:
         """Hand over some work; its errors are logged."""

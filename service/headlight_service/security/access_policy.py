@@ -17,7 +17,9 @@ from headlight_service.telemetry.metrics import Metrics
 log = logging.getLogger("headlight_service.security.access_policy")
 
 
-def security_of(config: Config, metrics: Metrics) -> tuple[grpc.ServerCredentials | None, Gate | None]:
+def security_of(
+    config: Config, metrics: Metrics
+) -> tuple[grpc.ServerCredentials | None, Gate | None]:
     """Read the files that the options name.
 
     Args:

@@ -40,7 +40,12 @@ WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
 class AuthTokens:
     """The valid tokens. Called from any thread."""
 
-    def __init__(self, path: Path, on_refused: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_refused: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Read the file.
 
         Args:
@@ -68,7 +73,9 @@ class AuthTokens:
         Raises:
             Unauthenticated: it has no token, or a wrong one.
         """
-        scheme, _, token = next((str(value) for key, value in metadata if key == KEY), "").partition(" ")
+        scheme, _, token = next(
+            (str(value) for key, value in metadata if key == KEY), ""
+        ).partition(" ")
         if scheme.lower() != SCHEME or not token:
             raise Unauthenticated(NO_TOKEN)
         if self._clock() - self._looked >= LOOK_SECONDS:
@@ -94,7 +101,9 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
     try:
         text = contents[OPTION].decode("ascii")
     except UnicodeDecodeError:
-        raise ValueError("the file holds characters beyond ASCII; names and tokens have none") from None
+        raise ValueError(
+            "the file holds characters beyond ASCII; names and tokens have none"
+        ) from None
     lines = text.splitlines()
     if lines and not text.endswith("\n"):  # a token that is cut would still be one, and shorter
         raise ValueError(
@@ -117,10 +126,14 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
 def _entry(words: list[str], where: str) -> tuple[str, bytes]:
     """Return a client's name, and the SHA-256 of its token, which itself is not kept."""
     if len(words) != 2:
-        raise ValueError(f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`")
+        raise ValueError(
+            f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`"
+        )
     name, token = words
     if not NAME.fullmatch(name):
-        raise ValueError(f"{where}: the name must have 1 to 128 visible characters and begin with a letter or a digit")
+        raise ValueError(
+            f"{where}: the name must have 1 to 128 visible characters and begin with a letter or a digit"
+        )
     if token.startswith(HASHED):
         if not DIGEST.fullmatch(token.removeprefix(HASHED)):
             raise ValueError(f"{where}: {HASHED} must be followed by 64 hexadecimal digits")

@@ -28,7 +28,12 @@ class Certificates:
     """The server's certificate files. Unusable ones are refused, and the previous ones stay."""
 
     def __init__(
-        self, cert: Path, key: Path, ca: Path | None, client_ca: Path | None, on_refused: Callable[[], None]
+        self,
+        cert: Path,
+        key: Path,
+        ca: Path | None,
+        client_ca: Path | None,
+        on_refused: Callable[[], None],
     ) -> None:
         """Read and check the files.
 
@@ -76,12 +81,17 @@ class Certificates:
         try:
             latest = self._files.latest()
         except Exception as error:
-            log.error("a certificate could not be looked at", extra={"event": "tls_failure", **describe(error)})
+            log.error(
+                "a certificate could not be looked at",
+                extra={"event": "tls_failure", **describe(error)},
+            )
             return None
         if latest is self._given:
             return None
         self._given = latest
-        log.info("a new certificate is in use", extra={"event": "tls_renewed", "expires": latest.expires})
+        log.info(
+            "a new certificate is in use", extra={"event": "tls_renewed", "expires": latest.expires}
+        )
         return latest.configuration
 
     def _refused(self, problem: str) -> None:

@@ -26,7 +26,13 @@ LEFT_OUT = "left_out"
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
 
 # Loggers whose messages never quote a request. Of all others only the place in the code is logged.
-TRUSTED = ("headlight", "headlight_service", "opentelemetry.exporter", "opentelemetry.sdk", "py.warnings")
+TRUSTED = (
+    "headlight",
+    "headlight_service",
+    "opentelemetry.exporter",
+    "opentelemetry.sdk",
+    "py.warnings",
+)
 WITHHELD = "a message of a library; it is left out, since it may quote a caller"
 # Lines of one logger and event: so many at once, then one after each pause.
 BURST, PAUSE_SECONDS = 50, 0.1
@@ -67,7 +73,10 @@ def _event(record: logging.LogRecord) -> str:
 def describe(error: BaseException) -> dict[str, Any]:
     """Return type and stack of an exception, without its message, which may quote a request."""
     kind = type(error)
-    stack = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+    stack = [
+        f"{frame.filename}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+    ]
     return {"kind": f"{kind.__module__}.{kind.__qualname__}", "stack": stack}
 
 
@@ -75,7 +84,11 @@ class Seldom(logging.Filter):
     """Rate limiter for each kind of line, which is its logger and event: a token bucket."""
 
     def __init__(
-        self, name: str, seconds: float = 60.0, burst: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        seconds: float = 60.0,
+        burst: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start with full buckets.
 

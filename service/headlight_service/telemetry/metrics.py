@@ -26,14 +26,35 @@ OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
 # Reasons that a request can meet once its model is known. Shortages replace the general OVERLOADED.
 REASONS = (
-    *(code.value for code in Code if code not in (Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE)),
+    *(
+        code.value
+        for code in Code
+        if code not in (Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE)
+    ),
     *(shortage.value for shortage in Shortage),
 )
 
 # Seconds, the same for all stages so that their ratios mean something: 0.1 ms (tokenising a short
 # text) to 10 s (a long deadline), three edges a decade. Targets have edges of their own: a refusal
 # within 10 ms; a cancellation from the queue within 50 ms.
-SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 # From a lone request to far more than a token budget admits.
 ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # From a short text to eight default budgets.
@@ -103,14 +124,19 @@ class Metrics:
         self._define_process()
         r = self.registry
         self._histograms = {
-            name: Histogram(f"headlight_{name}", text, ("model", *labels), buckets=buckets, registry=r)
+            name: Histogram(
+                f"headlight_{name}", text, ("model", *labels), buckets=buckets, registry=r
+            )
             for name, (text, labels, buckets) in HISTOGRAMS.items()
         }
         self._counters = {
             name: Counter(f"headlight_{name}", text, ("model", *labels), registry=r)
             for name, (text, labels) in COUNTERS.items()
         }
-        self._gauges = {name: Gauge(f"headlight_{name}", text, ["model"], registry=r) for name, text in GAUGES.items()}
+        self._gauges = {
+            name: Gauge(f"headlight_{name}", text, ["model"], registry=r)
+            for name, text in GAUGES.items()
+        }
         self._info = Gauge(
             "headlight_model_info",
             "Always 1; the labels say which weights answer, on what.",
@@ -131,12 +157,18 @@ class Metrics:
             "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=r
         )
         r.register(DROPPED)
-        self.ready = Gauge("headlight_ready", "1 where requests can be answered, else 0.", registry=r)
+        self.ready = Gauge(
+            "headlight_ready", "1 where requests can be answered, else 0.", registry=r
+        )
         self.stuck = Gauge(
-            "headlight_stuck", "1 where there is work and nothing moves, for too long, else 0.", registry=r
+            "headlight_stuck",
+            "1 where there is work and nothing moves, for too long, else 0.",
+            registry=r,
         )
         self.grpc_restarts = Counter(
-            "headlight_grpc_restarts", "gRPC servers that ended by themselves, each replaced by a new one.", registry=r
+            "headlight_grpc_restarts",
+            "gRPC servers that ended by themselves, each replaced by a new one.",
+            registry=r,
         )
 
     def define_tls(self, expires: Callable[[], float]) -> None:
@@ -168,19 +200,31 @@ class Metrics:
         counters, histograms = self._counters, self._histograms
         return ModelMetrics(
             texts={priority: counters["texts"].labels(model, priority) for priority in PRIORITIES},
-            tokens={priority: counters["tokens"].labels(model, priority) for priority in PRIORITIES},
+            tokens={
+                priority: counters["tokens"].labels(model, priority) for priority in PRIORITIES
+            },
             batch_items=histograms["batch_items"].labels(model),
             batch_tokens=histograms["batch_tokens"].labels(model),
-            batch_seconds={priority: histograms["batch_seconds"].labels(model, priority) for priority in PRIORITIES},
+            batch_seconds={
+                priority: histograms["batch_seconds"].labels(model, priority)
+                for priority in PRIORITIES
+            },
             padding_ratio=histograms["padding_ratio"].labels(model),
             attend_runs=counters["attend_runs"].labels(model),
             stage_seconds={
-                priority: {stage: histograms["stage_seconds"].labels(model, priority, stage) for stage in STAGES}
+                priority: {
+                    stage: histograms["stage_seconds"].labels(model, priority, stage)
+                    for stage in STAGES
+                }
                 for priority in PRIORITIES
             },
-            output_bytes={output: counters["output_bytes"].labels(model, output) for output in OUTPUTS},
+            output_bytes={
+                output: counters["output_bytes"].labels(model, output) for output in OUTPUTS
+            },
             rejected={reason: counters["rejected"].labels(model, reason) for reason in REASONS},
-            cancelled={stage: counters["cancelled"].labels(model, stage) for stage in CANCEL_STAGES},
+            cancelled={
+                stage: counters["cancelled"].labels(model, stage) for stage in CANCEL_STAGES
+            },
         )
 
     def serve(

@@ -64,7 +64,8 @@ class Tracing:
         if (request_id := given_id(metadata)) is not None:
             attributes["headlight.request_id"] = request_id
         carrier = {
-            name: [value for key, value in metadata if key == name and isinstance(value, str)] for name in HEADERS
+            name: [value for key, value in metadata if key == name and isinstance(value, str)]
+            for name in HEADERS
         }
         parent = W3C.extract(carrier, Context())
         span = self._requests.start_span(f"{service}/{method}", parent, SpanKind.SERVER, attributes)

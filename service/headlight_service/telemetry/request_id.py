@@ -29,7 +29,9 @@ def about(context: Any, trace: RequestTrace | None = None) -> dict[str, str]:
         context: of the call; None outside of one.
         trace: its spans.
     """
-    known = {"request_id": (context and given_id(context.invocation_metadata())) or uuid.uuid4().hex}
+    known = {
+        "request_id": (context and given_id(context.invocation_metadata())) or uuid.uuid4().hex
+    }
     if trace is not None:
         known["trace_id"] = trace.trace_id
         trace.describe({"headlight.request_id": known["request_id"]})

@@ -86,7 +86,9 @@ class RequestSpans:
             now = time.time_ns()
             if self._stage is not None:
                 self._stage.end(now)
-            self._stage = self._tracer.start_span(name, self._inside, start_time=now) if name else None
+            self._stage = (
+                self._tracer.start_span(name, self._inside, start_time=now) if name else None
+            )
             self._stage_name = name
 
     def describe(self, attributes: Mapping[str, AttributeValue]) -> None:
@@ -175,7 +177,9 @@ class BatchTracing:
     def begin(self, batch: Batch[Member], *, wide: bool) -> BatchSpan | None:
         """Begin the span of a batch, and the infer stage of its traced requests."""
         pending = {entry.value.pending: None for entry in batch.entries}
-        members = [each.trace for each in pending if each.trace is not None and each.trace.recording]
+        members = [
+            each.trace for each in pending if each.trace is not None and each.trace.recording
+        ]
         if not members:
             return None
         for member in members:  # their stages contain the batch

@@ -30,7 +30,8 @@ class StrayOutput(io.TextIOBase):
             error = sys.exc_info()[1]
             what = describe(error) if error is not None else {}
             log.error(
-                "a library wrote to standard error; its text is left out", extra={"event": "stray_output", **what}
+                "a library wrote to standard error; its text is left out",
+                extra={"event": "stray_output", **what},
             )
         return len(text)
 
@@ -49,7 +50,9 @@ def _of_main(kind: type[BaseException], error: BaseException, trace: TracebackTy
 
 def _of_thread(args: threading.ExceptHookArgs) -> None:
     if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
-        log.error("a thread ended by a bug", extra={"event": "thread_failed", **describe(args.exc_value)})
+        log.error(
+            "a thread ended by a bug", extra={"event": "thread_failed", **describe(args.exc_value)}
+        )
 
 
 def _of_finalizer(args: Any) -> None:

@@ -27,12 +27,17 @@ CONFIG: dict[str, Any] = {
 
 def tensors(family: str) -> dict[str, Tensor]:
     """Those of a family, all zeros."""
-    shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (VOCABULARY, DIM), "norm.weight": (DIM,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed_tokens.weight": (VOCABULARY, DIM),
+        "norm.weight": (DIM,),
+    }
     for layer in (f"layers.{at}" for at in range(LAYERS)):
         shapes |= {f"{layer}.self_attn.{part}_proj.weight": (DIM, DIM) for part in "qkvo"}
         shapes |= {f"{layer}.mlp.{part}_proj.weight": (FFN, DIM) for part in ("gate", "up")}
         shapes |= {f"{layer}.mlp.down_proj.weight": (DIM, FFN)}
-        shapes |= {f"{layer}.{norm}_layernorm.weight": (DIM,) for norm in ("input", "post_attention")}
+        shapes |= {
+            f"{layer}.{norm}_layernorm.weight": (DIM,) for norm in ("input", "post_attention")
+        }
         if family == "qwen2":
             shapes |= {f"{layer}.self_attn.{part}_proj.bias": (DIM,) for part in "qkv"}
         if family == "qwen3":
@@ -51,7 +56,11 @@ def read(family: str, **said: Any) -> EncoderConfig:
         ("mistral", {"sliding_window": None}, ()),
         (
             "mistral",
-            {"sliding_window": 5, "layer_types": ["full_attention"] * LAYERS, "max_window_layers": 9},
+            {
+                "sliding_window": 5,
+                "layer_types": ["full_attention"] * LAYERS,
+                "max_window_layers": 9,
+            },
             (0, 1, 2, 3),
         ),
         ("qwen2", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 3}, (3,)),
@@ -63,7 +72,12 @@ def read(family: str, **said: Any) -> EncoderConfig:
                 "sliding_window": 5,
                 "use_sliding_window": True,
                 "max_window_layers": 3,
-                "layer_types": ["full_attention", "sliding_attention", "full_attention", "full_attention"],
+                "layer_types": [
+                    "full_attention",
+                    "sliding_attention",
+                    "full_attention",
+                    "full_attention",
+                ],
             },
             (1,),
         ),
@@ -93,11 +107,15 @@ def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
     assert (read("mistral").window, read("mistral").local_layers) == (4095, (0, 1, 2, 3))
     used = read("qwen2", use_sliding_window=True, max_window_layers=2)
     assert (used.window, used.local_layers) == (4095, (2, 3))
-    assert read("qwen2", use_sliding_window=True, max_window_layers=2, sliding_window=None).window == 0
+    assert (
+        read("qwen2", use_sliding_window=True, max_window_layers=2, sliding_window=None).window == 0
+    )
     assert read("qwen2").window == read("llama").window == 0
 
 
-@pytest.mark.parametrize("buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"])
+@pytest.mark.parametrize(
+    "buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"]
+)
 def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
     """Where every layer had its own, too."""
     for family in ("llama", "mistral", "qwen2"):
@@ -105,7 +123,11 @@ def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
         old = {f"model.layers.{at}.self_attn.{buffer}": torch.ones(2) for at in range(LAYERS)}
         FAMILIES[family](Config(CONFIG), found | old | {f"model.{buffer}": torch.ones(2)}, None)
         with pytest.raises(Refused, match="nothing that this family has"):
-            FAMILIES[family](Config(CONFIG), found | {f"model.layers.0.self_attn.{buffer}_more": torch.ones(2)}, None)
+            FAMILIES[family](
+                Config(CONFIG),
+                found | {f"model.layers.0.self_attn.{buffer}_more": torch.ones(2)},
+                None,
+            )
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
@@ -117,14 +139,24 @@ def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) ->
     assert read(family, **own, is_causal=True).causal
     assert not read(family, **own, use_bidirectional_attention=True).causal
     assert read(family, **own, use_bidirectional_attention=False).causal
-    assert read(family, auto_map={"AutoTokenizer": ["tokenization_qwen.Qwen2Tokenizer", None]}).causal
+    assert read(
+        family, auto_map={"AutoTokenizer": ["tokenization_qwen.Qwen2Tokenizer", None]}
+    ).causal
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_would(family: str) -> None:
+def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_would(
+    family: str,
+) -> None:
     flag = {"use_bidirectional_attention": True}
-    for said in ({}, {"is_causal": True}, {"is_causal": True, "auto_map": {"AutoModel": "modeling_own.Model"}}):
-        with pytest.raises(Refused, match=r"use_bidirectional_attention is true, .* set is_causal to false"):
+    for said in (
+        {},
+        {"is_causal": True},
+        {"is_causal": True, "auto_map": {"AutoModel": "modeling_own.Model"}},
+    ):
+        with pytest.raises(
+            Refused, match=r"use_bidirectional_attention is true, .* set is_causal to false"
+        ):
             read(family, **flag, **said)
     assert not read(family, **flag, is_causal=False).causal
     assert read(family, use_bidirectional_attention=False).causal

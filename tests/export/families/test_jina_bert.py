@@ -13,12 +13,18 @@ from tests.export.folders.test_import import CONFIG, tensors
 
 @pytest.mark.parametrize(
     ("said", "activation"),
-    [({}, "gelu"), ({"hidden_act": "relu"}, "relu"), ({"feed_forward_type": "original", "hidden_act": "silu"}, "silu")],
+    [
+        ({}, "gelu"),
+        ({"hidden_act": "relu"}, "relu"),
+        ({"feed_forward_type": "original", "hidden_act": "silu"}, "silu"),
+    ],
 )
 def test_the_plain_network_is_berts(said: dict[str, Any], activation: str) -> None:
     values = {name: value for name, value in CONFIG.items() if name != "hidden_act"} | {
         "position_embedding_type": "alibi"
     }
-    found = {name: tensor for name, tensor in tensors().items() if "position_embeddings" not in name}
+    found = {
+        name: tensor for name, tensor in tensors().items() if "position_embeddings" not in name
+    }
     config = jina_bert.convert(Config(values | said), found, None).config
     assert (config.ffn, config.activation) == ("plain", activation)

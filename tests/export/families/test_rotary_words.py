@@ -38,17 +38,28 @@ def scaled(kind: str | None = None, **values: Any) -> RopeScaling | None:
         ({}, (1000.0, 1.0, None)),
         ({"rope_theta": 5e4, "rope_scaling": None}, (5e4, 1.0, None)),
         ({"rope_theta": 5e4, "rope_scaling": LINEAR}, (5e4, 1.0, "linear")),
-        ({"rope_theta": 5e4, "rope_parameters": LINEAR | {"rope_theta": 7e4}}, (7e4, 1.0, "linear")),
+        (
+            {"rope_theta": 5e4, "rope_parameters": LINEAR | {"rope_theta": 7e4}},
+            (7e4, 1.0, "linear"),
+        ),
         # The older word holds, and nothing of the newer one.
         (
-            {"rope_scaling": LINEAR, "rope_parameters": {"rope_type": "default", "rope_theta": 7e4}},
+            {
+                "rope_scaling": LINEAR,
+                "rope_parameters": {"rope_type": "default", "rope_theta": 7e4},
+            },
             (1000.0, 1.0, "linear"),
         ),
-        ({"rope_scaling": LINEAR, "rope_parameters": {"partial_rotary_factor": 0.5}}, (1000.0, 1.0, "linear")),
+        (
+            {"rope_scaling": LINEAR, "rope_parameters": {"partial_rotary_factor": 0.5}},
+            (1000.0, 1.0, "linear"),
+        ),
         ({"rope_scaling": {}, "rope_parameters": {"rope_theta": 7e4}}, (7e4, 1.0, None)),
     ],
 )
-def test_one_word_holds_whole(values: dict[str, Any], expected: tuple[float, float, str | None]) -> None:
+def test_one_word_holds_whole(
+    values: dict[str, Any], expected: tuple[float, float, str | None]
+) -> None:
     assert read(**values) == expected
 
 
@@ -56,7 +67,12 @@ def test_one_word_holds_whole(values: dict[str, Any], expected: tuple[float, flo
 @pytest.mark.parametrize("kind", ["yarn", "llama3"])
 def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -> None:
     own = {"rope_type": kind, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    for inside, outside, expected in ((None, 24, 24), (48, 24, 24), (48, None, 48), (None, None, TRAINED)):
+    for inside, outside, expected in (
+        (None, 24, 24),
+        (48, 24, 24),
+        (48, None, 48),
+        (None, None, TRAINED),
+    ):
         values = {word: own | {"original_max_position_embeddings": inside}}
         scaling = scaled(None, **values, original_max_position_embeddings=outside)
         assert scaling is not None
@@ -67,7 +83,9 @@ def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -
     assert scaling.trained_length == 48
 
 
-@pytest.mark.parametrize("words", [{}, {"rope_scaling": LINEAR}, {"rope_scaling": {"rope_type": "default"}}])
+@pytest.mark.parametrize(
+    "words", [{}, {"rope_scaling": LINEAR}, {"rope_scaling": {"rope_type": "default"}}]
+)
 def test_where_nothing_needs_it_the_original_length_is_left_unread(words: dict[str, Any]) -> None:
     for length in (0, 8192.0, "many"):
         assert read(**words, original_max_position_embeddings=length) == read(**words)
@@ -78,17 +96,26 @@ def test_of_kinds_of_layers_each_has_its_own() -> None:
     assert read(FULL, rope_parameters=nested) == (7e4, 1.0, None)
     assert read(LOCAL, rope_parameters=nested) == (300.0, 1.0, None)
     assert read(FULL, rope_parameters=nested, rope_scaling=LINEAR) == (7e4, 1.0, "linear")
-    assert read(LOCAL, rope_parameters={FULL: {"rope_theta": 7e4}, LOCAL: None}) == (1000.0, 1.0, None)
+    assert read(LOCAL, rope_parameters={FULL: {"rope_theta": 7e4}, LOCAL: None}) == (
+        1000.0,
+        1.0,
+        None,
+    )
 
 
 def test_parameters_by_kind_are_refused_where_there_are_no_kinds() -> None:
     for word in ("rope_parameters", "rope_scaling"):
-        with pytest.raises(Refused, match=r"by kind of layer \('full_attention, sliding_attention'\) cannot be served"):
+        with pytest.raises(
+            Refused,
+            match=r"by kind of layer \('full_attention, sliding_attention'\) cannot be served",
+        ):
             read(None, **{word: {FULL: {"rope_theta": 7e4}, LOCAL: {"rope_theta": 300.0}}})
 
 
 @pytest.mark.parametrize("kind", [None, FULL])
-@pytest.mark.parametrize("values", [{"rope_scaling": "linear"}, {"rope_parameters": [1]}, {"rope_parameters": 5}])
+@pytest.mark.parametrize(
+    "values", [{"rope_scaling": "linear"}, {"rope_parameters": [1]}, {"rope_parameters": 5}]
+)
 def test_what_is_no_object_is_refused(kind: str | None, values: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="must be objects"):
         read(kind, **values)

@@ -4,6 +4,12 @@ from headlight_export.families.words import activation
 
 def test_words_for_one_activation_mean_the_same() -> None:
     found = {
-        word: activation(Config({"hidden_act": word})) for word in ("gelu", "gelu_new", "gelu_pytorch_tanh", "swish")
+        word: activation(Config({"hidden_act": word}))
+        for word in ("gelu", "gelu_new", "gelu_pytorch_tanh", "swish")
     }
-    assert found == {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "swish": "silu"}
+    assert found == {
+        "gelu": "gelu",
+        "gelu_new": "gelu_tanh",
+        "gelu_pytorch_tanh": "gelu_tanh",
+        "swish": "silu",
+    }

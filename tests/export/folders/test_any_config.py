@@ -18,35 +18,80 @@ from tests.export.families import test_decoders, test_modernbert
 
 SIZES = test_decoders.CONFIG
 FAMILIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "qwen3": (SIZES | {"use_sliding_window": True, "max_window_layers": 2}, test_decoders.tensors("qwen3")),
+    "qwen3": (
+        SIZES | {"use_sliding_window": True, "max_window_layers": 2},
+        test_decoders.tensors("qwen3"),
+    ),
     "modernbert": (
-        SIZES | {"num_hidden_layers": test_modernbert.LAYERS, "intermediate_size": test_modernbert.FFN},
+        SIZES
+        | {"num_hidden_layers": test_modernbert.LAYERS, "intermediate_size": test_modernbert.FFN},
         test_modernbert.tensors(),
     ),
 }
 KEYS = (
     *(key for key in SIZES if key != "model_type"),
-    *("head_dim", "num_key_value_heads", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types"),
-    *("rms_norm_eps", "norm_eps", "rope_theta", "global_rope_theta", "local_rope_theta", "partial_rotary_factor"),
-    *("rope_scaling", "rope_parameters", "original_max_position_embeddings", "local_attention", "pad_token_id"),
-    *("global_attn_every_n_layers", "auto_map", "is_causal", "use_bidirectional_attention", "attention_bias"),
+    *(
+        "head_dim",
+        "num_key_value_heads",
+        "sliding_window",
+        "use_sliding_window",
+        "max_window_layers",
+        "layer_types",
+    ),
+    *(
+        "rms_norm_eps",
+        "norm_eps",
+        "rope_theta",
+        "global_rope_theta",
+        "local_rope_theta",
+        "partial_rotary_factor",
+    ),
+    *(
+        "rope_scaling",
+        "rope_parameters",
+        "original_max_position_embeddings",
+        "local_attention",
+        "pad_token_id",
+    ),
+    *(
+        "global_attn_every_n_layers",
+        "auto_map",
+        "is_causal",
+        "use_bidirectional_attention",
+        "attention_bias",
+    ),
 )
-NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 8, 32, -1, 3_000_000_000, 10**18, 10**400, 0.5, 1.0, 1e-320, 1e308, math.inf])
+NUMBERS = st.sampled_from(
+    [0, 1, 2, 3, 4, 8, 32, -1, 3_000_000_000, 10**18, 10**400, 0.5, 1.0, 1e-320, 1e308, math.inf]
+)
 WORDS = st.sampled_from(["", "4096", "gelu", "full_attention", "yarn", "default"])
 PLAIN = st.one_of(st.none(), st.booleans(), NUMBERS, WORDS, st.just(math.nan))
-ROPE_KEYS = ("rope_theta", "factor", "original_max_position_embeddings", "beta_fast", "beta_slow", "attention_factor")
+ROPE_KEYS = (
+    "rope_theta",
+    "factor",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "beta_slow",
+    "attention_factor",
+)
 KINDS = st.sampled_from(["yarn", "llama3", "linear", "dynamic", "default"])
 ROPE = st.fixed_dictionaries(
-    {}, optional={"rope_type": KINDS} | dict.fromkeys((*ROPE_KEYS, "low_freq_factor", "high_freq_factor"), NUMBERS)
+    {},
+    optional={"rope_type": KINDS}
+    | dict.fromkeys((*ROPE_KEYS, "low_freq_factor", "high_freq_factor"), NUMBERS),
 )
 BY_KIND = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("full_attention", "sliding_attention"), st.one_of(ROPE, PLAIN))
 )
-VALUES = st.one_of(PLAIN, st.lists(st.one_of(PLAIN, st.lists(WORDS, max_size=2)), max_size=4), ROPE, BY_KIND)
+VALUES = st.one_of(
+    PLAIN, st.lists(st.one_of(PLAIN, st.lists(WORDS, max_size=2)), max_size=4), ROPE, BY_KIND
+)
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     """Weights, and a config that fits them."""
     config, tensors = FAMILIES[request.param]
     path = tmp_path_factory.mktemp(request.param)
@@ -67,7 +112,9 @@ def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(said=st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
-def test_it_is_opened_or_refused_in_a_line(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> None:
+def test_it_is_opened_or_refused_in_a_line(
+    folder: tuple[Path, dict[str, Any]], said: dict[str, Any]
+) -> None:
     message = refusal(folder, said)
     assert "\n" not in message
     assert "bug" not in message
@@ -82,14 +129,24 @@ def test_it_is_opened_or_refused_in_a_line(folder: tuple[Path, dict[str, Any]], 
         ("qwen3", {"hidden_size": 3_000_000_000}, "config.json"),
         ("qwen3", {"hidden_size": 10**400}, "hidden_size is 1000"),
         ("qwen3", {"num_hidden_layers": 0}, "num_hidden_layers is 0; it must be at least 1"),
-        ("qwen3", {"rope_scaling": {"type": "yarn", "factor": 2.0}, "rope_theta": 1}, "rope_theta is 1.0; it must be"),
+        (
+            "qwen3",
+            {"rope_scaling": {"type": "yarn", "factor": 2.0}, "rope_theta": 1},
+            "rope_theta is 1.0; it must be",
+        ),
         ("qwen3", {"rms_norm_eps": math.nan}, "rms_norm_eps is nan; it must be"),
-        ("modernbert", {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0; it must be at least 1"),
+        (
+            "modernbert",
+            {"global_attn_every_n_layers": 0},
+            "global_attn_every_n_layers is 0; it must be at least 1",
+        ),
         ("modernbert", {"local_attention": 1}, "local_attention is 1; it must be at least 2"),
         ("modernbert", {"local_attention": 0}, "local_attention is 0; it must be at least 2"),
     ],
 )
-def test_the_value_in_the_way_is_named(tmp_path: Path, family: str, said: dict[str, Any], named: str) -> None:
+def test_the_value_in_the_way_is_named(
+    tmp_path: Path, family: str, said: dict[str, Any], named: str
+) -> None:
     config, tensors = FAMILIES[family]
     save_file(tensors, tmp_path / "model.safetensors")
     message = refusal((tmp_path, config | {"model_type": family}), said)

@@ -50,9 +50,19 @@ def tensors() -> dict[str, Tensor]:
     found = {f"{name}.weight": torch.randn(shape) / 3 for name, shape in shapes.items()}
     found |= {f"{name}.bias": torch.randn(shape[0]) / 10 for name, shape in shapes.items()}
     rows = {"word": len(VOCABULARY), "position": ROWS, "token_type": 2}
-    found |= {f"bert.embeddings.{name}_embeddings.weight": torch.randn(count, DIM) for name, count in rows.items()}
-    for norm in ("bert.embeddings.LayerNorm", f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"):
-        found[f"{norm}.gamma"], found[f"{norm}.beta"] = 1 + torch.randn(DIM) / 10, torch.randn(DIM) / 10
+    found |= {
+        f"bert.embeddings.{name}_embeddings.weight": torch.randn(count, DIM)
+        for name, count in rows.items()
+    }
+    for norm in (
+        "bert.embeddings.LayerNorm",
+        f"{layer}.attention.output.LayerNorm",
+        f"{layer}.output.LayerNorm",
+    ):
+        found[f"{norm}.gamma"], found[f"{norm}.beta"] = (
+            1 + torch.randn(DIM) / 10,
+            torch.randn(DIM) / 10,
+        )
     return found
 
 
@@ -111,10 +121,16 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         configure(model_type="t5"),
         "model_type 't5' is no family that can be served; served are bert, ",
     ),
-    "no config": (lambda folder: (folder / "config.json").unlink(), "has no config.json; give the folder"),
+    "no config": (
+        lambda folder: (folder / "config.json").unlink(),
+        "has no config.json; give the folder",
+    ),
     "a size is missing": (configure(hidden_size=None), "config.json has no hidden_size"),
     "a size is text": (configure(hidden_size="24"), "hidden_size is '24'; expected int"),
-    "heads do not divide": (configure(num_attention_heads=5), "dim 24 is not a multiple of heads 5"),
+    "heads do not divide": (
+        configure(num_attention_heads=5),
+        "dim 24 is not a multiple of heads 5",
+    ),
     "relative positions": (
         configure(position_embedding_type="relative_key"),
         "position_embedding_type is 'relative_key'",
@@ -125,9 +141,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         configure(intermediate_size=41),
         "intermediate.dense.weight has the shape [40, 24]; config.json makes it [41, 24]",
     ),
-    "fewer layers than promised": (configure(num_hidden_layers=2), "the weights have no encoder.layer.1."),
+    "fewer layers than promised": (
+        configure(num_hidden_layers=2),
+        "the weights have no encoder.layer.1.",
+    ),
     "more layers than promised": (
-        retouch(lambda found: found.update({"bert.encoder.layer.1.output.dense.bias": torch.zeros(DIM)})),
+        retouch(
+            lambda found: found.update({"bert.encoder.layer.1.output.dense.bias": torch.zeros(DIM)})
+        ),
         "bert.encoder.layer.1.output.dense.bias",
     ),
     "a tensor is missing": (retouch(lambda found: found.pop(QUERY)), "attention.self.query.weight"),
@@ -137,9 +158,14 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
     "truncated": (truncate, "model.safetensors"),
     "unknown module": (add_module, "module sentence_transformers.models.CNN cannot be served"),
-    "no tokenizer": (lambda folder: (folder / "vocab.txt").unlink(), "has no tokenizer; save it there with"),
+    "no tokenizer": (
+        lambda folder: (folder / "vocab.txt").unlink(),
+        "has no tokenizer; save it there with",
+    ),
     "a tokenizer of more ids than the model": (
-        lambda folder: (folder / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]) + "\n", encoding="utf-8"),
+        lambda folder: (folder / "vocab.txt").write_text(
+            "\n".join([*VOCABULARY, "more"]) + "\n", encoding="utf-8"
+        ),
         f"has ids up to {len(VOCABULARY)}; the model knows {len(VOCABULARY)}",
     ),
 }
@@ -151,7 +177,9 @@ def test_a_folder_that_cannot_be_served_is_refused_in_one_line(
 ) -> None:
     change, message = REFUSED[case]
     change(folder)
-    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(folder.parent / "out" / "bundle")])
+    monkeypatch.setattr(
+        sys, "argv", ["export", str(folder), "--out", str(folder.parent / "out" / "bundle")]
+    )
     assert main() == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("export: ")
@@ -161,7 +189,12 @@ def test_a_folder_that_cannot_be_served_is_refused_in_one_line(
 
 def test_a_decoder_that_generates_is_no_embedder(folder: Path) -> None:
     """One that embeds says how it pools, or its owner does."""
-    values = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8, "num_attention_heads": 2}
+    values = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+    }
     values |= {
         "num_hidden_layers": 1,
         "intermediate_size": 12,
@@ -169,7 +202,9 @@ def test_a_decoder_that_generates_is_no_embedder(folder: Path) -> None:
         "max_position_embeddings": 32,
     }
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
-    shapes: dict[str, tuple[int, ...]] = {f"layers.0.self_attn.{part}_proj.weight": (8, 8) for part in "qkvo"}
+    shapes: dict[str, tuple[int, ...]] = {
+        f"layers.0.self_attn.{part}_proj.weight": (8, 8) for part in "qkvo"
+    }
     shapes |= {
         "layers.0.mlp.gate_proj.weight": (12, 8),
         "layers.0.mlp.up_proj.weight": (12, 8),
@@ -177,9 +212,13 @@ def test_a_decoder_that_generates_is_no_embedder(folder: Path) -> None:
     }
     shapes |= {"embed_tokens.weight": (len(VOCABULARY), 8), "norm.weight": (8,)}
     shapes |= {f"layers.0.{name}_layernorm.weight": (8,) for name in ("input", "post_attention")}
-    save_file({f"model.{name}": torch.randn(shape) for name, shape in shapes.items()}, folder / "model.safetensors")
+    save_file(
+        {f"model.{name}": torch.randn(shape) for name, shape in shapes.items()},
+        folder / "model.safetensors",
+    )
     with pytest.raises(
-        Refused, match="LlamaForCausalLM is a decoder with a generation head and nothing says how to pool"
+        Refused,
+        match="LlamaForCausalLM is a decoder with a generation head and nothing says how to pool",
     ):
         read_origin(folder)
     config = read_origin(folder, pooling="last").encoder.config
@@ -193,17 +232,33 @@ def test_what_can_be_served_is_and_keeps_its_word(
     texts = folder.parent / "texts"
     texts.write_text("\n".join(f"text {i} of many" for i in range(120)), encoding="utf-8")
     out = folder.parent / "bundle"
-    arguments = ["export", str(folder), "--out", str(out), "--max-length", "30", "--calibration", str(texts)]
+    arguments = [
+        "export",
+        str(folder),
+        "--out",
+        str(out),
+        "--max-length",
+        "30",
+        "--calibration",
+        str(texts),
+    ]
     monkeypatch.setattr(sys, "argv", arguments)
     assert main() == 0
     said = capsys.readouterr().out
     assert "parity, alone 30" in said
     assert "not compared with transformers: it is not installed" in said
-    assert "pooling: mean (the folder says nothing of it; --pooling chooses); weights left out, " in said
+    assert (
+        "pooling: mean (the folder says nothing of it; --pooling chooses); weights left out, "
+        in said
+    )
     runtime = Runtime(out, threads=1)
     runtime.check_golden()
     manifest = runtime.bundle.manifest
-    assert (manifest.max_length, manifest.pooling, manifest.source["family"]) == (30, "mean", "bert")
+    assert (manifest.max_length, manifest.pooling, manifest.source["family"]) == (
+        30,
+        "mean",
+        "bert",
+    )
     origin = read_origin(folder)
     [one, pair] = runtime.encode(["text 5 of many", ("one", "two")])
     assert one.pooled is not None
@@ -228,17 +283,28 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
     texts = folder.parent / "texts"
     texts.write_text("text\n" * 120, encoding="utf-8")
     out = folder.parent / "out" / "bundle"
-    monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(out), "--calibration", str(texts)])
+    monkeypatch.setattr(
+        sys, "argv", ["export", str(folder), "--out", str(out), "--calibration", str(texts)]
+    )
     assert main() == 2
-    assert "inputs[0]: its prompt and special tokens are 42 tokens, the model takes 40" in capsys.readouterr().err
+    assert (
+        "inputs[0]: its prompt and special tokens are 42 tokens, the model takes 40"
+        in capsys.readouterr().err
+    )
     assert not list(out.parent.glob("*"))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pooling": "cls token"}, "--pooling cls token is not known; choose one of mean, cls, max, last"),
-        ({"max_length": ROWS + 1}, "--max-length 41 is more than the model has positions for; it has 40"),
+        (
+            {"pooling": "cls token"},
+            "--pooling cls token is not known; choose one of mean, cls, max, last",
+        ),
+        (
+            {"max_length": ROWS + 1},
+            "--max-length 41 is more than the model has positions for; it has 40",
+        ),
         ({"max_length": 0}, "--max-length 0 leaves no token; give 1 or more, or leave it out"),
         ({"max_length": -1}, "--max-length -1 leaves no token; give 1 or more, or leave it out"),
     ],
@@ -262,12 +328,16 @@ def test_pooling_and_the_weights_left_out_are_told_in_a_line(
     if modules:
         pooling = chain(folder, *modules) / "1_Pooling" / "config.json"
         pooling.write_text(
-            pooling.read_text().replace('"word_embedding_dimension": 4', f'"word_embedding_dimension": {DIM}')
+            pooling.read_text().replace(
+                '"word_embedding_dimension": 4', f'"word_embedding_dimension": {DIM}'
+            )
         )
         configure()(folder)
-    retouch(lambda found: found.update({"classifier.weight": torch.ones(2, DIM), "classifier.bias": torch.ones(2)}))(
-        folder
-    )
+    retouch(
+        lambda found: found.update(
+            {"classifier.weight": torch.ones(2, DIM), "classifier.bias": torch.ones(2)}
+        )
+    )(folder)
     left = "bert.pooler.dense, classifier, cls.predictions.transform.dense"
     expected = f"length: {ROWS} tokens; {said}; weights left out, which vectors do not need: {left}"
     assert read_origin(folder, **options).about == expected
@@ -277,7 +347,9 @@ def test_of_a_checkpoint_of_ours_too(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "ours", small_config())
     assert read_origin(checkpoint).about == "pooling: mean (config.json); no weight is left out"
     retouch(lambda found: found.update({"mlm.bias": torch.ones(2)}))(checkpoint)
-    assert read_origin(checkpoint).about.endswith("; weights left out, which vectors do not need: mlm")
+    assert read_origin(checkpoint).about.endswith(
+        "; weights left out, which vectors do not need: mlm"
+    )
 
 
 def test_a_checkpoint_of_ours_says_itself_what_options_say_of_others(tmp_path: Path) -> None:

@@ -23,12 +23,19 @@ from tests.folders import chain, refusal, write
     ],
 )
 def test_the_longest_text(
-    tmp_path: Path, own: dict[str, Any], tokenizer: dict[str, Any], positions: int | None, expected: int | None
+    tmp_path: Path,
+    own: dict[str, Any],
+    tokenizer: dict[str, Any],
+    positions: int | None,
+    expected: int | None,
 ) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "sentence_bert_config.json", own)
     write(tmp_path / "tokenizer_config.json", tokenizer)
-    write(tmp_path / "config.json", {} if positions is None else {"max_position_embeddings": positions})
+    write(
+        tmp_path / "config.json",
+        {} if positions is None else {"max_position_embeddings": positions},
+    )
     assert read_recipe(tmp_path).max_length == expected
 
 

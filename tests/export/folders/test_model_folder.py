@@ -18,7 +18,9 @@ def write(folder: Path, name: str, value: object) -> None:
 
 
 def sharded(folder: Path) -> None:
-    save_file({"a": torch.ones(2), "b": torch.zeros(3)}, folder / "model-00001-of-00002.safetensors")
+    save_file(
+        {"a": torch.ones(2), "b": torch.zeros(3)}, folder / "model-00001-of-00002.safetensors"
+    )
     save_file({"c": torch.full((4,), 2.0)}, folder / "model-00002-of-00002.safetensors")
     names = {"a": "model-00001-of-00002.safetensors", "b": "model-00001-of-00002.safetensors"}
     write(
@@ -49,7 +51,12 @@ def test_a_config_is_read_whatever_code_it_would_like_to_run(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "has no config.json"), ("{", "is not JSON"), ("[1]", "is not a JSON object"), ("[" * 10**5, "is not JSON")],
+    [
+        (None, "has no config.json"),
+        ("{", "is not JSON"),
+        ("[1]", "is not a JSON object"),
+        ("[" * 10**5, "is not JSON"),
+    ],
 )
 def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
@@ -72,7 +79,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_numbers_become_float32_and_integers_stay(tmp_path: Path, dtype: torch.dtype) -> None:
     values = torch.tensor([1.5, -2.0, 0.25], dtype=dtype)
-    save_file({"w": values, "n": torch.arange(3), "m": torch.tensor([True])}, tmp_path / "model.safetensors")
+    save_file(
+        {"w": values, "n": torch.arange(3), "m": torch.tensor([True])},
+        tmp_path / "model.safetensors",
+    )
     tensors = read_tensors(tmp_path)
     assert tensors["w"].dtype == torch.float32
     assert tensors["w"].tolist() == [1.5, -2.0, 0.25]
@@ -94,7 +104,10 @@ def test_any_division_into_shards_gives_the_same(
     folder = tmp_path_factory.mktemp("shards")
     whole = {name: torch.full((2, 2), float(i)) for i, name in enumerate(places)}
     for shard in set(places.values()):
-        save_file({name: whole[name] for name in places if places[name] == shard}, folder / f"{shard}.safetensors")
+        save_file(
+            {name: whole[name] for name in places if places[name] == shard},
+            folder / f"{shard}.safetensors",
+        )
     write(
         folder,
         "model.safetensors.index.json",
@@ -116,7 +129,19 @@ def test_files_may_be_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["../a.safetensors", "/etc/a.safetensors", "x/a.safetensors", "..", "", "..\\a", "C:a", None, 3, ["a"]]
+    "place",
+    [
+        "../a.safetensors",
+        "/etc/a.safetensors",
+        "x/a.safetensors",
+        "..",
+        "",
+        "..\\a",
+        "C:a",
+        None,
+        3,
+        ["a"],
+    ],
 )
 def test_an_index_that_leads_elsewhere_is_refused(tmp_path: Path, place: object) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
@@ -144,7 +169,9 @@ def test_a_tensor_missing_from_its_shard_is_named(tmp_path: Path) -> None:
     assert "model-00002-of-00002.safetensors lacks c" in refused(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.pt", "model.pth"])
+@pytest.mark.parametrize(
+    "name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.pt", "model.pth"]
+)
 def test_pickles_are_refused_unopened(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     message = refused(tmp_path)
@@ -152,8 +179,12 @@ def test_pickles_are_refused_unopened(tmp_path: Path, name: str) -> None:
     assert "convert to safetensors: model.save_pretrained(..., safe_serialization=True)" in message
 
 
-@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "model.gguf", "other.safetensors", None])
-def test_missing_weights_are_refused_with_what_is_there_instead(tmp_path: Path, name: str | None) -> None:
+@pytest.mark.parametrize(
+    "name", ["tf_model.h5", "flax_model.msgpack", "model.gguf", "other.safetensors", None]
+)
+def test_missing_weights_are_refused_with_what_is_there_instead(
+    tmp_path: Path, name: str | None
+) -> None:
     if name:
         (tmp_path / name).touch()
     message = refused(tmp_path)
@@ -199,8 +230,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, spoil: Callable[[bytes], byte
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_a_tensor_that_is_not_finite_is_named(tmp_path: Path, bad: float, dtype: torch.dtype) -> None:
-    tensors: dict[str, Tensor] = {"fine": torch.ones(3), "layer.7.weight": torch.tensor([0.0, bad], dtype=dtype)}
+def test_a_tensor_that_is_not_finite_is_named(
+    tmp_path: Path, bad: float, dtype: torch.dtype
+) -> None:
+    tensors: dict[str, Tensor] = {
+        "fine": torch.ones(3),
+        "layer.7.weight": torch.tensor([0.0, bad], dtype=dtype),
+    }
     save_file(tensors, tmp_path / "model.safetensors")
     assert "layer.7.weight holds NaN or infinity" in refused(tmp_path)
 

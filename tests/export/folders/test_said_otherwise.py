@@ -35,8 +35,12 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("how", [{"quant_method": "fp8"}, {"quant_method": "bitsandbytes", "load_in_4bit": True}, {}])
-def test_quantized_weights_are_refused_before_they_are_read(folder: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "how", [{"quant_method": "fp8"}, {"quant_method": "bitsandbytes", "load_in_4bit": True}, {}]
+)
+def test_quantized_weights_are_refused_before_they_are_read(
+    folder: Path, how: dict[str, Any]
+) -> None:
     configure(quantization_config=how)(folder)
     (folder / "model.safetensors").unlink()
     message = refusal(folder)
@@ -49,9 +53,15 @@ def test_quantized_weights_are_refused_before_they_are_read(folder: Path, how: d
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda found: found.pop(QUERY), "the weights have no encoder.layer.0.attention.self.query.weight"),
+        (
+            lambda found: found.pop(QUERY),
+            "the weights have no encoder.layer.0.attention.self.query.weight",
+        ),
         (lambda found: found.update({QUERY: torch.ones(3, 24)}), "has the shape [51, 24]"),
-        (lambda found: found.update({QUERY: torch.ones(3, 3)}), "have the shapes [3, 3], [24, 24], [24, 24]"),
+        (
+            lambda found: found.update({QUERY: torch.ones(3, 3)}),
+            "have the shapes [3, 3], [24, 24], [24, 24]",
+        ),
         (
             lambda found: found.update({"bert.encoder.layer.0.layer_norm_q.weight": torch.ones(3)}),
             "layer_norm_q.weight",
@@ -77,23 +87,33 @@ def test_code_of_a_folders_own_is_no_hindrance_where_they_fit(folder: Path) -> N
 def test_a_classifier_is_no_embedder_unless_somebody_says_how_to_pool(folder: Path) -> None:
     configure(architectures=["BertForSequenceClassification"])(folder)
     message = refusal(folder)
-    assert message.startswith("BertForSequenceClassification gives classes or scores, which are not served")
+    assert message.startswith(
+        "BertForSequenceClassification gives classes or scores, which are not served"
+    )
     assert "--pooling, mean or cls" in message
     assert read_origin(folder, pooling="cls", ids_only=True).encoder.config.pooling == "cls"
 
 
 def test_so_is_a_model_that_finds_answers(folder: Path) -> None:
-    retouch(lambda found: found.update({f"qa_outputs.{part}": torch.ones(2) for part in ("weight", "bias")}))(folder)
+    retouch(
+        lambda found: found.update(
+            {f"qa_outputs.{part}": torch.ones(2) for part in ("weight", "bias")}
+        )
+    )(folder)
     configure(architectures=["BertForQuestionAnswering"])(folder)
     message = refusal(folder)
-    assert message.startswith("BertForQuestionAnswering gives places of answers, which are not served")
+    assert message.startswith(
+        "BertForQuestionAnswering gives places of answers, which are not served"
+    )
     origin = read_origin(folder, pooling="mean", ids_only=True)
     assert origin.about.endswith(", qa_outputs")
 
 
 def test_a_classifier_that_a_library_pools_is_one(folder: Path) -> None:
     pooling = chain(folder, "Transformer", "Pooling") / "1_Pooling" / "config.json"
-    pooling.write_text(json.dumps({"embedding_dimension": CONFIG["hidden_size"], "pooling_mode": "cls"}))
+    pooling.write_text(
+        json.dumps({"embedding_dimension": CONFIG["hidden_size"], "pooling_mode": "cls"})
+    )
     configure(architectures=["BertForSequenceClassification"])(folder)
     assert read_origin(folder, ids_only=True).encoder.config.pooling == "cls"
 
@@ -101,7 +121,11 @@ def test_a_classifier_that_a_library_pools_is_one(folder: Path) -> None:
 def test_what_models_compute_and_old_files_hold_is_not_missed(folder: Path) -> None:
     """And is no weight that could be left out."""
     before = read_origin(folder, ids_only=True).about
-    retouch(lambda found: found.update({"bert.embeddings.position_ids": torch.arange(float(ROWS))[None]}))(folder)
+    retouch(
+        lambda found: found.update(
+            {"bert.embeddings.position_ids": torch.arange(float(ROWS))[None]}
+        )
+    )(folder)
     assert read_origin(folder, ids_only=True).about == before
 
 
@@ -111,7 +135,11 @@ def test_what_models_compute_and_old_files_hold_is_not_missed(folder: Path) -> N
         (None, None, f"length: {ROWS} tokens; pooling: "),
         (20, None, "length: 20 tokens; pooling: "),
         (20, 30, "length: 30 tokens (--max-length); pooling: "),
-        (99, None, f"length: {ROWS} tokens (for more it has no positions; the folder says 99); pooling: "),
+        (
+            99,
+            None,
+            f"length: {ROWS} tokens (for more it has no positions; the folder says 99); pooling: ",
+        ),
     ],
 )
 def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
@@ -119,7 +147,9 @@ def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
 ) -> None:
     if said is not None:
         chain(folder, "Transformer", "Pooling")
-        (folder / "1_Pooling/config.json").write_text(json.dumps({"embedding_dimension": CONFIG["hidden_size"]}))
+        (folder / "1_Pooling/config.json").write_text(
+            json.dumps({"embedding_dimension": CONFIG["hidden_size"]})
+        )
         (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": said}))
         configure()(folder)
     assert read_origin(folder, max_length=asked, ids_only=True).about.startswith(told)
@@ -128,32 +158,56 @@ def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
 def test_rows_that_stand_for_no_place_are_no_longer_length(folder: Path) -> None:
     """RoBERTa's first two; its tokenizer mostly says the length without them, and not always."""
     save_file(
-        {name.replace("bert.", "roberta."): tensor for name, tensor in tensors().items()}, folder / "model.safetensors"
+        {name.replace("bert.", "roberta."): tensor for name, tensor in tensors().items()},
+        folder / "model.safetensors",
     )
     configure(model_type="roberta", pad_token_id=1)(folder)
-    assert read_origin(folder, ids_only=True).about.startswith(f"length: {ROWS - 2} tokens; pooling: ")
+    assert read_origin(folder, ids_only=True).about.startswith(
+        f"length: {ROWS - 2} tokens; pooling: "
+    )
 
 
 def nomic(folder: Path) -> None:
     """As Nomic Embed's config has it, which was trained with fewer tokens than it takes."""
     dim, ffn, words = 8, 12, len(VOCABULARY)
-    values = {"model_type": "nomic_bert", "n_embd": dim, "n_head": 2, "n_layer": 1, "n_inner": ffn, "vocab_size": words}
-    values |= {"max_trained_positions": 2048, "n_positions": 8192, "rotary_scaling_factor": None, "type_vocab_size": 2}
+    values = {
+        "model_type": "nomic_bert",
+        "n_embd": dim,
+        "n_head": 2,
+        "n_layer": 1,
+        "n_inner": ffn,
+        "vocab_size": words,
+    }
+    values |= {
+        "max_trained_positions": 2048,
+        "n_positions": 8192,
+        "rotary_scaling_factor": None,
+        "type_vocab_size": 2,
+    }
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     shapes: dict[str, tuple[int, ...]] = {"embeddings.word_embeddings.weight": (words, dim)}
     shapes |= {"embeddings.token_type_embeddings.weight": (2, dim)}
     layer = "encoder.layers.0"
-    shapes |= {f"{layer}.attn.Wqkv.weight": (3 * dim, dim), f"{layer}.attn.out_proj.weight": (dim, dim)}
-    shapes |= {f"{layer}.mlp.fc1{i}.weight": (ffn, dim) for i in (1, 2)} | {f"{layer}.mlp.fc2.weight": (dim, ffn)}
+    shapes |= {
+        f"{layer}.attn.Wqkv.weight": (3 * dim, dim),
+        f"{layer}.attn.out_proj.weight": (dim, dim),
+    }
+    shapes |= {f"{layer}.mlp.fc1{i}.weight": (ffn, dim) for i in (1, 2)} | {
+        f"{layer}.mlp.fc2.weight": (dim, ffn)
+    }
     for norm in ("emb_ln", f"{layer}.norm1", f"{layer}.norm2"):
         shapes |= {f"{norm}.weight": (dim,), f"{norm}.bias": (dim,)}
-    save_file({name: torch.ones(shape) for name, shape in shapes.items()}, folder / "model.safetensors")
+    save_file(
+        {name: torch.ones(shape) for name, shape in shapes.items()}, folder / "model.safetensors"
+    )
 
 
 def test_a_length_that_is_to_be_had_is_told_with_the_way_to_it(tmp_path: Path) -> None:
     nomic(tmp_path)
     about = read_origin(tmp_path, ids_only=True).about
-    assert about.startswith("length: 2048 tokens (what it was trained with; the folder says 8192: --max-length 8192); ")
+    assert about.startswith(
+        "length: 2048 tokens (what it was trained with; the folder says 8192: --max-length 8192); "
+    )
     longer = read_origin(tmp_path, max_length=8192, ids_only=True)
     assert longer.about.startswith("length: 8192 tokens (--max-length); ")
     assert longer.encoder.config.max_length == 8192

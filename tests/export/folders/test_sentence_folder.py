@@ -15,7 +15,12 @@ from tests.folders import NEW, OLD, chain, refusal, write
 def test_without_modules_the_folder_is_the_transformer(tmp_path: Path) -> None:
     write(tmp_path / "config.json", {"max_position_embeddings": 40})
     recipe = read_recipe(tmp_path)
-    assert (recipe.transformer, recipe.pooling, recipe.normalize, recipe.max_length) == (tmp_path, None, False, 40)
+    assert (recipe.transformer, recipe.pooling, recipe.normalize, recipe.max_length) == (
+        tmp_path,
+        None,
+        False,
+        40,
+    )
 
 
 @pytest.mark.parametrize("prefix", [OLD, NEW, "sentence_transformers.base.modules.transformer."])
@@ -24,9 +29,19 @@ def test_the_usual_chain(tmp_path: Path, prefix: str, transformer: str) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Normalize", transformer=transformer, prefix=prefix)
     recipe = read_recipe(tmp_path)
     assert recipe.transformer == tmp_path / transformer
-    assert (recipe.pooling, recipe.normalize, recipe.dense, recipe.include_prompt) == ("mean", True, (), True)
+    assert (recipe.pooling, recipe.normalize, recipe.dense, recipe.include_prompt) == (
+        "mean",
+        True,
+        (),
+        True,
+    )
     assert (recipe.max_length, recipe.lower_case, recipe.truncate_dim) == (512, False, None)
-    assert (recipe.prompts, recipe.default_prompt, recipe.similarity, recipe.dimensions) == ({}, None, None, ())
+    assert (recipe.prompts, recipe.default_prompt, recipe.similarity, recipe.dimensions) == (
+        {},
+        None,
+        None,
+        (),
+    )
 
 
 def test_the_order_is_that_of_the_list_and_dropout_does_nothing(tmp_path: Path) -> None:
@@ -53,7 +68,10 @@ def test_the_order_is_that_of_the_list_and_dropout_does_nothing(tmp_path: Path) 
 )
 def test_another_order_is_refused(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     message = refusal(chain(tmp_path, *kinds))
-    assert f"chains {', '.join(kinds) or 'nothing'}; what can be served is Transformer, Pooling" in message
+    assert (
+        f"chains {', '.join(kinds) or 'nothing'}; what can be served is Transformer, Pooling"
+        in message
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +85,9 @@ def test_another_order_is_refused(tmp_path: Path, kinds: tuple[str, ...]) -> Non
     ],
 )
 def test_another_module_is_refused_by_name(tmp_path: Path, name: str) -> None:
-    assert f"module {name} cannot be served" in refusal(chain(tmp_path, "Transformer", "Pooling", name))
+    assert f"module {name} cannot be served" in refusal(
+        chain(tmp_path, "Transformer", "Pooling", name)
+    )
 
 
 @pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", "a\\b", None, 3])
@@ -83,17 +103,26 @@ def test_modules_that_are_no_list_are_refused(tmp_path: Path, value: object) -> 
     assert "is not a list of modules" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
+@pytest.mark.parametrize(
+    "name", ["bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"]
+)
 def test_the_transformers_settings_under_each_name(tmp_path: Path, name: str) -> None:
     chain(tmp_path, "Transformer", "Pooling", transformer="0_Transformer")
-    write(tmp_path / f"0_Transformer/sentence_{name}_config.json", {"max_seq_length": 77, "do_lower_case": True})
+    write(
+        tmp_path / f"0_Transformer/sentence_{name}_config.json",
+        {"max_seq_length": 77, "do_lower_case": True},
+    )
     recipe = read_recipe(tmp_path)
     assert (recipe.max_length, recipe.lower_case) == (77, True)
 
 
 def test_of_several_settings_the_first_that_says_anything_holds(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
-    for name, own in (("bert", {}), ("roberta", {"max_seq_length": 7}), ("xlnet", {"max_seq_length": 8})):
+    for name, own in (
+        ("bert", {}),
+        ("roberta", {"max_seq_length": 7}),
+        ("xlnet", {"max_seq_length": 8}),
+    ):
         write(tmp_path / f"sentence_{name}_config.json", own)
     assert read_recipe(tmp_path).max_length == 7
 
@@ -116,8 +145,14 @@ def test_prompts_similarity_and_lengths_of_vectors(tmp_path: Path) -> None:
 
 def test_lengths_of_vectors_from_a_model_card(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
-    loss = {"loss": "MultipleNegativesRankingLoss", "matryoshka_dims": [768, 256, 64], "n_dims_per_step": -1}
-    (tmp_path / "README.md").write_text(f"* Loss: MatryoshkaLoss\n  ```json\n{json.dumps(loss, indent=2)}\n```\n")
+    loss = {
+        "loss": "MultipleNegativesRankingLoss",
+        "matryoshka_dims": [768, 256, 64],
+        "n_dims_per_step": -1,
+    }
+    (tmp_path / "README.md").write_text(
+        f"* Loss: MatryoshkaLoss\n  ```json\n{json.dumps(loss, indent=2)}\n```\n"
+    )
     assert read_recipe(tmp_path).dimensions == (768, 256, 64)
 
 
@@ -135,10 +170,15 @@ def test_a_similarity_of_another_kind_of_model_is_not_taken_over(tmp_path: Path)
         ({"truncate_dim": True}, "truncate_dim is True"),
         ({"prompts": ["query"]}, "prompts is not an object of texts"),
         ({"prompts": {"query": 3}}, "prompts is not an object of texts"),
-        ({"prompts": {"a": "b"}, "default_prompt_name": "query"}, "'query' is none of the prompts ['a']"),
+        (
+            {"prompts": {"a": "b"}, "default_prompt_name": "query"},
+            "'query' is none of the prompts ['a']",
+        ),
     ],
 )
-def test_other_settings_of_the_model_are_refused(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+def test_other_settings_of_the_model_are_refused(
+    tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "config_sentence_transformers.json", values)
     assert message in refusal(tmp_path)
@@ -146,11 +186,18 @@ def test_other_settings_of_the_model_are_refused(tmp_path: Path, values: dict[st
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text("ab.", max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 KEYS = {
-    "config_sentence_transformers.json": ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name"),
+    "config_sentence_transformers.json": (
+        "prompts",
+        "default_prompt_name",
+        "truncate_dim",
+        "similarity_fn_name",
+    ),
     "sentence_bert_config.json": (
         "max_seq_length",
         "modality_config",
@@ -160,8 +207,19 @@ KEYS = {
     ),
     "tokenizer_config.json": ("model_max_length", "max_len"),
     "config.json": ("max_position_embeddings", "matryoshka_dims"),
-    "1_Pooling/config.json": ("pooling_mode", "pooling_mode_max_tokens", "include_prompt", "embedding_dimension"),
-    "2_Dense/config.json": ("activation_function", "bias", "in_features", "module_input_name", "use_residual"),
+    "1_Pooling/config.json": (
+        "pooling_mode",
+        "pooling_mode_max_tokens",
+        "include_prompt",
+        "embedding_dimension",
+    ),
+    "2_Dense/config.json": (
+        "activation_function",
+        "bias",
+        "in_features",
+        "module_input_name",
+        "use_residual",
+    ),
 }
 
 

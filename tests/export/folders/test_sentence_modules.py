@@ -35,7 +35,10 @@ def test_the_words_for_pooling(tmp_path: Path, config: dict[str, Any], pooling: 
     ("config", "message"),
     [
         ({"pooling_mode": ["cls", "max"]}, "several modes at once"),
-        ({"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True}, "several modes at once"),
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
+            "several modes at once",
+        ),
         ({"pooling_mode": "attention"}, "'attention' cannot be served"),
         ({"pooling_mode": [{}]}, "cannot be served"),
     ],
@@ -60,7 +63,12 @@ def test_a_missing_pooling_config_is_refused(tmp_path: Path) -> None:
 
 def test_dense_layers_in_their_order(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense", "Dense")
-    dense(tmp_path / "2_Dense", give=7, bias=False, activation_function="torch.nn.modules.activation.GELU")
+    dense(
+        tmp_path / "2_Dense",
+        give=7,
+        bias=False,
+        activation_function="torch.nn.modules.activation.GELU",
+    )
     dense(tmp_path / "3_Dense", take=7, give=3)
     first, second = read_recipe(tmp_path).dense
     assert (first.activation, first.bias, list(first.weight.shape)) == ("gelu", None, [7, 4])
@@ -84,10 +92,15 @@ def test_an_activation_that_is_not_named_is_tanh(tmp_path: Path) -> None:
         ({"module_input_name": "token_embeddings"}, "'token_embeddings' cannot be served"),
         ({"module_output_name": "other"}, "'other' cannot be served"),
         ({"take": 5}, "takes vectors of 5 numbers, but gets 4"),
-        ({"out_features": 5}, "linear.weight [4, 4] and linear.bias [4], while config.json says [5, 4]"),
+        (
+            {"out_features": 5},
+            "linear.weight [4, 4] and linear.bias [4], while config.json says [5, 4]",
+        ),
     ],
 )
-def test_another_dense_layer_is_refused(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+def test_another_dense_layer_is_refused(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense")
     dense(tmp_path / "2_Dense", **config)
     text = refusal(tmp_path).replace(
@@ -99,7 +112,9 @@ def test_another_dense_layer_is_refused(tmp_path: Path, config: dict[str, Any], 
 def test_a_dense_layer_with_a_bias_that_it_denies_is_refused(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense")
     write(tmp_path / "2_Dense/config.json", {"in_features": 4, "out_features": 4, "bias": False})
-    assert "holds tensors ['linear.bias', 'linear.weight'], not ['linear.weight']" in refusal(tmp_path)
+    assert "holds tensors ['linear.bias', 'linear.weight'], not ['linear.weight']" in refusal(
+        tmp_path
+    )
 
 
 def test_a_pickled_dense_layer_is_refused(tmp_path: Path) -> None:
@@ -129,7 +144,9 @@ def test_normalize_of_something_else_is_refused(tmp_path: Path) -> None:
         ({"tokenizer_args": {"add_prefix_space": True}}, "tokenizer_args sets add_prefix_space"),
     ],
 )
-def test_other_settings_of_the_transformer_are_refused(tmp_path: Path, own: dict[str, Any], message: str) -> None:
+def test_other_settings_of_the_transformer_are_refused(
+    tmp_path: Path, own: dict[str, Any], message: str
+) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "sentence_bert_config.json", own)
     assert message in refusal(tmp_path)
@@ -138,6 +155,12 @@ def test_other_settings_of_the_transformer_are_refused(tmp_path: Path, own: dict
 def test_settings_that_leave_the_numbers_alone_are_accepted(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-    own = {"transformer_task": "feature-extraction", "modality_config": text, "model_args": {"torch_dtype": "float16"}}
-    write(tmp_path / "sentence_bert_config.json", own | {"query_length": None, "unpad_inputs": False})
+    own = {
+        "transformer_task": "feature-extraction",
+        "modality_config": text,
+        "model_args": {"torch_dtype": "float16"},
+    }
+    write(
+        tmp_path / "sentence_bert_config.json", own | {"query_length": None, "unpad_inputs": False}
+    )
     assert read_recipe(tmp_path).pooling == "mean"

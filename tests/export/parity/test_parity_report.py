@@ -26,7 +26,11 @@ from tests.wrong_graphs import FAULTS
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_graph_that_is_wrong_in_one_thing_alone_is_not_written(
-    name: str, make_bundle: MakeBundle, make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    make_bundle: MakeBundle,
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fault, traced = FAULTS[name], make_bundle("prompted")
 
@@ -74,7 +78,10 @@ def test_the_encoder_in_float64_is_let_go(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_graph_is_written_before_the_next_is_traced(
-    make_bundle: MakeBundle, make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_bundle: MakeBundle,
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each trace holds all weights."""
     traced, there = make_bundle("learned"), dict[str, list[str]]()

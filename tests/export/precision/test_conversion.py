@@ -27,16 +27,25 @@ def test_a_weight_that_float16_has_not_is_refused() -> None:
 
 
 def test_precisions_are_known_by_name() -> None:
-    assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [("cpu", "int8"), ("cpu", "fp16")]
+    assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [
+        ("cpu", "int8"),
+        ("cpu", "fp16"),
+    ]
     assert known_variants([], ["openvino", "cpu"])[0] == ("openvino", "fp32")
-    with pytest.raises(ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"):
+    with pytest.raises(
+        ValueError, match="--precision int4: choose of bf16, fp16, int8; fp32 is always written"
+    ):
         known_variants(["int4"], [])
-    with pytest.raises(ValueError, match="--provider tpu: choose of cpu, openvino, cuda; cpu is always measured"):
+    with pytest.raises(
+        ValueError, match="--provider tpu: choose of cpu, openvino, cuda; cpu is always measured"
+    ):
         known_variants([], ["tpu"])
 
 
 def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="texts is no file; --texts takes one of a text a line"):
+    with pytest.raises(
+        FileNotFoundError, match="texts is no file; --texts takes one of a text a line"
+    ):
         known_variants(["int8"], [], tmp_path / "texts")
     with pytest.raises(ValueError, match="name one with --precision, or leave it out"):
         known_variants(["fp32"], [], tmp_path)
@@ -47,7 +56,9 @@ def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", weight.shape[0]])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", weight.shape[1]])
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "g", [x], [y], initializer=[numpy_helper.from_array(weight, "w")])
+    graph = helper.make_graph(
+        [node], "g", [x], [y], initializer=[numpy_helper.from_array(weight, "w")]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
@@ -57,7 +68,10 @@ def test_a_product_is_what_its_formula_says(precision: str) -> None:
         pytest.skip(SATURATES)
     random = np.random.default_rng(0)
     x = random.standard_normal((2, 5, 64)).astype(np.float32)
-    x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]  # a row of zeros has no largest; a large one costs the others nothing
+    x[0, 1], x[1, 2] = (
+        0,
+        1000 * x[1, 2],
+    )  # a row of zeros has no largest; a large one costs the others nothing
     weight = random.standard_normal((64, 7)).astype(np.float32)
     model = product_of(weight)
     convert(model, precision, ())
@@ -74,6 +88,8 @@ def test_a_product_is_what_its_formula_says(precision: str) -> None:
     scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
     # A number half-way between two steps may go either way; that is a step of its row, times a weight.
     np.testing.assert_allclose(
-        y / scale, expected / scale, atol=0.03 if precision == "int8" else 1e-2 * (precision == "fp16") + 1e-5
+        y / scale,
+        expected / scale,
+        atol=0.03 if precision == "int8" else 1e-2 * (precision == "fp16") + 1e-5,
     )
     assert (y[0, 1] == 0).all()

@@ -32,13 +32,21 @@ def items(runtime: Runtime, lengths: tuple[int, ...], selection: Selection) -> l
     architecture = runtime.bundle.manifest.architecture
     random = np.random.default_rng(11)
     return [
-        EncodeItem(random.integers(1, 90, size=n), selection, random.integers(0, max(1, architecture.segments), size=n))
+        EncodeItem(
+            random.integers(1, 90, size=n),
+            selection,
+            random.integers(0, max(1, architecture.segments), size=n),
+        )
         for n in lengths
     ]
 
 
 def pytorch(encoder: Encoder, item: EncodeItem) -> dict[str, Any]:
-    segments = torch.from_numpy(item.segments)[None] if encoder.config.segments and item.segments is not None else None
+    segments = (
+        torch.from_numpy(item.segments)[None]
+        if encoder.config.segments and item.segments is not None
+        else None
+    )
     with torch.inference_mode():
         out = encoder(torch.from_numpy(item.ids)[None], segments=segments, fused=False)
     return {
@@ -67,12 +75,18 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
                 assert error <= tolerance.of(name), (provider, precision, name)
         vectors = items(runtime, (3, 1, 29, 80), Selection(tokens=True))
         for item, result in zip(vectors, runtime.engine.run(vectors), strict=True):
-            expected = {name: value for name, value in pytorch(encoder, item).items() if name in ("pooled", "tokens")}
+            expected = {
+                name: value
+                for name, value in pytorch(encoder, item).items()
+                if name in ("pooled", "tokens")
+            }
             for name, error in distances(result, expected).items():
                 assert error <= tolerance.of(name), (provider, precision, name)
 
 
-def test_what_families_have_beyond_the_schemes_is_converted_too(tmp_path: Path, texts: Path) -> None:
+def test_what_families_have_beyond_the_schemes_is_converted_too(
+    tmp_path: Path, texts: Path
+) -> None:
     """Narrow embeddings, shared keys, norms of queries and keys, local layers with angles of their own, dense layers."""
     config = small_config(
         heads=6,
@@ -88,9 +102,16 @@ def test_what_families_have_beyond_the_schemes_is_converted_too(tmp_path: Path, 
         dense=(Dense(width=48, bias=True, activation="tanh"), Dense(width=36)),
     )
     found = export_checkpoint(
-        write_checkpoint(tmp_path / "checkpoint", config), tmp_path / "out", precisions=PRECISIONS, texts=texts
+        write_checkpoint(tmp_path / "checkpoint", config),
+        tmp_path / "out",
+        precisions=PRECISIONS,
+        texts=texts,
     )
-    exact = [quality for quality in found.quality if not (quality.entry.precision == "int8" and saturates())]
+    exact = [
+        quality
+        for quality in found.quality
+        if not (quality.entry.precision == "int8" and saturates())
+    ]
     assert all(quality.entry.cosine_mean > 0.99 for quality in exact)
     for precision in PRECISIONS:
         runtime = load(Config(bundle=tmp_path / "out", precision=precision))
@@ -98,13 +119,17 @@ def test_what_families_have_beyond_the_schemes_is_converted_too(tmp_path: Path, 
         assert result.pooled is not None
         assert result.pooled.shape == (36,)
         large = [
-            t for t in onnx.load(tmp_path / "out" / f"embed.{precision}.onnx").graph.initializer if len(t.dims) == 2
+            t
+            for t in onnx.load(tmp_path / "out" / f"embed.{precision}.onnx").graph.initializer
+            if len(t.dims) == 2
         ]
         assert all("angles" in t.name for t in large if t.data_type == TensorProto.FLOAT)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_vector_of_a_text_does_not_depend_on_its_batch(precision: str, make_variants: MakeBundle) -> None:
+def test_the_vector_of_a_text_does_not_depend_on_its_batch(
+    precision: str, make_variants: MakeBundle
+) -> None:
     runtime = Runtime(make_variants("rope"), precision=precision, threads=1)
     texts = items(runtime, (5, 40, 2, 17, 33, 9), Selection(tokens=True))
     for item, together in zip(texts, runtime.engine.run(texts), strict=True):
@@ -128,8 +153,12 @@ def test_selectors_select_in_every_precision(precision: str, make_variants: Make
     np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
     np.testing.assert_allclose(attention(reduce=["head_mean"]).attention, maps.mean(1), atol=1e-5)
     np.testing.assert_allclose(attention(pairs=[(1, 2)]).attention[0], maps[1, 2], atol=1e-6)
-    np.testing.assert_allclose(attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6)
-    [states] = runtime.encode([[5, 9]], hidden=everything(runtime.bundle.manifest.architecture).hidden.spec)  # type: ignore[union-attr]
+    np.testing.assert_allclose(
+        attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6
+    )
+    [states] = runtime.encode(
+        [[5, 9]], hidden=everything(runtime.bundle.manifest.architecture).hidden.spec
+    )  # type: ignore[union-attr]
     assert states.hidden is not None  # and nothing of attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 

@@ -40,7 +40,9 @@ def circle(count: int) -> Floats:
 
 
 def compared(exact: Floats, other: Floats, drift: float = 0.0) -> Any:
-    texts = Passages("numbers", True, tuple(Passage(np.array([i]), None) for i in range(len(exact))))
+    texts = Passages(
+        "numbers", True, tuple(Passage(np.array([i]), None) for i in range(len(exact)))
+    )
     pair = Pretender("fp32", exact), Pretender("int8", other, drift)
     return compare(cast(Runtime, pair[0]), cast(Runtime, pair[1]), texts)
 
@@ -53,7 +55,9 @@ def test_the_same_vectors_keep_everything() -> None:
 
 def test_a_neighbour_that_is_lost_is_seen_where_cosines_hardly_fall() -> None:
     exact, moved = circle(30), circle(30)
-    middle = np.mean([np.arctan2(*exact[i][::-1]) for i in (6, 8)])  # the sixth and the eighth are as near
+    middle = np.mean(
+        [np.arctan2(*exact[i][::-1]) for i in (6, 8)]
+    )  # the sixth and the eighth are as near
     exact[7] = np.cos(middle - 0.001), np.sin(middle - 0.001)
     moved[7] = np.cos(middle + 0.001), np.sin(middle + 0.001)
     entry = compared(exact, moved).entry
@@ -85,9 +89,14 @@ def tokenizer(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_gives_its_lines_once_each_cut_to_what_the_model_takes(tokenizer: Path, tmp_path: Path) -> None:
+def test_a_file_gives_its_lines_once_each_cut_to_what_the_model_takes(
+    tokenizer: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "texts"
-    file.write_text("\n".join(["", *(f"text {i}" for i in range(FEWEST)), "text 1", "long " * 100]), encoding="utf-8")
+    file.write_text(
+        "\n".join(["", *(f"text {i}" for i in range(FEWEST)), "text 1", "long " * 100]),
+        encoding="utf-8",
+    )
     found = passages(small_config(), tokenizer, file)
     assert (found.real, found.about, len(found.items)) == (True, "lines of texts", FEWEST + 1)
     assert len(found.items[-1].ids) == 160
@@ -110,6 +119,8 @@ def test_a_file_that_will_not_do_is_named(tokenizer: Path, tmp_path: Path) -> No
 def test_random_ids_are_said_to_tell_nothing_of_neighbours() -> None:
     found = passages(small_config(), None, None)
     assert not found.real
-    texts = Passages(found.about, found.real, tuple(Passage(np.array([i]), None) for i in range(30)))
+    texts = Passages(
+        found.about, found.real, tuple(Passage(np.array([i]), None) for i in range(30))
+    )
     runtime = cast(Runtime, Pretender("fp32", circle(30)))
     assert "tell nothing of neighbours" in table([compare(runtime, runtime, texts)])

@@ -27,7 +27,9 @@ from tests.export.conftest import Export
 from tests.tampering import relist, rewrite, set_value
 
 
-def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(bundle_path: Path, make_variants: MakeBundle) -> None:
+def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(
+    bundle_path: Path, make_variants: MakeBundle
+) -> None:
     assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
     with pytest.raises(
         BundleError,
@@ -44,14 +46,19 @@ def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(bundle_path: Pat
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_outside_the_declared_tolerance_the_service_does_not_start(precision: str, copied: Path) -> None:
+def test_outside_the_declared_tolerance_the_service_does_not_start(
+    precision: str, copied: Path
+) -> None:
     def tighten(manifest: dict[str, Any]) -> None:
         for tolerance in manifest["tolerances"]:
             if tolerance["precision"] == precision:
                 tolerance["attention"] = 1e-9
 
     rewrite(copied, tighten)
-    with pytest.raises(BundleError, match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}"):
+    with pytest.raises(
+        BundleError,
+        match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}",
+    ):
         load(Config(bundle=copied, precision=precision))
     load(Config(bundle=copied))  # fp32 has its own
 
@@ -114,7 +121,10 @@ def test_a_provider_is_measured_like_a_precision(export: Export, tmp_path: Path)
     found = export(tmp_path / "out", providers=["openvino"])
     manifest = Bundle(tmp_path / "out").manifest
     measured = [("openvino", precision) for precision in usable_precisions("openvino")]
-    assert [(each.provider, each.precision) for each in manifest.quality] == [("cpu", "fp32"), *measured]
+    assert [(each.provider, each.precision) for each in manifest.quality] == [
+        ("cpu", "fp32"),
+        *measured,
+    ]
     assert {(row.provider, row.precision) for row in found.variants} == set(measured)
     assert all(row.passed for row in found.variants)
     # fp32 is held to what PyTorch's own error allows, wherever it runs
@@ -129,19 +139,27 @@ def test_a_provider_that_is_not_exact_enough_in_fp32_is_no_reason_to_allow_more(
 ) -> None:
     rows = [Row("alone", (1,), 0, output, "openvino", "fp32", 3e-3, 1e-5) for output in OUTPUTS]
     monkeypatch.setattr(variants, "measure", lambda *_: rows)
-    with pytest.raises(ValueError, match=r"--provider openvino \(fp32\) is off by 0.003 in pooled, tolerance 1e-05"):
+    with pytest.raises(
+        ValueError, match=r"--provider openvino \(fp32\) is off by 0.003 in pooled, tolerance 1e-05"
+    ):
         export(tmp_path / "out", providers=["openvino"])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
-    assert manifest.variants == (("cpu", "fp32"), ("cuda", "fp32"), ("openvino", "bf16"), ("openvino", "fp32"))
+    assert manifest.variants == (
+        ("cpu", "fp32"),
+        ("cuda", "fp32"),
+        ("openvino", "bf16"),
+        ("openvino", "fp32"),
+    )
     assert manifest.quality == ()
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("cosine_mean", "1"), ("cosine_min", -3.0), ("count", 0), ("texts", ""), ("real_text", 1)]
+    ("key", "value"),
+    [("cosine_mean", "1"), ("cosine_min", -3.0), ("count", 0), ("texts", ""), ("real_text", 1)],
 )
 def test_a_quality_that_is_none_is_refused(copied: Path, key: str, value: object) -> None:
     set_value(copied, f"quality.1.{key}", value)

@@ -42,9 +42,13 @@ def named(token: str) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("key", "file", "said"), named("[Q]"))
-def test_a_token_that_tokenizer_json_lacks_is_refused(folder: Path, key: str, file: str, said: dict[str, Any]) -> None:
+def test_a_token_that_tokenizer_json_lacks_is_refused(
+    folder: Path, key: str, file: str, said: dict[str, Any]
+) -> None:
     (folder / file).write_text(json.dumps(said), encoding="utf-8")
-    with pytest.raises(Refused, match=rf"tokenizer.json has no token '\[Q\]', which {key} beside it names; .*"):
+    with pytest.raises(
+        Refused, match=rf"tokenizer.json has no token '\[Q\]', which {key} beside it names; .*"
+    ):
         tokenizer_json(folder, lower_case=False)
 
 
@@ -71,7 +75,9 @@ def test_what_names_no_token_is_passed_over(folder: Path, said: dict[str, Any]) 
 
 def test_a_file_that_settings_replace_is_not_read(folder: Path) -> None:
     """transformers reads neither beside settings that list all added tokens."""
-    (folder / SETTINGS).write_text(json.dumps({"added_tokens_decoder": {"2": {"content": EXTRA}}}), encoding="utf-8")
+    (folder / SETTINGS).write_text(
+        json.dumps({"added_tokens_decoder": {"2": {"content": EXTRA}}}), encoding="utf-8"
+    )
     (folder / MAP).write_text(json.dumps({"mask_token": "[Q]"}), encoding="utf-8")
     (folder / ADDED).write_text(json.dumps({"[Q]": 3}), encoding="utf-8")
     assert tokenizer_json(folder, lower_case=False) is not None

@@ -19,7 +19,9 @@ def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **sett
     """Of "h", by a tokenizer.json that says `filed`, and perhaps splits `digits` first, beside these settings."""
     tokenizer = tokenizers.Tokenizer(models.BPE({"h": HELLO, "Ġ": SPACE}, []))
     by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=filed)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), by_bytes]) if digits else by_bytes
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(), by_bytes]) if digits else by_bytes
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": model}), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -38,13 +40,17 @@ def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **sett
         ("bert", {"tokenizer_class": "BartTokenizer"}),
     ],
 )
-def test_a_text_begins_as_the_settings_say(tmp_path: Path, filed: bool, model: str, named: dict[str, Any]) -> None:
+def test_a_text_begins_as_the_settings_say(
+    tmp_path: Path, filed: bool, model: str, named: dict[str, Any]
+) -> None:
     assert first_id(tmp_path, filed, model, **named) == HELLO
     assert first_id(tmp_path, filed, model, **named, add_prefix_space=False) == HELLO
     assert first_id(tmp_path, filed, model, **named, add_prefix_space=True) == SPACE
 
 
-@pytest.mark.parametrize(("model", "named"), [("modernbert", {}), ("roberta", {"tokenizer_class": "OwnTokenizer"})])
+@pytest.mark.parametrize(
+    ("model", "named"), [("modernbert", {}), ("roberta", {"tokenizer_class": "OwnTokenizer"})]
+)
 def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict[str, Any]) -> None:
     for filed in (False, True):
         for said in (False, True):
@@ -53,7 +59,13 @@ def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict
 
 
 @pytest.mark.parametrize("filed", [False, True])
-def test_what_splits_texts_otherwise_first_is_not_its_class_and_holds(tmp_path: Path, filed: bool) -> None:
+def test_what_splits_texts_otherwise_first_is_not_its_class_and_holds(
+    tmp_path: Path, filed: bool
+) -> None:
     """But for Qwen2's, which splits them so itself."""
-    assert first_id(tmp_path, filed, "roberta", digits=True, add_prefix_space=not filed) == (SPACE if filed else HELLO)
-    assert first_id(tmp_path, filed, "qwen3", digits=True, add_prefix_space=not filed) == (HELLO if filed else SPACE)
+    assert first_id(tmp_path, filed, "roberta", digits=True, add_prefix_space=not filed) == (
+        SPACE if filed else HELLO
+    )
+    assert first_id(tmp_path, filed, "qwen3", digits=True, add_prefix_space=not filed) == (
+        HELLO if filed else SPACE
+    )

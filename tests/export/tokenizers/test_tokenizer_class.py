@@ -38,21 +38,28 @@ def test_settings_apply_to_the_class_in_config_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
 @pytest.mark.parametrize("built", [False, True])
-def test_a_japanese_tokenizer_is_refused_wherever_it_is_named(tmp_path: Path, file: str, built: bool) -> None:
+def test_a_japanese_tokenizer_is_refused_wherever_it_is_named(
+    tmp_path: Path, file: str, built: bool
+) -> None:
     vocabulary(tmp_path)
     if built:
         load(tmp_path).save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / file).write_text('{"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}')
+    (tmp_path / file).write_text(
+        '{"model_type": "bert", "tokenizer_class": "BertJapaneseTokenizer"}'
+    )
     message = tokenizer_refusal(tmp_path)
     assert "the tokenizer is a BertJapaneseTokenizer, which no tokenizer.json can hold" in message
     assert "--ids-only" in message
 
 
-@pytest.mark.parametrize(("key", "value"), [("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", "character")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", "character")]
+)
 def test_so_are_its_settings_without_its_name(tmp_path: Path, key: str, value: str) -> None:
     vocabulary(tmp_path, **dict[str, Any]({key: value}))
-    assert f"tokenizer_config.json says {key} '{value}', which no tokenizer.json can hold" in tokenizer_refusal(
-        tmp_path
+    assert (
+        f"tokenizer_config.json says {key} '{value}', which no tokenizer.json can hold"
+        in tokenizer_refusal(tmp_path)
     )
     vocabulary(tmp_path, **dict[str, Any]({key: None}))
     assert words(tmp_path, "hellos") == ["hello", "##s"]

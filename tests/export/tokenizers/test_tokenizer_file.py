@@ -16,12 +16,16 @@ def bytewise() -> tokenizers.Tokenizer:
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=letters | {"<end>": 256}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A <end>", special_tokens=[("<end>", 256)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <end>", special_tokens=[("<end>", 256)]
+    )
     tokenizer.add_special_tokens(["<end>"])
     return tokenizer
 
 
-@pytest.mark.parametrize("name", ["spiece.model", "tokenizer.model", "merges.txt", "vocab.json", "qwen.tiktoken"])
+@pytest.mark.parametrize(
+    "name", ["spiece.model", "tokenizer.model", "merges.txt", "vocab.json", "qwen.tiktoken"]
+)
 def test_what_is_not_read_is_refused_with_the_way_to_convert_it(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     message = tokenizer_refusal(tmp_path)
@@ -44,7 +48,9 @@ def test_an_end_that_only_code_would_add_is_refused(tmp_path: Path) -> None:
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     assert "says add_eos_token" in tokenizer_refusal(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text('{"add_eos_token": false, "eos_token": "<end>"}')
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"add_eos_token": false, "eos_token": "<end>"}'
+    )
     assert len(load(tmp_path).encode("a").ids) == 1
 
 
@@ -61,9 +67,12 @@ def test_truncation_and_padding_are_taken_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "normalizer", [None, normalizers.Replace("a", "x"), normalizers.Sequence([normalizers.Replace("a", "x")])]
+    "normalizer",
+    [None, normalizers.Replace("a", "x"), normalizers.Sequence([normalizers.Replace("a", "x")])],
 )
-def test_lower_casing_comes_first_and_once(tmp_path: Path, normalizer: normalizers.Normalizer | None) -> None:
+def test_lower_casing_comes_first_and_once(
+    tmp_path: Path, normalizer: normalizers.Normalizer | None
+) -> None:
     tokenizer = bytewise()
     if normalizer is not None:
         tokenizer.normalizer = normalizer

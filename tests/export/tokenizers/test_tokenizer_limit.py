@@ -34,7 +34,10 @@ def test_a_bundle_tells_the_limit_of_its_tokenizer(bundle_path: Path) -> None:
 
 
 def test_a_checkpoint_with_a_quadratic_pattern_is_not_exported(
-    make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     checkpoint = Path(shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint"))
     values = json.loads((checkpoint / "tokenizer.json").read_text())

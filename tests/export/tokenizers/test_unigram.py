@@ -13,16 +13,24 @@ from tests.unigrams import JOIN, PIECES, SENTENCEPIECE, pieces, write_pieces
 from tests.vocabularies import load
 
 HELLO = ["<s>", "▁hello", "</s>"]
-STRIP = normalizers.Sequence([normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+STRIP = normalizers.Sequence(
+    [normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")]
+)
 
 
 def read(folder: Path, text: str) -> list[str]:
     return [PIECES[i] for i in load(folder).encode(text).ids]
 
 
-@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizerFast"])
-@pytest.mark.parametrize("normalizer", [None, JOIN, STRIP, normalizers.Sequence([normalizers.NFC(), JOIN])])
-def test_white_space_is_no_token(tmp_path: Path, name: str, normalizer: normalizers.Normalizer | None) -> None:
+@pytest.mark.parametrize(
+    "name", ["XLMRobertaTokenizer", "XLMRobertaTokenizerFast", "CamembertTokenizerFast"]
+)
+@pytest.mark.parametrize(
+    "normalizer", [None, JOIN, STRIP, normalizers.Sequence([normalizers.NFC(), JOIN])]
+)
+def test_white_space_is_no_token(
+    tmp_path: Path, name: str, normalizer: normalizers.Normalizer | None
+) -> None:
     made = pieces(normalizer=normalizer)
     write_pieces(tmp_path, made, tokenizer_class=name)
     if normalizer is JOIN:
@@ -31,9 +39,24 @@ def test_white_space_is_no_token(tmp_path: Path, name: str, normalizer: normaliz
         assert read(tmp_path, text) == HELLO, text
     for text in ("hello world", " hello  world ", "hello\n\nworld\t", "hello  \n world"):
         assert read(tmp_path, text) == ["<s>", "▁hello", "▁w", "or", "ld", "</s>"], text
-    assert read(tmp_path, "hello <mask> world") == ["<s>", "▁hello", "<mask>", "▁w", "or", "ld", "</s>"]
+    assert read(tmp_path, "hello <mask> world") == [
+        "<s>",
+        "▁hello",
+        "<mask>",
+        "▁w",
+        "or",
+        "ld",
+        "</s>",
+    ]
     assert read(tmp_path, " ") == ["<s>", "</s>"]
-    assert load(tmp_path).encode(" hello  world ").offsets == [(0, 0), (1, 6), (8, 9), (9, 11), (11, 13), (0, 0)]
+    assert load(tmp_path).encode(" hello  world ").offsets == [
+        (0, 0),
+        (1, 6),
+        (8, 9),
+        (9, 11),
+        (11, 13),
+        (0, 0),
+    ]
 
 
 def test_what_sentencepiece_does_to_characters_is_still_done(tmp_path: Path) -> None:
@@ -52,15 +75,21 @@ def test_where_no_class_is_named_the_model_tells(tmp_path: Path, model: str) -> 
 
 @pytest.mark.parametrize("scheme", ["first", "never", "always"])
 def test_each_word_begins_with_a_space(tmp_path: Path, scheme: str) -> None:
-    split = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)])
+    split = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)]
+    )
     write_pieces(tmp_path, pieces(split), tokenizer_class="XLMRobertaTokenizer")
     assert read(tmp_path, "hello world") == ["<s>", "▁hello", "▁w", "or", "ld", "</s>"]
-    write_pieces(tmp_path, pieces(split), tokenizer_class="XLMRobertaTokenizer", add_prefix_space=False)
+    write_pieces(
+        tmp_path, pieces(split), tokenizer_class="XLMRobertaTokenizer", add_prefix_space=False
+    )
     assert read(tmp_path, "hello ") == ["<s>", "hello", "</s>"]
 
 
 def by_punctuation() -> tokenizers.Tokenizer:
-    return pieces(pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace()]))
+    return pieces(
+        pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace()])
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,6 +101,8 @@ def by_punctuation() -> tokenizers.Tokenizer:
         (by_punctuation(), "XLMRobertaTokenizer"),
     ],
 )
-def test_another_tokenizer_stays_as_it_is(tmp_path: Path, made: tokenizers.Tokenizer, name: str) -> None:
+def test_another_tokenizer_stays_as_it_is(
+    tmp_path: Path, made: tokenizers.Tokenizer, name: str
+) -> None:
     write_pieces(tmp_path, made, tokenizer_class=name)
     assert json.loads(load(tmp_path).to_str()) == json.loads(made.to_str())

@@ -33,26 +33,36 @@ def test_a_vocabulary_becomes_a_tokenizer_as_bert_has_it(tmp_path: Path) -> None
         ({"tokenize_chinese_chars": False}, "今天", ["今天"]),
     ],
 )
-def test_the_settings_of_a_vocabulary(tmp_path: Path, config: dict[str, Any], text: str, expected: list[str]) -> None:
+def test_the_settings_of_a_vocabulary(
+    tmp_path: Path, config: dict[str, Any], text: str, expected: list[str]
+) -> None:
     vocabulary(tmp_path, **config)
     assert words(tmp_path, text) == expected
 
 
-@pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizerFast"])
+@pytest.mark.parametrize(
+    "name", ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizerFast"]
+)
 def test_tokenizers_that_are_berts(tmp_path: Path, name: str) -> None:
     vocabulary(tmp_path, tokenizer_class=name)
     assert load(tmp_path).encode("hello").ids == [CLS, 5, SEP]
 
 
 def test_mpnet_separates_twice(tmp_path: Path) -> None:
-    vocabulary(tmp_path, ["<s>", "<pad>", "</s>", "[UNK]", "hello"], tokenizer_class="MPNetTokenizer")
+    vocabulary(
+        tmp_path, ["<s>", "<pad>", "</s>", "[UNK]", "hello"], tokenizer_class="MPNetTokenizer"
+    )
     assert load(tmp_path).encode("hello", "hello").ids == [0, 4, 2, 2, 4, 2]
 
 
 @pytest.mark.parametrize("file", [None, "special_tokens_map.json", "tokenizer_config.json"])
 def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None:
     vocabulary(tmp_path, ["<u>", "<c>", "<e>", "hello", "mask"])
-    names = {"unk_token": "<u>", "cls_token": {"content": "<c>", "lstrip": False}, "sep_token": "<e>"}
+    names = {
+        "unk_token": "<u>",
+        "cls_token": {"content": "<c>", "lstrip": False},
+        "sep_token": "<e>",
+    }
     if file is None:
         assert "has no [UNK] (unk_token)" in tokenizer_refusal(tmp_path)
         return
@@ -62,12 +72,16 @@ def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None
 
 
 @pytest.mark.parametrize("spelling", ["a b", "$A", "x:1"])
-def test_special_tokens_that_a_template_takes_for_something_else_are_refused(tmp_path: Path, spelling: str) -> None:
+def test_special_tokens_that_a_template_takes_for_something_else_are_refused(
+    tmp_path: Path, spelling: str
+) -> None:
     vocabulary(tmp_path, [*WORDS, spelling], cls_token=spelling)
     assert f"{spelling!r} cannot be the cls_token" in tokenizer_refusal(tmp_path)
 
 
-@pytest.mark.parametrize(("decoder", "expected"), [({}, "[SEP]"), ({"added_tokens_decoder": {}}, "[MASK]")])
+@pytest.mark.parametrize(
+    ("decoder", "expected"), [({}, "[SEP]"), ({"added_tokens_decoder": {}}, "[MASK]")]
+)
 def test_the_map_of_special_tokens_holds_unless_the_settings_say_all(
     tmp_path: Path, decoder: dict[str, Any], expected: str
 ) -> None:
@@ -78,7 +92,9 @@ def test_the_map_of_special_tokens_holds_unless_the_settings_say_all(
 
 def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
     vocabulary(tmp_path)
-    (tmp_path / "added_tokens.json").write_text(json.dumps({"[b]": len(WORDS) + 1, "[a]": len(WORDS)}))
+    (tmp_path / "added_tokens.json").write_text(
+        json.dumps({"[b]": len(WORDS) + 1, "[a]": len(WORDS)})
+    )
     assert load(tmp_path).encode("[b][a]hello").ids == [CLS, len(WORDS) + 1, len(WORDS), 5, SEP]
 
 
@@ -90,7 +106,9 @@ def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
         ({"[a]": "x"}, "lists added tokens in a way that cannot be read"),
     ],
 )
-def test_added_tokens_with_gaps_are_refused(tmp_path: Path, added: dict[str, object], message: str) -> None:
+def test_added_tokens_with_gaps_are_refused(
+    tmp_path: Path, added: dict[str, object], message: str
+) -> None:
     vocabulary(tmp_path)
     (tmp_path / "added_tokens.json").write_text(json.dumps(added))
     assert message in tokenizer_refusal(tmp_path)
@@ -133,8 +151,12 @@ def test_the_settings_hold_over_the_file_for_bert_and_for_nobody_else(tmp_path: 
         assert words(tmp_path, "Hello") == (["hello"] if lower else ["Hello"])
 
 
-@pytest.mark.parametrize(("model", "lower"), [("bert", True), ("nomic_bert", True), ("llama", False), (None, False)])
-def test_where_no_class_is_named_the_model_tells(tmp_path: Path, model: str | None, lower: bool) -> None:
+@pytest.mark.parametrize(
+    ("model", "lower"), [("bert", True), ("nomic_bert", True), ("llama", False), (None, False)]
+)
+def test_where_no_class_is_named_the_model_tells(
+    tmp_path: Path, model: str | None, lower: bool
+) -> None:
     vocabulary(tmp_path, do_lower_case=False)
     load(tmp_path).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": true}')
@@ -156,7 +178,8 @@ odd = st.recursive(
     | st.integers(-1, 20)
     | st.sampled_from(["", "hello", "[SEP]", "a b", "$A", "x:1", "new"]),
     lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["content", "3", "99", "lstrip"]), inner)
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["content", "3", "99", "lstrip"]), inner)
     ),
     max_leaves=4,
 )
@@ -175,7 +198,9 @@ KEYS = (
 
 @settings(max_examples=300)
 @given(config=st.dictionaries(st.sampled_from(KEYS), odd, max_size=3))
-def test_whatever_the_settings_hold_the_tokenizer_is_read_or_refused(config: dict[str, Any]) -> None:
+def test_whatever_the_settings_hold_the_tokenizer_is_read_or_refused(
+    config: dict[str, Any],
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         vocabulary(folder, [*WORDS, "a b", "$A", "x:1"], **config)

@@ -37,8 +37,13 @@ def test_attention_in_this_test_is_sharp_enough_to_tell(make_bundle: MakeBundle)
     assert entropy < 0.7 * np.log(64)
 
 
-def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(bundle_path: Path) -> None:
-    embed, attend = (onnx.load(bundle_path / f"{role}.onnx", load_external_data=False) for role in ("embed", "attend"))
+def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(
+    bundle_path: Path,
+) -> None:
+    embed, attend = (
+        onnx.load(bundle_path / f"{role}.onnx", load_external_data=False)
+        for role in ("embed", "attend")
+    )
     assert [output.name for output in embed.graph.output] == ["pooled", "tokens"]
     assert len(embed.graph.node) < len(attend.graph.node)
     produced = {name for node in embed.graph.node for name in node.output}
@@ -46,9 +51,13 @@ def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(bundle
     assert produced <= used
 
 
-def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(bundle_path: Path) -> None:
+def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(
+    bundle_path: Path,
+) -> None:
     encoder_bytes = 4 * sum(p.numel() for p in Encoder(small_config()).parameters())
-    assert (bundle_path / "weights.bin").stat().st_size < 2 * encoder_bytes  # page alignment included
+    assert (
+        bundle_path / "weights.bin"
+    ).stat().st_size < 2 * encoder_bytes  # page alignment included
     for role in ("embed", "attend"):
         model = onnx.load(bundle_path / f"{role}.onnx", load_external_data=False)
         assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
@@ -61,22 +70,30 @@ def test_equal_tensors_are_stored_once(tmp_path: Path) -> None:
 
     models = [model(1.0), model(1.0), model(2.0)]
     share_weights(models, tmp_path / "weights.bin")
-    offsets = [{e.key: e.value for e in m.graph.initializer[0].external_data}["offset"] for m in models]
+    offsets = [
+        {e.key: e.value for e in m.graph.initializer[0].external_data}["offset"] for m in models
+    ]
     assert offsets == ["0", "0", "4096"]
     for m, name in zip(models, "abc", strict=True):
         onnx.save(m, tmp_path / name)
         loaded = onnx.load(tmp_path / name)
-        assert onnx.numpy_helper.to_array(loaded.graph.initializer[0])[0] == (2.0 if name == "c" else 1.0)
+        assert onnx.numpy_helper.to_array(loaded.graph.initializer[0])[0] == (
+            2.0 if name == "c" else 1.0
+        )
 
 
-def test_the_report_covers_lengths_batches_and_padding_and_the_manifest_sums_it_up(bundle_path: Path) -> None:
+def test_the_report_covers_lengths_batches_and_padding_and_the_manifest_sums_it_up(
+    bundle_path: Path,
+) -> None:
     rows = json.loads((bundle_path / "parity.json").read_text())["rows"]
     assert {row["output"] for row in rows} == set(OUTPUTS)
     assert {1, 32, 64, 128} <= {n for row in rows for n in row["lengths"]}
     assert any(row["padding"] for row in rows)
     assert all(row["max_error"] <= row["tolerance"] for row in rows)
     for entry in Bundle(bundle_path).manifest.parity:
-        assert entry.max_error == max(row["max_error"] for row in rows if row["output"] == entry.output)
+        assert entry.max_error == max(
+            row["max_error"] for row in rows if row["output"] == entry.output
+        )
 
 
 def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
@@ -112,7 +129,9 @@ def test_outside_the_tolerance_nothing_is_written(
     assert " !" in parity_report.table(caught.value.result.rows, caught.value.result.own_error)
 
 
-def test_something_that_is_no_bundle_is_never_overwritten(make_checkpoint: MakeBundle, tmp_path: Path) -> None:
+def test_something_that_is_no_bundle_is_never_overwritten(
+    make_checkpoint: MakeBundle, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(FileExistsError, match="exists and is not a bundle"):
         export_checkpoint(make_checkpoint("rope"), tmp_path)
@@ -120,7 +139,15 @@ def test_something_that_is_no_bundle_is_never_overwritten(make_checkpoint: MakeB
 
 
 def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "headlight", "export", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "export",
+        str(tmp_path / "none"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
@@ -153,7 +180,10 @@ def test_a_tokenizer_that_cannot_be_served_is_told_before_anything_is_computed(
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"] |= changes or {}
     (folder / "tokenizer.json").write_text("{}" if changes is None else json.dumps(tokenizer))
-    config = json.loads((folder / "config.json").read_text()) | {"max_length": max_length, "trained_length": 2}
+    config = json.loads((folder / "config.json").read_text()) | {
+        "max_length": max_length,
+        "trained_length": 2,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr(bundle_writer, "Reference", no_use)
     monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
@@ -163,17 +193,24 @@ def test_a_tokenizer_that_cannot_be_served_is_told_before_anything_is_computed(
 
 
 def test_numbers_that_overflow_are_told_before_graphs_are_traced(
-    make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make_checkpoint: MakeBundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = Path(shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint"))
-    tensors = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
+    tensors = {
+        name: value.float() for name, value in load_file(folder / "model.safetensors").items()
+    }
     tensors["encoder.blocks.1.feed_forward.up.weight"] *= 1e30
     save_file(tensors, folder / "model.safetensors")
     monkeypatch.setattr(bundle_writer, "trace", no_use)
     monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
     assert main() == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("export: what the model computes overflows float32: the largest weight is ")
+    assert line.startswith(
+        "export: what the model computes overflows float32: the largest weight is "
+    )
     assert "in blocks.1.feed_forward.up.weight" in line
     assert not (tmp_path / "out").exists()
 
@@ -185,7 +222,9 @@ def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
     shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "tokenizer.json").unlink()
     for _ in range(2):  # the second replaces the first, and leaves nothing else behind
-        export_checkpoint(tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7")
+        export_checkpoint(
+            tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7"
+        )
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "bundle"}
     runtime = Runtime(tmp_path / "bundle", threads=1)
     manifest = runtime.bundle.manifest

@@ -43,10 +43,14 @@ def ids_of(length: int, seed: int = 0) -> Ids:
     return np.random.default_rng([seed, length]).integers(1, 90, size=length, dtype=np.int64)
 
 
-def item(runtime: Runtime, length: int, *, seed: int = 0, head_mask: Floats | None = None) -> EncodeItem:
+def item(
+    runtime: Runtime, length: int, *, seed: int = 0, head_mask: Floats | None = None
+) -> EncodeItem:
     """Everything of a random text, with random segments where there are any."""
     architecture = runtime.bundle.manifest.architecture
-    segments = np.random.default_rng([seed, length, 1]).integers(0, max(1, architecture.segments), size=length)
+    segments = np.random.default_rng([seed, length, 1]).integers(
+        0, max(1, architecture.segments), size=length
+    )
     return EncodeItem(ids_of(length, seed), everything(architecture), segments, head_mask)
 
 
@@ -55,7 +59,9 @@ def pytorch(checkpoint: Path, item: EncodeItem) -> dict[str, Floats]:
     segments = torch.from_numpy(item.segments)[None] if encoder.config.segments else None
     mask = None if item.head_mask is None else torch.from_numpy(item.head_mask)[None]
     with torch.inference_mode():
-        out = encoder(torch.from_numpy(item.ids)[None], segments=segments, head_mask=mask, fused=False)
+        out = encoder(
+            torch.from_numpy(item.ids)[None], segments=segments, head_mask=mask, fused=False
+        )
     return {
         "pooled": out.pooled[0].numpy(),
         "tokens": out.tokens[0].numpy(),
@@ -69,7 +75,9 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bundle_gives_what_pytorch_gives(kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle) -> None:
+def test_the_bundle_gives_what_pytorch_gives(
+    kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
+) -> None:
     """Independent of the exporter's own report: written out here against the encoder, in one ragged batch."""
     runtime = opened(kind)
     items = [item(runtime, length) for length in (1, 2, 5, 31, 128, 160)]
@@ -85,20 +93,30 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     layers = runtime.bundle.manifest.architecture.layers
     removed = np.ones((layers, 3), dtype=np.float32)
     removed[-1, 1], removed[0, 0] = 0.0, 0.5
-    items = [item(runtime, 9, head_mask=removed), item(runtime, 9), item(runtime, 4, head_mask=np.ones_like(removed))]
+    items = [
+        item(runtime, 9, head_mask=removed),
+        item(runtime, 9),
+        item(runtime, 4, head_mask=np.ones_like(removed)),
+    ]
     ablated, whole, ones = runtime.engine.run(items)
     for one, result in zip(items, (ablated, whole, ones), strict=True):
         assert close(result, pytorch(make_checkpoint(kind), one))
     assert ablated.pooled is not None
     assert whole.pooled is not None
     assert np.abs(ablated.pooled - whole.pooled).max() > 1e-3
-    [pooled_alone] = runtime.engine.run([EncodeItem(items[0].ids, Selection(), items[0].segments, removed)])
+    [pooled_alone] = runtime.engine.run(
+        [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
+    )
     np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]  # asked for
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @few
-@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8), which=st.integers(0, 7), attend=st.booleans())
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    which=st.integers(0, 7),
+    attend=st.booleans(),
+)
 def test_a_text_is_the_same_alone_and_in_any_batch(
     kind: str, opened: OpenRuntime, lengths: list[int], which: int, attend: bool
 ) -> None:
@@ -111,7 +129,9 @@ def test_a_text_is_the_same_alone_and_in_any_batch(
     [alone] = runtime.engine.run([items[which]])
     for name, limit in {"pooled": 1e-6, "tokens": 5e-6, "attention": 5e-6, "hidden": 5e-6}.items():
         if (value := getattr(alone, name)) is not None:
-            np.testing.assert_allclose(getattr(together, name), value, atol=limit, rtol=0, err_msg=name)
+            np.testing.assert_allclose(
+                getattr(together, name), value, atol=limit, rtol=0, err_msg=name
+            )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -123,7 +143,9 @@ def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
     runtime = opened(kind)
     size = 3 * runtime.bundle.manifest.architecture.layers
     factors = st.lists(st.sampled_from([0.0, 0.5, 1.0, -1.0, 3.0]), min_size=size, max_size=size)
-    drawn = data.draw(st.lists(st.tuples(st.integers(1, 40), st.none() | factors), min_size=1, max_size=5))
+    drawn = data.draw(
+        st.lists(st.tuples(st.integers(1, 40), st.none() | factors), min_size=1, max_size=5)
+    )
     items = []
     for seed, (length, mask) in enumerate(drawn):
         head_mask = None if mask is None else np.array(mask, dtype=np.float32).reshape(-1, 3)
@@ -135,7 +157,9 @@ def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
 def moved(runtime: Runtime, length: int, order: Ids) -> float:
     """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
     selection, ids = Selection(tokens=True, attention=whole((0,), 3)), ids_of(length)
-    plain, changed = runtime.engine.run([EncodeItem(ids, selection), EncodeItem(ids[order], selection)])
+    plain, changed = runtime.engine.run(
+        [EncodeItem(ids, selection), EncodeItem(ids[order], selection)]
+    )
     assert plain.tokens is not None
     assert plain.attention is not None
     assert changed.tokens is not None
@@ -147,13 +171,17 @@ def moved(runtime: Runtime, length: int, order: Ids) -> float:
 
 @few
 @given(order=st.integers(2, 40).flatmap(lambda n: st.permutations(range(n))))
-def test_without_positions_the_graph_is_equivariant_to_permutations(opened: OpenRuntime, order: list[int]) -> None:
+def test_without_positions_the_graph_is_equivariant_to_permutations(
+    opened: OpenRuntime, order: list[int]
+) -> None:
     assert moved(opened("none"), len(order), np.array(order)) < 1e-5
 
 
 @few
 @given(length=st.integers(2, 160))
-def test_with_symmetric_alibi_the_graph_is_equivariant_to_reversal(opened: OpenRuntime, length: int) -> None:
+def test_with_symmetric_alibi_the_graph_is_equivariant_to_reversal(
+    opened: OpenRuntime, length: int
+) -> None:
     assert moved(opened("alibi"), length, np.arange(length)[::-1].copy()) < 1e-5
 
 
@@ -167,9 +195,12 @@ def test_inputs_are_those_the_model_has_and_embed_knows_no_heads(
     kind: str, segments: tuple[str, ...], make_bundle: MakeBundle
 ) -> None:
     graphs = {
-        role: onnx.load(make_bundle(kind) / f"{role}.onnx", load_external_data=False) for role in ("embed", "attend")
+        role: onnx.load(make_bundle(kind) / f"{role}.onnx", load_external_data=False)
+        for role in ("embed", "attend")
     }
-    names = {role: tuple(value.name for value in model.graph.input) for role, model in graphs.items()}
+    names = {
+        role: tuple(value.name for value in model.graph.input) for role, model in graphs.items()
+    }
     assert names["embed"] == ("ids", "mask", *segments)
     assert names["attend"][: 3 + len(segments)] == ("ids", "mask", *segments, "head_mask")
     assert not any("head_mask" in node.input for node in graphs["embed"].graph.node)

@@ -34,8 +34,17 @@ sys.exit(__main__.main())
 def test_a_signal_ends_it_in_one_line_and_leaves_nothing(
     make_checkpoint: MakeBundle, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    command = [sys.executable, "-c", HELD, str(make_checkpoint("rope")), "--out", str(tmp_path / "out")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        HELD,
+        str(make_checkpoint("rope")),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert "held\n" in process.stdout, "it ended by itself"
         assert list(tmp_path.glob(".out-*/bundle")), "where it works"

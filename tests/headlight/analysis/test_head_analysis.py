@@ -23,7 +23,9 @@ from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = ["read a file", "for line in open ( path )"]
-MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100  # by what the fake does without each head
+MOVED = (
+    np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
+)  # by what the fake does without each head
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def environment(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 32])
-def test_links_are_the_largest_of_whole_maps(client: Client, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+def test_links_are_the_largest_of_whole_maps(
+    client: Client, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     monkeypatch.setattr("headlight.analysis.head_analysis.TEXTS_AT_ONCE", at_once)
     analysis = analyse(client, TEXTS)
     assert [(head.layer, head.head) for head in analysis.heads] == list(np.ndindex(LAYERS, HEADS))
@@ -46,7 +50,9 @@ def test_links_are_the_largest_of_whole_maps(client: Client, monkeypatch: pytest
             np.fill_diagonal(weights, -1)
             query, key = np.unravel_index(weights.argmax(), weights.shape)
             names = words.split()
-            link = Link(weights[query, key], text, int(query) + 1, int(key) + 1, names[query], names[key])
+            link = Link(
+                weights[query, key], text, int(query) + 1, int(key) + 1, names[query], names[key]
+            )
             best = link if link.weight > best.weight else best
         assert head.link == best
 
@@ -58,7 +64,9 @@ def test_importance_is_how_far_vectors_move(client: Client, servicer: FakeServic
     assert moved.distance.shape == (LAYERS, HEADS)
     np.testing.assert_array_equal(moved.baseline, client.encode(TEXTS))
     assert (moved.cosine > 0).all()
-    masks = [tuple(item.head_mask.values) for request in servicer.encoded[:-1] for item in request.inputs]
+    masks = [
+        tuple(item.head_mask.values) for request in servicer.encoded[:-1] for item in request.inputs
+    ]
     assert masks[:2] == [(), ()]
     assert [mask.index(0) for mask in masks[2::2]] == list(range(LAYERS * HEADS))
     assert {sum(mask) for mask in masks[2:]} == {LAYERS * HEADS - 1}
@@ -140,14 +148,19 @@ def test_maps_of_another_form_than_was_asked_for_are_refused(
     servicer.change_answer = change
     with pytest.raises(BadAnswer, match="attention"):
         analyse(client, TEXTS)
-    servicer.change_answer = lambda response: change(response) if response.HasField("attention_indices") else None
+    servicer.change_answer = lambda response: (
+        change(response) if response.HasField("attention_indices") else None
+    )
     with pytest.raises(BadAnswer, match="attention"):
         analyse(client, TEXTS)
 
 
 @pytest.mark.usefixtures("environment")
 def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = ["an_identifier_of_some_length + another_one_that_is_long", "日本語日本語日本語 = 日本語日本語日本語日本語"]
+    texts = [
+        "an_identifier_of_some_length + another_one_that_is_long",
+        "日本語日本語日本語 = 日本語日本語日本語日本語",
+    ]
     for options in ([], ["--importance"]):
         assert main(["heads", *texts, *options]) == 0
         out, err = capsys.readouterr()
@@ -162,7 +175,9 @@ def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("environment")
-def test_json_and_npz_hold_the_same(client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_and_npz_hold_the_same(
+    client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "texts").write_text("\n".join(TEXTS) + "\n")
     common = ["heads", "--file", str(tmp_path / "texts"), "--importance", "--format"]
     assert main([*common, "json"]) == 0
@@ -180,7 +195,11 @@ def test_json_and_npz_hold_the_same(client: Client, capsys: pytest.CaptureFixtur
             assert row["importance"]["distance"] == pytest.approx(MOVED[at], rel=1e-5)
             assert head.link is not None
             assert row["link"]["weight"] == pytest.approx(head.link.weight)
-            assert row["link"]["query_label"] == archive["link_query_label"][at] == head.link.query_label
+            assert (
+                row["link"]["query_label"]
+                == archive["link_query_label"][at]
+                == head.link.query_label
+            )
             assert archive["kinds"][at] == head.kind
             for place, name in enumerate(archive["statistic_names"].tolist()):
                 assert row[name] == pytest.approx(head.statistics[name])
@@ -197,7 +216,9 @@ def test_json_and_npz_hold_the_same(client: Client, capsys: pytest.CaptureFixtur
         (["word " * 50], "inputs[0].text: has 52 tokens"),
     ],
 )
-def test_what_the_caller_can_mend(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_what_the_caller_can_mend(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
     assert main(["heads", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -222,5 +243,7 @@ def test_bars_have_steps_of_an_eighth() -> None:
         (float("nan"), 1, "  nan"),
     ],
 )
-def test_numbers_of_five_columns_are_rounded_not_cut(number: float, digits: int, shown: str) -> None:
+def test_numbers_of_five_columns_are_rounded_not_cut(
+    number: float, digits: int, shown: str
+) -> None:
     assert five(number, digits) == shown

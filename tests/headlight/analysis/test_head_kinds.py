@@ -19,19 +19,25 @@ EVEN_SHARES = dict.fromkeys(STATISTICS, 0.1)
 def tokens(count: int, special: tuple[int, ...] = (0, -1)) -> TokenList:
     marked = np.isin(np.arange(count), np.array(special, int) % count)
     none = (0,) * count
-    return TokenList(none, tuple(f"t{at}" for at in range(count)), none, none, tuple(marked.tolist()), none)
+    return TokenList(
+        none, tuple(f"t{at}" for at in range(count)), none, none, tuple(marked.tolist()), none
+    )
 
 
 def units(count: int) -> Units:
     return Units(tuple((at,) for at in range(count)))
 
 
-def reduced(*heads: Floats, special: tuple[int, ...] = (0, -1), known: bool = True) -> AttentionMaps:
+def reduced(
+    *heads: Floats, special: tuple[int, ...] = (0, -1), known: bool = True
+) -> AttentionMaps:
     """One layer of whole maps [n, n], as the statistics that the service would answer with."""
     count = len(heads[0])
     names = tokens(count, special)
     text = Text(np.stack(heads), np.stack(heads), names.special, (), (), (), "mean")
-    values = np.array([statistics(head.astype(np.float64), [[at] for at in range(count)], text) for head in heads])
+    values = np.array(
+        [statistics(head.astype(np.float64), [[at] for at in range(count)], text) for head in heads]
+    )
     if not known:
         values[:, STATISTICS.index("special")] = np.nan
     places = units(count)
@@ -70,7 +76,9 @@ def whole(*heads: Floats, special: tuple[int, ...] = (0, -1)) -> AttentionMaps:
     places = units(count)
     axes = ("layer", "head", "query", "key")
     numbers = tuple(range(len(heads)))
-    return AttentionMaps(np.stack(heads)[None], axes, (4,), numbers, places, places, tokens(count, special), REF)
+    return AttentionMaps(
+        np.stack(heads)[None], axes, (4,), numbers, places, places, tokens(count, special), REF
+    )
 
 
 def largest(maps: AttentionMaps, count: int) -> AttentionMaps:
@@ -79,20 +87,37 @@ def largest(maps: AttentionMaps, count: int) -> AttentionMaps:
     values = np.take_along_axis(maps.values, indices, axis=-1)
     axes = ("layer", "head", "query", "top")
     return AttentionMaps(
-        values, axes, maps.layers, maps.heads, maps.queries, maps.keys, maps.tokens, REF, indices.astype(np.uint16)
+        values,
+        axes,
+        maps.layers,
+        maps.heads,
+        maps.queries,
+        maps.keys,
+        maps.tokens,
+        REF,
+        indices.astype(np.uint16),
     )
 
 
 def test_each_kind_is_called_by_its_name() -> None:
     heads = classify([reduced(toward(0), toward(-1), toward(1), at_token(0), even(), toward(3))])
     assert [(head.layer, head.head) for head in heads] == [(4, at) for at in range(6)]
-    assert [head.kind for head in heads] == ["self", "previous", "next", "delimiter", "uniform", "other"]
+    assert [head.kind for head in heads] == [
+        "self",
+        "previous",
+        "next",
+        "delimiter",
+        "uniform",
+        "other",
+    ]
     assert [head.share for head in heads] == pytest.approx([1, 1, 1, 1, 1, 3 / 8])
     assert [head.spread for head in heads] == pytest.approx([0, 0, 0, 0, 1, 0], abs=1e-6)
     assert heads[1].statistics["distance"] == pytest.approx(7 / 8)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("self", "self"), ("previous", "previous"), ("next", "next")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("self", "self"), ("previous", "previous"), ("next", "next")]
+)
 def test_half_of_the_weight_is_enough_and_less_is_not(kind: str, name: str) -> None:
     assert called({**EVEN_SHARES, name: CALLED}, 0.5) == (kind, CALLED)
     under = math.nextafter(CALLED, 0)
@@ -107,14 +132,19 @@ def test_the_larger_share_decides_and_of_equals_the_place() -> None:
 
 def test_an_even_head_is_uniform_whatever_the_shares_of_a_short_text() -> None:
     assert called({**EVEN_SHARES, "special": 2 / 3}, UNIFORM) == ("uniform", UNIFORM)
-    assert called({**EVEN_SHARES, "special": 2 / 3}, math.nextafter(UNIFORM, 0)) == ("delimiter", 2 / 3)
+    assert called({**EVEN_SHARES, "special": 2 / 3}, math.nextafter(UNIFORM, 0)) == (
+        "delimiter",
+        2 / 3,
+    )
 
 
 def test_texts_count_by_their_queries() -> None:
     """As if all queries stood in one long text: of n tokens, n - 1 have one before them."""
     long, short = reduced(toward(-1, 10)), reduced(at_token(0, 3))
     [head] = classify([long, short])
-    assert head.statistics["previous"] == pytest.approx((9 * 1 + 2 * 0.5) / 11)  # in the short text, of two one
+    assert head.statistics["previous"] == pytest.approx(
+        (9 * 1 + 2 * 0.5) / 11
+    )  # in the short text, of two one
     assert head.statistics["self"] == pytest.approx((10 * 0.1 + 3 / 3) / 13)
     assert head.statistics["special"] == pytest.approx((2 * 1 + 3 * 1) / 13)
     assert head.statistics["largest"] == pytest.approx(1)
@@ -138,7 +168,9 @@ def test_dropped_special_tokens_count_for_nothing() -> None:
     row = statistics(map_, [[at] for at in inner], text, drop_special=True)
     values = np.array([[row]], np.float32)
     axes = ("layer", "head", "statistic")
-    maps = AttentionMaps(values, axes, (0,), (0,), places, places, names, REF, statistics=STATISTICS)
+    maps = AttentionMaps(
+        values, axes, (0,), (0,), places, places, names, REF, statistics=STATISTICS
+    )
     [head] = classify([maps])
     assert head.kind == "uniform"
     assert head.spread == pytest.approx(1)
@@ -183,7 +215,10 @@ def test_pairs_of_layer_and_head_keep_their_numbers() -> None:
         statistics=STATISTICS,
     )
     found = classify([pairs])
-    assert [(head.layer, head.head, head.kind) for head in found] == [(2, 1, "previous"), (0, 5, "next")]
+    assert [(head.layer, head.head, head.kind) for head in found] == [
+        (2, 1, "previous"),
+        (0, 5, "next"),
+    ]
 
 
 def some_head(count: int = 6) -> Floats:
@@ -198,15 +233,25 @@ def some_head(count: int = 6) -> Floats:
 def test_the_strongest_link_is_between_two_ordinary_tokens(count: int | None) -> None:
     """Two special tokens, the token itself, and one more: as many of each row are enough."""
     maps = whole(some_head())
-    [link] = strongest(maps if count is None else largest(maps, count), [f"t{at}" for at in range(6)], text=3)
+    [link] = strongest(
+        maps if count is None else largest(maps, count), [f"t{at}" for at in range(6)], text=3
+    )
     assert link is not None
-    assert (link.text, link.query, link.key, link.query_label, link.key_label) == (3, 1, 4, "t1", "t4")
+    assert (link.text, link.query, link.key, link.query_label, link.key_label) == (
+        3,
+        1,
+        4,
+        "t1",
+        "t4",
+    )
     assert link.weight == pytest.approx(0.3)
 
 
 def test_links_name_tokens_where_only_some_are_rows_and_columns() -> None:
     maps, ordinary = whole(some_head()), Units(((1,), (2,), (3,), (4,)))
-    inner = dataclasses.replace(maps, values=maps.values[..., 1:5, 1:5], queries=ordinary, keys=ordinary)
+    inner = dataclasses.replace(
+        maps, values=maps.values[..., 1:5, 1:5], queries=ordinary, keys=ordinary
+    )
     expected = strongest(maps, ["x"] * 6)
     assert strongest(inner, ["x"] * 6) == expected
     assert strongest(largest(inner, 2), ["x"] * 6) == expected

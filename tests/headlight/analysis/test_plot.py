@@ -24,7 +24,11 @@ def png_size(path: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("layer", "head", "inches"),
-    [(None, None, (2 * 2.6 + 1.8, 3 * 2.6 + 1.2)), (1, None, (2 * 2.6 + 1.8, 2.6 + 1.2)), (-1, -1, (6.0, 5.0))],
+    [
+        (None, None, (2 * 2.6 + 1.8, 3 * 2.6 + 1.2)),
+        (1, None, (2 * 2.6 + 1.8, 2.6 + 1.2)),
+        (-1, -1, (6.0, 5.0)),
+    ],
 )
 def test_a_picture_has_the_size_of_its_panels(
     client: Client, tmp_path: Path, layer: int | None, head: int | None, inches: tuple[float, float]
@@ -67,7 +71,11 @@ def test_no_strong_weight_is_lost_where_weights_outnumber_the_dots() -> None:
     assert tuple(image.get_extent()) == (-0.5, 8.5, 8.5, -0.5)  # three squares of three tokens
 
 
-def test_too_many_maps_are_refused(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_maps_are_refused(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plot, "MAX_PANELS", 5)
-    with pytest.raises(ValueError, match=r"3 × 2 maps are too many for one picture \(5\); choose a layer"):
+    with pytest.raises(
+        ValueError, match=r"3 × 2 maps are too many for one picture \(5\); choose a layer"
+    ):
         plot_attention(client.attend(TEXT), tmp_path / "out.png")

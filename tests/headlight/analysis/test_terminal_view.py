@@ -5,7 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from headlight.analysis.terminal_view import attention_map, cells, fit, heads_table, strongest_links, visible
+from headlight.analysis.terminal_view import (
+    attention_map,
+    cells,
+    fit,
+    heads_table,
+    strongest_links,
+    visible,
+)
 from headlight.results import Attention, Floats, ModelRef, TokenList
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -31,7 +38,9 @@ def test_a_small_map() -> None:
 @pytest.mark.parametrize("colour", [False, True])
 def test_no_line_is_wider_than_the_terminal(width: int, count: int, colour: bool) -> None:
     labels = [("日本語" * 9)[: 1 + index % 20] for index in range(count)]
-    lines = ESCAPE.sub("", attention_map(even(count), labels, width=width, colour=colour)).splitlines()
+    lines = ESCAPE.sub(
+        "", attention_map(even(count), labels, width=width, colour=colour)
+    ).splitlines()
     rows = [line for line in lines if line.endswith("│")]
     assert max(map(cells, lines[: len(rows) + 1])) <= max(width, 40)
     assert len({cells(row) for row in rows}) == 1
@@ -74,23 +83,32 @@ def test_a_word_that_is_a_whole_page_is_cut_in_one_go() -> None:
 
 
 def test_links_leave_out_special_tokens_and_the_token_itself() -> None:
-    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.6, 0.3, 0.1, 0], [0.2, 0.1, 0.3, 0.4], [1, 0, 0, 0]], np.float32)
+    weights = np.array(
+        [[0.1, 0.2, 0.3, 0.4], [0.6, 0.3, 0.1, 0], [0.2, 0.1, 0.3, 0.4], [1, 0, 0, 0]], np.float32
+    )
     links = strongest_links(weights, ["[CLS]", "a", "bc", "[SEP]"], [True, False, False, True])
     assert [line.split() for line in links.splitlines()] == [
         ["1", "a", "→", "2", "bc", "0.100"],
         ["2", "bc", "→", "1", "a", "0.100"],
     ]
     assert strongest_links(weights, list("abcd"), [True, True, False, True]) == ""
-    assert strongest_links(even(30), ["x"] * 30, [False] * 30, most=4).splitlines()[-1] == "and 26 tokens more"
+    assert (
+        strongest_links(even(30), ["x"] * 30, [False] * 30, most=4).splitlines()[-1]
+        == "and 26 tokens more"
+    )
 
 
 def test_where_heads_look() -> None:
     count = 4
     before = np.eye(count, k=-1, dtype=np.float32)
     before[0, 0] = 1
-    tokens = TokenList((0,) * 4, ("x",) * 4, (0,) * 4, (0,) * 4, (True, False, False, False), (0,) * 4)
+    tokens = TokenList(
+        (0,) * 4, ("x",) * 4, (0,) * 4, (0,) * 4, (True, False, False, False), (0,) * 4
+    )
     weights = np.stack([before, even(count)])[None]
-    rows = heads_table(Attention(weights, (7,), tokens, ModelRef("m", "1", "ab", "cpu", "fp32"))).splitlines()
+    rows = heads_table(
+        Attention(weights, (7,), tokens, ModelRef("m", "1", "ab", "cpu", "fp32"))
+    ).splitlines()
     assert [row.split() for row in rows[1:]] == [
         ["7", "0", "0.00", "0.25", "0.75", "0.00", "0.50"],
         ["7", "1", "1.00", "0.25", "0.19", "0.19", "0.25"],

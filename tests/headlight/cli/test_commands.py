@@ -38,13 +38,19 @@ def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
     code, out, err = run("embed", "one", "two words")
     assert (code, err) == (0, "")
-    np.testing.assert_array_equal(np.loadtxt(io.StringIO(out), np.float32), client.encode(["one", "two words"]))
+    np.testing.assert_array_equal(
+        np.loadtxt(io.StringIO(out), np.float32), client.encode(["one", "two words"])
+    )
 
 
 def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
     answer = json.loads(run("embed", "one", "--format", "json")[1])
     np.testing.assert_array_equal(np.array(answer["embeddings"], np.float32), client.encode("one"))
-    assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == ([3], [False], "fake")
+    assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == (
+        [3],
+        [False],
+        "fake",
+    )
 
 
 def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
@@ -70,7 +76,9 @@ def test_embed_as_npy_is_one_array_that_can_be_mapped(
 
 
 @pytest.mark.parametrize("content", [b"one\ntwo\n", b"one\r\ntwo", b"\xef\xbb\xbfone\ntwo\n"])
-def test_texts_from_a_file_and_from_standard_input_are_lines(run: Run, tmp_path: Path, content: bytes) -> None:
+def test_texts_from_a_file_and_from_standard_input_are_lines(
+    run: Run, tmp_path: Path, content: bytes
+) -> None:
     expected = run("embed", "one", "two")
     assert run("embed", stdin=content) == expected
     (tmp_path / "texts").write_bytes(content)
@@ -95,7 +103,11 @@ def test_tokens(run: Run) -> None:
         "    2      141  日本                           5       7  日本",
         "    3        2  [SEP]                          0       0  (special)",
     ]
-    assert json.loads(run("tokens", "a", "b", "--format", "json")[1])["tokens"][1]["pieces"] == ["[CLS]", "b", "[SEP]"]
+    assert json.loads(run("tokens", "a", "b", "--format", "json")[1])["tokens"][1]["pieces"] == [
+        "[CLS]",
+        "b",
+        "[SEP]",
+    ]
 
 
 def test_info(run: Run, client: Client) -> None:
@@ -105,7 +117,9 @@ def test_info(run: Run, client: Client) -> None:
     assert "architecture              3 layers of 2 heads, 8 wide, 1000 tokens known" in lines
     assert "max request bytes         1,048,576" in lines
     assert lines[-1] == "pooled     cpu fp32         1.2e-07   1.0e-05"
-    assert json.loads(run("info", "--format", "json")[1]) == json.loads(json.dumps(client.model().as_dict()))
+    assert json.loads(run("info", "--format", "json")[1]) == json.loads(
+        json.dumps(client.model().as_dict())
+    )
 
 
 def test_attend_shows_all_heads_and_a_map(run: Run) -> None:
@@ -143,7 +157,18 @@ def test_attend_as_json_and_npz(run: Run, client: Client, tmp_path: Path) -> Non
     np.testing.assert_array_equal(np.array(answer["weights"], np.float32), expected.weights)
     assert (answer["layers"], answer["heads"]) == ([0, 1, 2], [0, 1])
     path = tmp_path / "a.npz"
-    run("attend", "--layer", "1", "--head", "1", "--format", "npz", "--out", str(path), stdin=b"a b c\n")
+    run(
+        "attend",
+        "--layer",
+        "1",
+        "--head",
+        "1",
+        "--format",
+        "npz",
+        "--out",
+        str(path),
+        stdin=b"a b c\n",
+    )
     with np.load(path, allow_pickle=False) as archive:
         np.testing.assert_array_equal(archive["weights"], expected.weights[1:2, 1:2])
         assert archive["pieces"].tolist() == list(expected.tokens.pieces)
@@ -163,11 +188,15 @@ def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
 def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     assert run("attend", "a b", "--html", str(path)) == (0, "", "")
-    assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(encoding="utf-8")
+    assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("drawn", ["--html", "--png"])
-def test_beside_a_picture_a_file_that_is_named_is_written(run: Run, tmp_path: Path, drawn: str) -> None:
+def test_beside_a_picture_a_file_that_is_named_is_written(
+    run: Run, tmp_path: Path, drawn: str
+) -> None:
     out = tmp_path / "out"
     expected = run("attend", "a b")[1]
     assert run("attend", "a b", drawn, str(tmp_path / "drawn"), "--out", str(out)) == (0, "", "")
@@ -175,7 +204,9 @@ def test_beside_a_picture_a_file_that_is_named_is_written(run: Run, tmp_path: Pa
     assert (tmp_path / "drawn").stat().st_size
 
 
-def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(run: Run, tmp_path: Path) -> None:
+def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(
+    run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "a.html"
     arguments = ["attend", "a b", "--html", str(path), "--head", "1"]
     answer = json.loads(run(*arguments, "--format", "json")[1])
@@ -187,17 +218,24 @@ def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(run: Run
     assert '"layers":[1]' in path.read_text(encoding="utf-8")
 
 
-def test_a_page_too_large_says_what_to_do(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_too_large_says_what_to_do(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headlight.web.page.MAX_BYTES", 200)
     code, out, err = run("attend", "a b c d", "--html", str(tmp_path / "a.html"))
     assert (code, out) == (2, "")
-    assert err.startswith("headlight: --html: the page would have 0 MiB, more than 0: choose a layer; 1 of these 3")
+    assert err.startswith(
+        "headlight: --html: the page would have 0 MiB, more than 0: choose a layer; 1 of these 3"
+    )
 
 
 def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("attend", "a b", "--png", "a.png")
-    assert (code, err) == (2, "headlight: --png needs matplotlib: pip install 'headlight-serving[plot]'\n")
+    assert (code, err) == (
+        2,
+        "headlight: --png needs matplotlib: pip install 'headlight-serving[plot]'\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,10 +260,16 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
         (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
-        (["attend", "a", "--html", "x.html", "--head", "2"], b"", "--head: head 2 is not here; there are 0 to 1"),
+        (
+            ["attend", "a", "--html", "x.html", "--head", "2"],
+            b"",
+            "--head: head 2 is not here; there are 0 to 1",
+        ),
     ],
 )
-def test_what_the_caller_can_mend_is_one_line_and_2(run: Run, arguments: list[str], stdin: bytes, says: str) -> None:
+def test_what_the_caller_can_mend_is_one_line_and_2(
+    run: Run, arguments: list[str], stdin: bytes, says: str
+) -> None:
     code, out, err = run(*arguments, stdin=stdin)
     assert (code, out) == (2, "")
     assert err.startswith("headlight: ")
@@ -241,8 +285,13 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
-    servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing))
-    assert run("embed", "a", "--timeout", "60")[::2] == (1, "headlight: the queue is full; try again in 90.5 s\n")
+    servicer.refusals.append(
+        Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue\nis full", trailing)
+    )
+    assert run("embed", "a", "--timeout", "60")[::2] == (
+        1,
+        "headlight: the queue is full; try again in 90.5 s\n",
+    )
     assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
 
 

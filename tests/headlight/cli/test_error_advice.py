@@ -32,8 +32,16 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
             None,
             "--dimensions: is 1000000000; this model's vectors have 1 .. 8",
         ),
-        (["embed", "a", "--dtype", "int8"], "outputs.pooled.dtypes: int8 has no ranges", "--dtype: int8 has no ranges"),
-        (["embed", "a", "--prompt", "x"], "prompt_text: has 9 characters", "--prompt: has 9 characters"),
+        (
+            ["embed", "a", "--dtype", "int8"],
+            "outputs.pooled.dtypes: int8 has no ranges",
+            "--dtype: int8 has no ranges",
+        ),
+        (
+            ["embed", "a", "--prompt", "x"],
+            "prompt_text: has 9 characters",
+            "--prompt: has 9 characters",
+        ),
         (
             ["tokens", "a", "--prompt-name", "x"],
             "prompt_name: is none, or use prompt_text",
@@ -56,10 +64,18 @@ def test_options_have_their_own_names(
     assert (code, err[: len("headlight: " + says)]) == (2, "headlight: " + says)
 
 
-def test_options_of_the_connection_have_theirs_too(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "", "info") == (2, "headlight: --target: is ''; name a service as \"host:port\"\n")
+def test_options_of_the_connection_have_theirs_too(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(capsys, "", "info") == (
+        2,
+        "headlight: --target: is ''; name a service as \"host:port\"\n",
+    )
     code, err = said(capsys, target, "info", "--timeout", "nan")
-    assert (code, err.startswith("headlight: --timeout: is nan; must be a number of seconds")) == (2, True), err
+    assert (code, err.startswith("headlight: --timeout: is nan; must be a number of seconds")) == (
+        2,
+        True,
+    ), err
 
 
 @pytest.mark.parametrize("command", ["embed", "heads", "tokens"])
@@ -81,7 +97,10 @@ def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word " * 50), encoding="utf-8"))
     code, err = said(capsys, target, "embed")
-    assert (code, err.startswith("headlight: standard input: line 1: has 52 tokens")) == (2, True), err
+    assert (code, err.startswith("headlight: standard input: line 1: has 52 tokens")) == (
+        2,
+        True,
+    ), err
     path = tmp_path / "text"
     path.write_text("word\n" * 50)
     code, err = said(capsys, target, "attend", "--file", str(path))
@@ -93,7 +112,9 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
 ) -> None:
     """Where there is a timeout. Without one, the client itself waits as long as it takes."""
     late = "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
-    refusal = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),))
+    refusal = Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),)
+    )
     servicer.refusals.append(refusal)
     expected = f"headlight: {late}; give more time by --timeout, or try again in 137.99 s\n"
     assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
@@ -110,8 +131,16 @@ AT_ONCE = "if there is one, it closed the connection at once: it may want "
 @pytest.mark.parametrize(
     ("words", "options", "says"),
     [
-        ("UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused", "", START),
-        ("UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed", "", f"{START}; {AT_ONCE}TLS, by --tls or --tls-ca"),
+        (
+            "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused",
+            "",
+            START,
+        ),
+        (
+            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
+            "",
+            f"{START}; {AT_ONCE}TLS, by --tls or --tls-ca",
+        ),
         (
             "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
             "--tls-ca ca",
@@ -150,4 +179,7 @@ def test_what_grpc_says_of_a_connection_is_told_with_the_options_that_mend_it(
 
 def test_a_connection_lost_later_was_not_closed_at_once() -> None:
     arguments = parser().parse_args(["info", "--target", "127.0.0.1:1"])
-    assert advice(Unavailable("Socket closed"), arguments) == f"no answer from 127.0.0.1:1 (Socket closed); {START}"
+    assert (
+        advice(Unavailable("Socket closed"), arguments)
+        == f"no answer from 127.0.0.1:1 (Socket closed); {START}"
+    )

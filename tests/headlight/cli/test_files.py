@@ -20,14 +20,22 @@ from tests.headlight.fake_server import FakeServicer
 
 # Where it is set, as images do, nothing of Python writes a text to its end.
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
-WRITES = (("embed", "--out"), ("tokens", "--out"), ("heads", "--out"), ("attend", "--png"), ("attend", "--html"))
+WRITES = (
+    ("embed", "--out"),
+    ("tokens", "--out"),
+    ("heads", "--out"),
+    ("attend", "--png"),
+    ("attend", "--html"),
+)
 
 
 def headlight(target: str, redirected: str, *arguments: str) -> tuple[int, str]:
     """Run in a shell that redirects its output -> exit code, errors."""
     command = ["sh", "-c", f'exec "$0" -m headlight "$@" {redirected}', sys.executable, *arguments]
     environ = {**os.environ, "HEADLIGHT_TARGET": target}
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ)
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ
+    )
     return done.returncode, done.stderr
 
 
@@ -44,7 +52,10 @@ def test_a_full_disk_below_standard_output_is_one_line_and_1(
 def test_a_standard_output_that_is_closed_is_said_before_the_service_works(
     target: str, servicer: FakeServicer, tmp_path: Path
 ) -> None:
-    assert headlight(target, ">&-", "info") == (2, "headlight: standard output: is closed; name a file by --out\n")
+    assert headlight(target, ">&-", "info") == (
+        2,
+        "headlight: standard output: is closed; name a file by --out\n",
+    )
     assert servicer.described == 0
     assert headlight(target, ">&-", "attend", "a", "--html", str(tmp_path / "a.html")) == (0, "")
 
@@ -63,12 +74,16 @@ def test_a_standard_input_that_is_closed_is_one_line_and_2(target: str) -> None:
 
 
 @UNBUFFERED
-def test_a_disk_that_fills_up_below_standard_output_is_1(target: str, tmp_path: Path, unbuffered: str) -> None:
+def test_a_disk_that_fills_up_below_standard_output_is_1(
+    target: str, tmp_path: Path, unbuffered: str
+) -> None:
     """It takes some of what is written at once, and nothing after that. Here a limit on files stands for it."""
     shell = 'ulimit -f 8; exec "$0" -m headlight "$@" >"$OUT"'
     command = ["sh", "-c", shell, sys.executable, "embed", "--target", target, *["a"] * 300]
     environ = {**os.environ, "OUT": str(tmp_path / "out"), "PYTHONUNBUFFERED": unbuffered}
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ)
+    done = subprocess.run(
+        command, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environ
+    )
     said = "headlight: standard output: cannot write it: File too large\n"
     assert (done.returncode, done.stderr) == (1, said)
     assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # of some ten characters a number
@@ -79,7 +94,9 @@ def test_a_reader_that_leaves_in_the_middle_is_141(target: str, unbuffered: str)
     """What it did not take is more than a pipe holds, so that the command is still writing."""
     command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ
+    ) as process:
         assert process.stdout
         assert process.stderr
         os.read(process.stdout.fileno(), 1)
@@ -100,7 +117,9 @@ def test_json_is_utf_8_wherever_it_goes(target: str, encoding: str) -> None:
         ).stdout
 
     line = json.dumps({"id": "Zoë-漢", "text": "a"}, ensure_ascii=False)
-    found = json.loads(shown("embed", "--id-field", "id", "--format", "json", stdin=line).decode("utf-8"))
+    found = json.loads(
+        shown("embed", "--id-field", "id", "--format", "json", stdin=line).decode("utf-8")
+    )
     assert found["ids"] == ["Zoë-漢"]
     found = json.loads(shown("tokens", "日本", "--format", "json").decode("utf-8"))
     assert found["tokens"][0]["pieces"] == ["[CLS]", "日本", "[SEP]"]
@@ -112,7 +131,11 @@ def test_a_pipe_that_takes_nothing_now_ends_it() -> None:
     """Without a buffer, a file that does not block answers nothing, for ever if need be."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    with os.fdopen(reading, "rb"), os.fdopen(writing, "wb", buffering=0) as file, pytest.raises(BlockingIOError):
+    with (
+        os.fdopen(reading, "rb"),
+        os.fdopen(writing, "wb", buffering=0) as file,
+        pytest.raises(BlockingIOError),
+    ):
         write_all(file, b"a" * 2**21)
 
 
@@ -150,7 +173,10 @@ def test_a_disk_that_is_full_when_it_is_written_is_1(
 ) -> None:
     """Another try may succeed, so a job that tries again has to be told so."""
     assert main(["embed", "a", "--out", "/dev/full", "--target", target, *form]) == 1
-    assert capsys.readouterr().err == "headlight: /dev/full: cannot write it: No space left on device\n"
+    assert (
+        capsys.readouterr().err
+        == "headlight: /dev/full: cannot write it: No space left on device\n"
+    )
     for option in ("--png", "--html"):
         assert main(["attend", "a", option, "/dev/full", "--target", target]) == 1
 
@@ -183,7 +209,11 @@ def test_a_file_that_can_never_be_written_is_said_before_the_service_works(
 
 @pytest.mark.parametrize("option", ["--file", "--token-file", "--tls-ca"])
 def test_what_is_read_is_not_written_over(
-    target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+    target: str,
+    servicer: FakeServicer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    option: str,
 ) -> None:
     """Whatever it is called."""
     path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
@@ -191,7 +221,9 @@ def test_what_is_read_is_not_written_over(
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "second")
     for name in (path, tmp_path / "link", tmp_path / "second", tmp_path / "." / "file"):
-        assert main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
+        assert (
+            main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
+        )
         said = f"headlight: --out: {name} is the file of {option}, which it would replace; name another\n"
         assert capsys.readouterr().err == said
     assert (servicer.described, path.read_text()) == (0, "as it was")
@@ -211,13 +243,24 @@ def test_two_options_do_not_write_one_file(
     """Which may not be there yet."""
     path = str(tmp_path / "file")
     for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
-        arguments = ["attend", "a", other, path, option, f"{tmp_path}/../{tmp_path.name}/file", "--target", target]
+        arguments = [
+            "attend",
+            "a",
+            other,
+            path,
+            option,
+            f"{tmp_path}/../{tmp_path.name}/file",
+            "--target",
+            target,
+        ]
         assert main(arguments) == 2
         err = capsys.readouterr().err
         assert err.startswith(f"headlight: {option}: ")
         assert err.endswith(f" is the file of {other}, which it would replace; name another\n")
     assert (servicer.described, list(tmp_path.iterdir())) == (0, [])
-    assert main(["attend", "a", "--html", "/dev/null", "--out", "/dev/null", "--target", target]) == 0
+    assert (
+        main(["attend", "a", "--html", "/dev/null", "--out", "/dev/null", "--target", target]) == 0
+    )
 
 
 def test_permission_is_looked_at_first(
@@ -229,14 +272,31 @@ def test_permission_is_looked_at_first(
 ) -> None:
     """Of the file where there is one, else of its folder. Stood in for: a superuser may do everything."""
     (tmp_path / "file").touch()
-    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path / "file") and not Path(path).is_dir())
-    for name, says in {"file": "it may not be changed", "new": f"the folder {tmp_path} may not be changed"}.items():
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path != str(tmp_path / "file") and not Path(path).is_dir()
+    )
+    for name, says in {
+        "file": "it may not be changed",
+        "new": f"the folder {tmp_path} may not be changed",
+    }.items():
         assert main(["embed", "a", "--out", str(tmp_path / name), "--target", target]) == 2
         assert capsys.readouterr().err == f"headlight: {tmp_path / name}: cannot write it: {says}\n"
     assert servicer.described == 0
 
 
 def test_an_archive_goes_through_a_pipe(target: str) -> None:
-    command = [sys.executable, "-m", "headlight", "embed", "a", "--format", "npz", "--out", "/dev/stdout"]
-    done = subprocess.run([*command, "--target", target], stdout=subprocess.PIPE, check=True, timeout=50)
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "embed",
+        "a",
+        "--format",
+        "npz",
+        "--out",
+        "/dev/stdout",
+    ]
+    done = subprocess.run(
+        [*command, "--target", target], stdout=subprocess.PIPE, check=True, timeout=50
+    )
     assert io.BytesIO(done.stdout).read(2) == b"PK"

@@ -24,7 +24,9 @@ Run = Callable[..., tuple[int, str, str]]
 # A title for the window, the 8-bit form of the same, DEL, text that reads backwards, isolates, a forged line.
 EVIL = "a\x1b]0;b\x07\x9b2J\x7f\u202ec\u2066d\u2069\u200f\u2028\u0085e\x00\r\nheadlight: f"
 # All of C0 but the newline that ends a line, DEL, C1, marks and overrides of direction, separators of lines.
-RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+RAW = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
 EVERY_CONTROL = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 
 
@@ -75,8 +77,12 @@ def test_a_message_is_one_line_without_control_characters(
     assert "\\x1b]0;b\\x07\\x9b2J\\x7f\\u202ec" in err
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED])
-def test_nor_has_what_python_raises(client: Client, servicer: FakeServicer, code: grpc.StatusCode) -> None:
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED]
+)
+def test_nor_has_what_python_raises(
+    client: Client, servicer: FakeServicer, code: grpc.StatusCode
+) -> None:
     for method in (client.encode, client.attend, client.tokenize):
         servicer.refusals.append(Refusal(code, EVIL))
         with pytest.raises(HeadlightError) as caught:
@@ -140,10 +146,14 @@ def test_tokens_have_none(run: Run, servicer: FakeServicer, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("arguments", [["attend", "one two"], ["heads", "one two"]])
-def test_attention_has_none(run: Run, servicer: FakeServicer, arguments: list[str], form: str, tmp_path: Path) -> None:
+def test_attention_has_none(
+    run: Run, servicer: FakeServicer, arguments: list[str], form: str, tmp_path: Path
+) -> None:
     servicer.change_answer = lambda response: evil_pieces(response.items[0].tokens)
     pictures = ["--html", str(tmp_path / "page.html"), "--png", str(tmp_path / "map.png")]
-    code, out, err = run(*arguments, "--format", form, *(pictures if arguments[0] == "attend" else []))
+    code, out, err = run(
+        *arguments, "--format", form, *(pictures if arguments[0] == "attend" else [])
+    )
     assert (code, err, RAW.search(out)) == (0, "", None)
     if form == "json":
         json.loads(out)
@@ -151,7 +161,9 @@ def test_attention_has_none(run: Run, servicer: FakeServicer, arguments: list[st
         assert RAW.search((tmp_path / "page.html").read_text(encoding="utf-8")) is None
 
 
-def test_a_models_name_is_no_formula_on_a_picture(run: Run, servicer: FakeServicer, tmp_path: Path) -> None:
+def test_a_models_name_is_no_formula_on_a_picture(
+    run: Run, servicer: FakeServicer, tmp_path: Path
+) -> None:
     def rename(response: Any) -> None:
         response.model.name = "$\\frac{$"
 
@@ -177,10 +189,14 @@ def test_a_bad_answer_is_one_line_and_1_and_no_data(
     assert "NaN or infinite" in err
 
 
-def test_a_job_ends_at_a_bad_answer_and_asks_no_more(run: Run, servicer: FakeServicer, tmp_path: Path) -> None:
+def test_a_job_ends_at_a_bad_answer_and_asks_no_more(
+    run: Run, servicer: FakeServicer, tmp_path: Path
+) -> None:
     texts, out = tmp_path / "texts", tmp_path / "out.npy"
     texts.write_text("one\ntwo\n", encoding="utf-8")
     servicer.change_answer = not_a_number
-    code, _, err = run("embed", "--file", str(texts), "--format", "npy", "--out", str(out), "--skip-bad")
+    code, _, err = run(
+        "embed", "--file", str(texts), "--format", "npy", "--out", str(out), "--skip-bad"
+    )
     assert (code, len(servicer.encoded), out.exists()) == (1, 1, False)
     assert "NaN or infinite" in err

@@ -17,7 +17,12 @@ from tests.headlight.fake_server import FakeServicer
 
 LONG = "word " * 50
 TEXTS = [*(f"text {number}" for number in range(20)), "", "good", LONG, "too", LONG, "x" * 2**20]
-BAD = {21: "is empty; remove it", 23: "has 52 tokens, of", 25: "has 52 tokens, of", 26: "takes 1048"}
+BAD = {
+    21: "is empty; remove it",
+    23: "has 52 tokens, of",
+    25: "has 52 tokens, of",
+    26: "takes 1048",
+}
 GOOD = [number for number in range(1, len(TEXTS) + 1) if number not in BAD]
 
 Run = Callable[..., tuple[int, str, str]]
@@ -28,7 +33,9 @@ def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     """Arguments of embed, and perhaps standard input -> exit code, output, errors."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        )
         code = main(["embed", *arguments, "--target", target])
         return (code, *capsys.readouterr())
 
@@ -42,7 +49,9 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_cannot_be_encoded_is_left_out_and_listed(run: Run, path: Path, client: Client) -> None:
+def test_what_cannot_be_encoded_is_left_out_and_listed(
+    run: Run, path: Path, client: Client
+) -> None:
     out = path.with_name("v.npz")
     code, _, err = run("--file", str(path), "--skip-bad", "--format", "npz", "--out", str(out))
     assert code == 0
@@ -54,7 +63,9 @@ def test_what_cannot_be_encoded_is_left_out_and_listed(run: Run, path: Path, cli
     with np.load(out) as archive:
         assert archive["lines"].tolist() == GOOD
         assert archive["skipped_lines"].tolist() == list(BAD)
-        np.testing.assert_array_equal(archive["embeddings"], client.encode([TEXTS[number - 1] for number in GOOD]))
+        np.testing.assert_array_equal(
+            archive["embeddings"], client.encode([TEXTS[number - 1] for number in GOOD])
+        )
         assert len(archive["token_counts"]) == len(archive["truncated"]) == len(GOOD)
 
 
@@ -63,10 +74,14 @@ def test_json_has_null_for_it_and_text_no_row(run: Run, path: Path, client: Clie
     answer = json.loads(run("--file", str(path), "--skip-bad", "--format", "json")[1])
     found = answer["embeddings"]
     assert [place + 1 for place, vector in enumerate(found) if vector is None] == list(BAD)
-    assert [place + 1 for place, count in enumerate(answer["token_counts"]) if count is None] == list(BAD)
+    assert [
+        place + 1 for place, count in enumerate(answer["token_counts"]) if count is None
+    ] == list(BAD)
     assert answer["usage"]["tokens"] == sum(count for count in answer["token_counts"] if count)
     assert [error["line"] for error in answer["errors"]] == list(BAD)
-    np.testing.assert_array_equal(np.array([vector for vector in found if vector], np.float32), expected)
+    np.testing.assert_array_equal(
+        np.array([vector for vector in found if vector], np.float32), expected
+    )
     text = run("--file", str(path), "--skip-bad")[1]
     np.testing.assert_array_equal(np.loadtxt(io.StringIO(text), np.float32), expected)
 
@@ -78,17 +93,25 @@ def test_nothing_may_be_left(run: Run, tmp_path: Path) -> None:
         assert (archive["embeddings"].shape, archive["skipped_lines"].tolist()) == ((0, 8), [1, 2])
 
 
-def test_otherwise_the_first_ends_it_and_the_way_out_is_named(run: Run, path: Path, tmp_path: Path) -> None:
+def test_otherwise_the_first_ends_it_and_the_way_out_is_named(
+    run: Run, path: Path, tmp_path: Path
+) -> None:
     code, _, err = run("--file", str(path))
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(
         f"headlight: {path}: line 21 is empty; remove it, or put a text there, or leave such lines out by --"
     )
-    assert run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2  # of no line
+    assert (
+        run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2
+    )  # of no line
     path.write_text("\n".join(each for each in TEXTS if each), encoding="utf-8")
     out = ("--format", "npz", "--out", str(tmp_path / "v"))
     code, _, err = run("--file", str(path), *out)
-    assert (code, "line 22: has 52 tokens" in err, err.endswith(", or leave such lines out by --skip-bad\n")) == (
+    assert (
+        code,
+        "line 22: has 52 tokens" in err,
+        err.endswith(", or leave such lines out by --skip-bad\n"),
+    ) == (
         2,
         True,
         True,
@@ -118,7 +141,9 @@ def test_what_was_skipped_before_is_known_to_the_next_run(
     code, _, err = run(*out, "--skip-bad")
     assert (code, err.splitlines()[-1]) == (0, "headlight: 3 of 27 texts were skipped")
     assert [item.text for request in servicer.encoded for item in request.inputs] == ["one more"]
-    assert [error["line"] for error in json.loads(path.with_name("v").read_text())["errors"]] == list(BAD)[1:]
+    assert [
+        error["line"] for error in json.loads(path.with_name("v").read_text())["errors"]
+    ] == list(BAD)[1:]
 
 
 def json_lines(path: Path, *entries: object) -> None:
@@ -126,7 +151,9 @@ def json_lines(path: Path, *entries: object) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".JSONL"])
-def test_lines_of_json_are_known_by_the_name_of_their_file(run: Run, tmp_path: Path, suffix: str) -> None:
+def test_lines_of_json_are_known_by_the_name_of_their_file(
+    run: Run, tmp_path: Path, suffix: str
+) -> None:
     path = tmp_path / f"t{suffix}"
     json_lines(path, {"id": 7, "text": "one\ntwo"}, {"text": "naïve", "id": "b"})
     assert run("--file", str(path)) == run("one\ntwo", "naïve")
@@ -140,7 +167,20 @@ def test_or_by_the_field_that_is_asked_for(
     (tmp_path / "t.txt").write_text(lines)
     assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # a text is a text
     for command in ("tokens", "heads"):
-        assert main([command, "--file", str(tmp_path / "t.txt"), "--text-field", "body", "--target", target]) == 0
+        assert (
+            main(
+                [
+                    command,
+                    "--file",
+                    str(tmp_path / "t.txt"),
+                    "--text-field",
+                    "body",
+                    "--target",
+                    target,
+                ]
+            )
+            == 0
+        )
         shown = capsys.readouterr().out
         assert main([command, "one", "two", "--target", target]) == 0
         assert capsys.readouterr().out == shown
@@ -149,7 +189,11 @@ def test_or_by_the_field_that_is_asked_for(
 def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "t.jsonl", tmp_path / "v"
     json_lines(
-        path, {"text": "one", "id": 7}, {"text": LONG, "id": "bad"}, {"text": "two", "id": "b ü"}, {"text": "three"}
+        path,
+        {"text": "one", "id": 7},
+        {"text": LONG, "id": "bad"},
+        {"text": "two", "id": "b ü"},
+        {"text": "three"},
     )
     options = ("--file", str(path), "--id-field", "id", "--skip-bad", "--out", str(out))
     assert run(*options, "--format", "npz")[0] == 0
@@ -157,7 +201,10 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         assert (archive["ids"].tolist(), archive["lines"].tolist()) == (["7", "b ü"], [1, 3])
     assert run(*options, "--format", "json")[0] == 0
     assert json.loads(out.read_text(encoding="utf-8"))["ids"] == ["7", "bad", "b ü", ""]
-    assert run(*options)[2] == "headlight: --id-field: text and npy hold vectors alone; use --format json or npz\n"
+    assert (
+        run(*options)[2]
+        == "headlight: --id-field: text and npy hold vectors alone; use --format json or npz\n"
+    )
     json_lines(path)
     assert run(*options, "--format", "npz")[0] == 0
     with np.load(out, allow_pickle=False) as archive:
@@ -174,20 +221,32 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         ('{"id": "b"}', "has no field 'text'; name the one with the text by --text-field"),
         ('{"id": "b", "text": ""}', "has no text in the field 'text'; put one there"),
         ('{"id": "b", "text": 3}', "has no text in the field 'text'; put one there"),
-        ('{"id": "\\ud800", "text": "b"}', "holds a lone surrogate in the field 'id', which UTF-8 cannot express"),
+        (
+            '{"id": "\\ud800", "text": "b"}',
+            "holds a lone surrogate in the field 'id', which UTF-8 cannot express",
+        ),
         (
             f'{{"id": "{"x" * 1001}", "text": "b"}}',
             "has more than 1000 characters in the field 'id', which --id-field names",
         ),
         ('{"id": "b\\u0000", "text": "b"}', "holds a NUL in the field 'id', which an id may not"),
-        ('{"id": true, "text": "b"}', "has no text and no whole number in the field 'id', which --id-field names"),
+        (
+            '{"id": true, "text": "b"}',
+            "has no text and no whole number in the field 'id', which --id-field names",
+        ),
     ],
 )
-def test_a_line_without_a_text_is_named_or_left_out(run: Run, tmp_path: Path, line: str, says: str) -> None:
+def test_a_line_without_a_text_is_named_or_left_out(
+    run: Run, tmp_path: Path, line: str, says: str
+) -> None:
     path, good = tmp_path / "t.jsonl", '{"id": "a", "text": "a"}'
     path.write_text(f"{good}\n{line}\n{good}\n", encoding="utf-8")
     options = ("--file", str(path), "--id-field", "id", "--format", "json")
-    assert run(*options) == (2, "", f"headlight: {path}: line 2 {says}, or leave such lines out by --skip-bad\n")
+    assert run(*options) == (
+        2,
+        "",
+        f"headlight: {path}: line 2 {says}, or leave such lines out by --skip-bad\n",
+    )
     code, shown, err = run(*options, "--skip-bad")
     assert (code, json.loads(shown)["errors"]) == (0, [{"line": 2, "error": says}])
     assert err.startswith(f"headlight: {path}: line 2 {says} (skipped)\n")
@@ -197,14 +256,22 @@ def test_a_lone_surrogate_is_a_bad_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"text": "\\ud800"}\n{"text": "b"}\n')
     out = tmp_path / "v"
     code, _, err = run("--file", str(tmp_path / "t.jsonl"), "--skip-bad", "--out", str(out))
-    assert (code, "line 1 holds a lone surrogate" in err, len(out.read_text().splitlines())) == (0, True, 1)
+    assert (code, "line 1 holds a lone surrogate" in err, len(out.read_text().splitlines())) == (
+        0,
+        True,
+        1,
+    )
 
 
 def test_fields_of_arguments_are_refused(run: Run) -> None:
-    assert run("a", "--text-field", "x")[2].startswith("headlight: --text-field and --id-field are of lines of JSON; ")
+    assert run("a", "--text-field", "x")[2].startswith(
+        "headlight: --text-field and --id-field are of lines of JSON; "
+    )
 
 
-def test_token_ids_are_sent_as_they_are(run: Run, tmp_path: Path, client: Client, servicer: FakeServicer) -> None:
+def test_token_ids_are_sent_as_they_are(
+    run: Run, tmp_path: Path, client: Client, servicer: FakeServicer
+) -> None:
     servicer.accepts = ("ids",)
     ids = [[1, 70, 2], [1, 5, 2]]
     expected = client.encode(ids)
@@ -213,22 +280,33 @@ def test_token_ids_are_sent_as_they_are(run: Run, tmp_path: Path, client: Client
     assert run("--token-ids", stdin="1 70 2\r\n1\t5 2\n") == shown
     out = tmp_path / "v"
     code, _, err = run(
-        "--token-ids", "--skip-bad", "--out", str(out), stdin="1 70 2\na\n\n9999999999999999999\n1 5 2\n"
+        "--token-ids",
+        "--skip-bad",
+        "--out",
+        str(out),
+        stdin="1 70 2\na\n\n9999999999999999999\n1 5 2\n",
     )
     assert (code, err.count("(skipped)"), out.read_text()) == (0, 3, shown[1])
     code, _, err = run("--token-ids", "1 2.5")
-    assert (code, err.startswith("headlight: argument 1 is no list of token ids; put whole numbers there")) == (2, True)
+    assert (
+        code,
+        err.startswith("headlight: argument 1 is no list of token ids; put whole numbers there"),
+    ) == (2, True)
 
 
 @pytest.mark.parametrize("number", ["-4", "12345678901234567890", "9" * 30])
-def test_numbers_that_are_no_token_ids_are_named(run: Run, servicer: FakeServicer, number: str) -> None:
+def test_numbers_that_are_no_token_ids_are_named(
+    run: Run, servicer: FakeServicer, number: str
+) -> None:
     servicer.accepts = ("ids",)
     code, _, err = run("--token-ids", stdin=f"1 2\n3 {number}\n")
     said = f"headlight: standard input: line 2 holds {number}, which is no token id; put whole numbers from 0 to "
     assert (code, err.startswith(said), servicer.encoded) == (2, True, [])
 
 
-def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(run: Run, servicer: FakeServicer) -> None:
+def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(
+    run: Run, servicer: FakeServicer
+) -> None:
     servicer.accepts = ("ids",)
     said = "headlight: fake takes ids, and no text; give token ids, by --token-ids\n"
     assert run("--skip-bad", stdin="a\nb\n") == (2, "", said)

@@ -14,7 +14,9 @@ from headlight.cli.shared_options import connect
 from headlight.cli.signals import NOTICED_SECONDS, result_of
 
 
-def test_no_signal_disturbs_the_end_of_a_commands_client(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_signal_disturbs_the_end_of_a_commands_client(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """gRPC would wait for ever."""
     signals, close = (signal.SIGINT, signal.SIGTERM), Client.close
     found: list[Any] = []
@@ -25,13 +27,18 @@ def test_no_signal_disturbs_the_end_of_a_commands_client(target: str, monkeypatc
 
     monkeypatch.setattr(Client, "close", closing)
     before = [*map(signal.getsignal, signals)]
-    with pytest.raises(KeyboardInterrupt), connect(parser().parse_args(["info", "--target", target])):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        connect(parser().parse_args(["info", "--target", target])),
+    ):
         raise KeyboardInterrupt
     assert found == [signal.SIG_IGN] * 2
     assert [*map(signal.getsignal, signals)] == before
 
 
-def test_a_long_wait_is_in_pieces_between_which_a_signal_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_is_in_pieces_between_which_a_signal_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that comes just as Python begins to wait is seen only when it has waited."""
     future, waited, wait = futures.Future[int](), list[float | None](), futures.wait
 

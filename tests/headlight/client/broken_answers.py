@@ -14,7 +14,9 @@ from tests.headlight.fake_model import DIM, ragged
 Answer: TypeAlias = pb.EncodeResponse
 
 
-def with_number(output: str, at: int, number: float, dtype: str = "<f4") -> Callable[[Answer], object]:
+def with_number(
+    output: str, at: int, number: float, dtype: str = "<f4"
+) -> Callable[[Answer], object]:
     """Put one number into an output, in the place of another."""
 
     def change(response: Answer) -> None:
@@ -75,7 +77,9 @@ def one_item_more(response: Answer) -> None:
 
 
 def another_output(response: Answer) -> None:
-    response.hidden.CopyFrom(pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0], data=b"", shapes=[]))
+    response.hidden.CopyFrom(
+        pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0], data=b"", shapes=[])
+    )
     for item in response.items:
         response.hidden.shapes.add(sizes=(1, item.token_count, DIM))
         response.hidden.offsets.append(response.hidden.offsets[-1] + item.token_count * DIM)
@@ -99,7 +103,9 @@ def other_keys(response: Answer) -> None:
 
 def units_behind_the_first(response: Answer) -> None:
     count = response.items[0].token_count
-    response.attention_map.places.add(keys=pb.Units(tokens=range(count), starts=range(1, count + 1)))
+    response.attention_map.places.add(
+        keys=pb.Units(tokens=range(count), starts=range(1, count + 1))
+    )
 
 
 def half_precision(response: Answer) -> None:
@@ -124,5 +130,7 @@ def with_token(field: str, at: int, value: Any) -> Callable[[Answer], object]:
 
 def all_rows(response: Answer) -> None:
     """Vectors of all tokens, though special ones were to be left out."""
-    response.tokens.CopyFrom(ragged([np.ones((item.token_count, DIM), np.float32) for item in response.items], []))
+    response.tokens.CopyFrom(
+        ragged([np.ones((item.token_count, DIM), np.float32) for item in response.items], [])
+    )
     response.ClearField("kept_tokens")

@@ -16,7 +16,9 @@ from headlight.wire.attention_codec import attention_output, hidden_output, sele
 from tests.headlight.fake_server import FakeServicer
 
 
-@pytest.mark.parametrize("layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)])
+@pytest.mark.parametrize(
+    "layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)]
+)
 def test_numbers_of_numpy_choose_layers_as_those_of_python(client: Client, layer: Any) -> None:
     assert client.attend("one two", layer).layers == (2,)
     assert AttentionSpec.of(layer).layers == (2,)
@@ -37,7 +39,8 @@ def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -
         lambda: client.attention("one two", AttentionSpec(queries=tokens)),
     ):
         with pytest.raises(
-            InvalidInput, match=r"^(outputs\.hidden\.|outputs\.attention\.)?(tokens|queries): .*one of all"
+            InvalidInput,
+            match=r"^(outputs\.hidden\.|outputs\.attention\.)?(tokens|queries): .*one of all",
         ):
             ask()
 
@@ -66,14 +69,20 @@ MORE_CALLS: list[tuple[str, Callable[[Client, Any], Any]]] = [
 def test_what_is_no_spec_of_the_method_is_refused_by_name(
     client: Client, kind: str, call: Callable[[Client, Any], Any], spec: Any
 ) -> None:
-    with pytest.raises(InvalidInput, match=rf"^spec: is a {type(spec).__name__}; must be a headlight\.{kind}$"):
+    with pytest.raises(
+        InvalidInput, match=rf"^spec: is a {type(spec).__name__}; must be a headlight\.{kind}$"
+    ):
         call(client, spec)
 
 
 def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Client) -> None:
-    with pytest.raises(InvalidInput, match=r"^spec: is a PooledSpec; must be a headlight\.AttentionSpec$"):
+    with pytest.raises(
+        InvalidInput, match=r"^spec: is a PooledSpec; must be a headlight\.AttentionSpec$"
+    ):
         CALLS["AttentionSpec"](client, PooledSpec())
-    with pytest.raises(InvalidInput, match=r"^spec: is a NoneType; must be a headlight\.AttentionSpec$"):
+    with pytest.raises(
+        InvalidInput, match=r"^spec: is a NoneType; must be a headlight\.AttentionSpec$"
+    ):
         CALLS["AttentionSpec"](client, None)
 
 
@@ -95,8 +104,14 @@ async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
         ("127.0.0.1:99999", "a port is a number from 1 to 65535"),
         (f"localhost:{'9' * 5000}", "a port is a number from 1 to 65535"),
         ("127.0.0.1:0", "a port is a number from 1 to 65535"),
-        ("http://127.0.0.1:50051", 'name a service as "host:port", without what a URL has; TLS is asked for by itself'),
-        ("::1:50051", 'name a service as "host:port", an address of IPv6 in brackets: "[::1]:50051"'),
+        (
+            "http://127.0.0.1:50051",
+            'name a service as "host:port", without what a URL has; TLS is asked for by itself',
+        ),
+        (
+            "::1:50051",
+            'name a service as "host:port", an address of IPv6 in brackets: "[::1]:50051"',
+        ),
         ("one:1,two:2", 'name a service as "host:port"'),
     ],
 )
@@ -162,9 +177,14 @@ async def test_a_client_that_is_closed_says_so(target: str) -> None:
 
 
 @pytest.mark.parametrize("model", [5, b"name", "\ud800", ["name"]])
-async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(target: str, model: Any) -> None:
+async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(
+    target: str, model: Any
+) -> None:
     for make in (Client, AsyncClient):
-        with pytest.raises(InvalidInput, match=r"^model: is .*; must be a text that UTF-8 can express, or empty for"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"^model: is .*; must be a text that UTF-8 can express, or empty for",
+        ):
             make(target, model=model)
 
 
@@ -214,11 +234,15 @@ def test_tokens_are_no_run(client: Client) -> None:
         lambda: client.hidden("one two", tokens=run),
         lambda: client.occlusion("one two", run),
     ):
-        with pytest.raises(InvalidInput, match=r"(queries|keys|tokens): is a Run, .* name tokens by range\(1, 3\)$"):
+        with pytest.raises(
+            InvalidInput, match=r"(queries|keys|tokens): is a Run, .* name tokens by range\(1, 3\)$"
+        ):
             ask()
 
 
-def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(target: str) -> None:
+def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(
+    target: str,
+) -> None:
     client = Client(target)
     with pytest.raises(InvalidInput, match="use `attention`"):
         client.attention_pieces("one", AttentionSpec(top_k=3))

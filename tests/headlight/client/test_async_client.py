@@ -36,14 +36,25 @@ async def aclient(target: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def test_every_method_gives_what_the_sync_client_gives(aclient: AsyncClient, client: Client) -> None:
+async def test_every_method_gives_what_the_sync_client_gives(
+    aclient: AsyncClient, client: Client
+) -> None:
     np.testing.assert_array_equal(await aclient.encode(TEXTS), client.encode(TEXTS))
     assert (await aclient.encode_with_info(TEXTS)).model == client.encode_with_info(TEXTS).model
-    for ours, theirs in zip(await aclient.encode_tokens(TEXTS), client.encode_tokens(TEXTS), strict=True):
+    for ours, theirs in zip(
+        await aclient.encode_tokens(TEXTS), client.encode_tokens(TEXTS), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
-    attention, expected = await aclient.attend("a few words", [-1]), client.attend("a few words", [-1])
+    attention, expected = (
+        await aclient.attend("a few words", [-1]),
+        client.attend("a few words", [-1]),
+    )
     np.testing.assert_array_equal(attention.weights, expected.weights)
-    assert (attention.layers, attention.tokens, attention.model) == (expected.layers, expected.tokens, expected.model)
+    assert (attention.layers, attention.tokens, attention.model) == (
+        expected.layers,
+        expected.tokens,
+        expected.model,
+    )
     hidden = await aclient.hidden("a few words")
     np.testing.assert_array_equal(hidden.states, client.hidden("a few words").states)
     assert await aclient.tokenize(TEXTS) == client.tokenize(TEXTS)
@@ -65,7 +76,9 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full"))
     with pytest.raises(Overloaded):
         await aclient.encode("text")
-    servicer.refusals.extend([Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4)  # repeated as UNAVAILABLE is
+    servicer.refusals.extend(
+        [Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4
+    )  # repeated as UNAVAILABLE is
     with pytest.raises(Unavailable):
         await aclient.encode("text")
     servicer.change_frames = lambda frames: frames[1:]
@@ -79,8 +92,12 @@ async def test_unavailable_is_tried_again(aclient: AsyncClient, servicer: FakeSe
     assert len(servicer.encoded) == 2
 
 
-async def test_what_was_shed_or_left_unanswered_is_sent_again(aclient: AsyncClient, servicer: FakeServicer) -> None:
-    shed = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),))
+async def test_what_was_shed_or_left_unanswered_is_sent_again(
+    aclient: AsyncClient, servicer: FakeServicer
+) -> None:
+    shed = Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),)
+    )
     expected = await aclient.encode(TEXTS)
     servicer.refusals.extend([shed, shed])
     np.testing.assert_array_equal(await aclient.encode(TEXTS), expected)
@@ -101,7 +118,9 @@ async def test_what_was_shed_or_left_unanswered_is_sent_again(aclient: AsyncClie
     ],
 )
 async def test_the_loop_goes_on_while_a_long_list_is_measured(
-    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch, ask: Callable[[AsyncClient, Iterable[str]], Awaitable[Any]]
+    aclient: AsyncClient,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[AsyncClient, Iterable[str]], Awaitable[Any]],
 ) -> None:
     """Which is read on the loop, for what yields it may belong there."""
     read, measured = list[threading.Thread](), list[threading.Thread]()

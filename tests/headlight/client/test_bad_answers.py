@@ -45,7 +45,9 @@ Ask: TypeAlias = "Callable[[Method], Any]"
 METHODS: dict[str, Method] = {
     "encode": lambda client: client.encode([TEXT, "four"]),
     "unit": lambda client: client.encode([TEXT, "four"], UNIT),
-    "bytes": lambda client: client.encode_with_info([TEXT], PooledSpec(dtypes=("float16", "ubinary"))),
+    "bytes": lambda client: client.encode_with_info(
+        [TEXT], PooledSpec(dtypes=("float16", "ubinary"))
+    ),
     "ids": lambda client: client.encode([[1, 5, 9]]),
     "cut": lambda client: client.encode(["word " * 50], truncate="end"),
     "tokens": lambda client: client.encode_tokens([TEXT, "four"]),
@@ -81,7 +83,11 @@ def ask(request: pytest.FixtureRequest, target: str) -> Ask:
             found = method(client)
             return list(found) if inspect.isgenerator(found) else found
 
-    return blocking if request.param == "blocking" else lambda method: asyncio.run(awaited(target, method))
+    return (
+        blocking
+        if request.param == "blocking"
+        else lambda method: asyncio.run(awaited(target, method))
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -125,10 +131,18 @@ BAD = [
     ("attention", other_layers, r"\[0, 1\], and \[1, 2\]"),
     ("attention", scaled("attention", 1.002), r"sums to 1\.002"),
     ("attention", other_keys, "each of all"),
-    ("rows", lambda response: response.attention_map.places[0].queries.tokens.reverse(), "queries is"),
+    (
+        "rows",
+        lambda response: response.attention_map.places[0].queries.tokens.reverse(),
+        "queries is",
+    ),
     ("top", scaled("attention", 1.5), r"sums to .* at most 1"),
     ("top", with_number("attention_indices", 0, 40, "<u2"), "beyond its 5 keys"),
-    ("attend", lambda response: response.items[0].tokens.CopyFrom(pb.TokenInfo()), "0 tokens described of"),
+    (
+        "attend",
+        lambda response: response.items[0].tokens.CopyFrom(pb.TokenInfo()),
+        "0 tokens described of",
+    ),
     ("content", units_behind_the_first, r"units that begin at \[1, 2"),
     ("statistics", with_number("attention", 0, np.nan), "NaN or infinite"),
     ("statistics", lambda response: response.attention_map.statistics.reverse(), "statistics"),
@@ -158,13 +172,21 @@ BAD_TOKENS: list[tuple[str, Callable[[pb.TokenizeResponse], object], str]] = [
     ("tokenize", lambda response: response.items.add(), "2 entries for 1 inputs"),
     ("tokenize", lambda response: response.items[0].ids.__setitem__(0, -1), "the model knows 1000"),
     ("tokenize", lambda response: response.items[0].ends.__setitem__(1, 500), "leave the text"),
-    ("tokenize_ids", lambda response: response.items[0].ids.__setitem__(0, 2), "not those that were sent"),
+    (
+        "tokenize_ids",
+        lambda response: response.items[0].ids.__setitem__(0, 2),
+        "not those that were sent",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("method", "change", "says"), BAD_TOKENS)
 def test_tokens_that_do_not_fit_the_text_are_a_bad_answer(
-    ask: Ask, servicer: FakeServicer, method: str, change: Callable[[pb.TokenizeResponse], object], says: str
+    ask: Ask,
+    servicer: FakeServicer,
+    method: str,
+    change: Callable[[pb.TokenizeResponse], object],
+    says: str,
 ) -> None:
     servicer.change_tokens = change
     with pytest.raises(BadAnswer, match=says):
@@ -173,7 +195,10 @@ def test_tokens_that_do_not_fit_the_text_are_a_bad_answer(
 
 BAD_OCCLUSIONS: list[tuple[Callable[[pb.OccludeResponse], object], str]] = [
     (of_another, "'another', and 'fake'"),
-    (lambda response: setattr(response.moved, "data", np.float32(np.nan).tobytes()), "NaN or infinite"),
+    (
+        lambda response: setattr(response.moved, "data", np.float32(np.nan).tobytes()),
+        "NaN or infinite",
+    ),
     (lambda response: setattr(response.moved, "data", np.float32(-1).tobytes()), "none is below 0"),
     (lambda response: response.tokens.__setitem__(0, 50), "not some of 5"),
     (lambda response: setattr(response.moved, "dtype", pb.DATA_TYPE_UINT16), "element type 4"),
@@ -202,7 +227,11 @@ BAD_MODELS: list[tuple[Callable[[Any], object], str]] = [
 @pytest.mark.parametrize("method", ["model", "encode", "attend", "pieces"])
 @pytest.mark.parametrize(("change", "says"), BAD_MODELS)
 def test_a_description_that_no_encoder_has_is_a_bad_answer(
-    ask: Ask, servicer: FakeServicer, method: str, change: Callable[[pb.GetModelResponse], object], says: str
+    ask: Ask,
+    servicer: FakeServicer,
+    method: str,
+    change: Callable[[pb.GetModelResponse], object],
+    says: str,
 ) -> None:
     servicer.change_model = change
     with pytest.raises(BadAnswer, match=says):
@@ -210,7 +239,9 @@ def test_a_description_that_no_encoder_has_is_a_bad_answer(
     assert not servicer.encoded
 
 
-def test_if_no_model_was_named_another_than_described_is_mixed_weights(target: str, servicer: FakeServicer) -> None:
+def test_if_no_model_was_named_another_than_described_is_mixed_weights(
+    target: str, servicer: FakeServicer
+) -> None:
     servicer.change_answer = servicer.change_tokens = of_another
     with Client(target, timeout=SECONDS) as client:
         for method in ("encode", "attend", "pieces", "tokenize"):
@@ -218,7 +249,9 @@ def test_if_no_model_was_named_another_than_described_is_mixed_weights(target: s
                 list(METHODS[method](client))
 
 
-def test_weights_replaced_since_the_description_are_no_bad_answer(ask: Ask, servicer: FakeServicer) -> None:
+def test_weights_replaced_since_the_description_are_no_bad_answer(
+    ask: Ask, servicer: FakeServicer
+) -> None:
     def replaced(response: Answer) -> None:
         wider(response)
         response.model.bundle_sha256 = "cd" * 32
@@ -251,7 +284,11 @@ def test_rows_are_as_exact_as_the_precision_they_were_computed_in(
         response.model.precision = precision
 
     servicer.change_answer = change
-    with pytest.raises(BadAnswer, match="sums to") if precision == "fp32" else contextlib.nullcontext():
+    with (
+        pytest.raises(BadAnswer, match="sums to")
+        if precision == "fp32"
+        else contextlib.nullcontext()
+    ):
         ask(METHODS["attend"])
 
 
@@ -259,7 +296,11 @@ def test_a_bad_answer_is_an_engine_error_to_code_that_knows_no_better() -> None:
     assert issubclass(BadAnswer, EngineError)
 
 
-def test_all_rows_where_some_were_asked_for_are_a_bad_answer(ask: Ask, servicer: FakeServicer) -> None:
+def test_all_rows_where_some_were_asked_for_are_a_bad_answer(
+    ask: Ask, servicer: FakeServicer
+) -> None:
     servicer.change_answer = all_rows
-    with pytest.raises(BadAnswer, match="kept_tokens names tokens of 0 inputs, and 1 were expected"):
+    with pytest.raises(
+        BadAnswer, match="kept_tokens names tokens of 0 inputs, and 1 were expected"
+    ):
         ask(METHODS["token_vectors"])

@@ -76,7 +76,9 @@ def ask(request: pytest.FixtureRequest, target: str) -> Ask:
     return blocking if request.param == "blocking" else lambda method: asyncio.run(awaited(method))
 
 
-def endless(frame: pb.EncodeStreamResponse) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
+def endless(
+    frame: pb.EncodeStreamResponse,
+) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
     """The first frame of an answer, and then one without end."""
     return lambda frames: itertools.chain(frames[:1], itertools.repeat(frame))
 
@@ -108,7 +110,10 @@ ENDLESS = [of_unknown_ids, of_empty_frames, of_one_chunk, of_empty_chunks, of_wh
 @pytest.mark.parametrize("method", STREAMED)
 @pytest.mark.parametrize("change", ENDLESS)
 def test_an_endless_stream_is_cut(
-    ask: Ask, servicer: Streaming, method: str, change: Callable[[Frames], Iterator[pb.EncodeStreamResponse]]
+    ask: Ask,
+    servicer: Streaming,
+    method: str,
+    change: Callable[[Frames], Iterator[pb.EncodeStreamResponse]],
 ) -> None:
     servicer.change_frames = change
     with pytest.raises(BadAnswer):
@@ -116,7 +121,9 @@ def test_an_endless_stream_is_cut(
     assert servicer.ended.wait(SECONDS), "the call was not cancelled"
 
 
-def announced(output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int = 0) -> Callable[[Frames], Frames]:
+def announced(
+    output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int = 0
+) -> Callable[[Frames], Frames]:
     """The header alone, of numbers of these extents, given the tokens of the input."""
 
     def change(frames: Frames) -> Frames:
@@ -135,11 +142,27 @@ def announced(output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int 
 
 MANY = 2**20
 TOO_LARGE = [
-    ("attend", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY), "token_count is 1048576"),
-    ("attend", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=33), r"token_count is 33, and 1 \.\. 32"),
-    ("pieces", announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY), "token_count is 1048576"),
+    (
+        "attend",
+        announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY),
+        "token_count is 1048576",
+    ),
+    (
+        "attend",
+        announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=33),
+        r"token_count is 33, and 1 \.\. 32",
+    ),
+    (
+        "pieces",
+        announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=MANY),
+        "token_count is 1048576",
+    ),
     ("tokens", announced("tokens", lambda n: (n, 2**30)), f"1073741824 numbers, and {DIM}"),
-    ("hidden", announced("hidden", lambda n: (LAYERS + 1, n, 2**30)), f"1073741824 numbers, and {DIM}"),
+    (
+        "hidden",
+        announced("hidden", lambda n: (LAYERS + 1, n, 2**30)),
+        f"1073741824 numbers, and {DIM}",
+    ),
 ]
 
 
@@ -166,7 +189,9 @@ def test_memory_is_reserved_for_no_more_than_the_request_can_give(
     assert max(reserved, default=0) < 10_000
 
 
-def test_a_text_cannot_have_more_tokens_than_its_characters_make(ask: Ask, servicer: Streaming) -> None:
+def test_a_text_cannot_have_more_tokens_than_its_characters_make(
+    ask: Ask, servicer: Streaming
+) -> None:
     servicer.max_length = 2**20
     servicer.change_frames = announced("attention", lambda n: (LAYERS, HEADS, n, n), tokens=2**16)
     with pytest.raises(BadAnswer, match=r"token_count is 65536, and 1 \.\. "):
@@ -174,7 +199,9 @@ def test_a_text_cannot_have_more_tokens_than_its_characters_make(ask: Ask, servi
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "pieces"])
-def test_a_message_larger_than_the_request_can_give_is_not_read(ask: Ask, servicer: Streaming, method: str) -> None:
+def test_a_message_larger_than_the_request_can_give_is_not_read(
+    ask: Ask, servicer: Streaming, method: str
+) -> None:
     def swollen(response: pb.EncodeResponse) -> None:
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
 
@@ -183,7 +210,9 @@ def test_a_message_larger_than_the_request_can_give_is_not_read(ask: Ask, servic
         ask(STREAMED.get(method) or (lambda client: client.encode(TEXT)))
 
 
-def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(ask: Ask, servicer: Streaming) -> None:
+def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(
+    ask: Ask, servicer: Streaming
+) -> None:
     def swollen(response: pb.TokenizeResponse) -> None:
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
 
@@ -221,14 +250,18 @@ def test_an_absurd_pushback_is_a_day(pushback: str) -> None:
 
 
 def test_so_is_that_of_a_request_of_a_stream() -> None:
-    error = error_of_status(pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1))
+    error = error_of_status(
+        pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1)
+    )
     assert isinstance(error, Overloaded)
     assert error.retry_after_seconds == LONGEST_DELAY_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [59.0, 3600.0, LONGEST_DELAY_SECONDS, 2.0**63])
 def test_a_client_without_a_timeout_waits_no_longer_than_the_ceiling(seconds: float) -> None:
-    waited = [Retries(None).delay(Overloaded("the queue is full", seconds)) or 0.0 for _ in range(50)]
+    waited = [
+        Retries(None).delay(Overloaded("the queue is full", seconds)) or 0.0 for _ in range(50)
+    ]
     assert min(59.0, seconds) <= min(waited) <= max(waited) <= LONGEST_PUSHBACK_SECONDS
 
 
@@ -238,7 +271,9 @@ def shed(pushback: str) -> Refusal:
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
-def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(ask: Ask, servicer: Streaming, method: str) -> None:
+def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(
+    ask: Ask, servicer: Streaming, method: str
+) -> None:
     begun = time.monotonic()
     unary: dict[str, Method] = {
         "encode": lambda client: client.encode(TEXT),
@@ -248,7 +283,9 @@ def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(ask: Ask, se
     with pytest.raises(Overloaded, match="the queue is full") as caught:
         ask(unary.get(method) or STREAMED[method])
     assert caught.value.retry_after_seconds is not None
-    assert LONGEST_DELAY_SECONDS - SECONDS < caught.value.retry_after_seconds <= LONGEST_DELAY_SECONDS
+    assert (
+        LONGEST_DELAY_SECONDS - SECONDS < caught.value.retry_after_seconds <= LONGEST_DELAY_SECONDS
+    )
     assert time.monotonic() - begun < SECONDS / 2
 
 

@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from headlight import EngineError, HeadlightError, Overloaded, Unavailable
-from headlight.client.call_flow import Failure, Flow, Output, Pause, Retries, Wait, in_order, run, steps
+from headlight.client.call_flow import (
+    Failure,
+    Flow,
+    Output,
+    Pause,
+    Retries,
+    Wait,
+    in_order,
+    run,
+    steps,
+)
 
 LATER = Overloaded("the queue is full", 1.0)
 
@@ -75,7 +85,9 @@ def test_answers_are_taken_in_order_with_no_more_calls_at_once_than_the_window()
     ("beside", "again"),
     [([LATER], [0, 1]), ([Unavailable("lost")], [0, 1]), ([EngineError("4f2a")], [0]), ([], [0])],
 )
-def test_what_failed_beside_it_is_begun_again_with_it(beside: list[Exception], again: list[int]) -> None:
+def test_what_failed_beside_it_is_begun_again_with_it(
+    beside: list[Exception], again: list[int]
+) -> None:
     calls = Calls({0: [LATER], 1: beside})
     commands = calls.flow(2, 2)
     next(commands)

@@ -22,7 +22,9 @@ from tests.headlight.fake_server import FakeServicer, Refusal
 TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
 
 
-def test_limits_are_asked_for_once_and_again_after_a_refusal(client: Client, servicer: FakeServicer) -> None:
+def test_limits_are_asked_for_once_and_again_after_a_refusal(
+    client: Client, servicer: FakeServicer
+) -> None:
     client.encode("one")
     client.encode("two")
     assert servicer.described == 1
@@ -38,7 +40,9 @@ def test_an_unknown_model_is_not_found(target: str) -> None:
 
 
 def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeServicer) -> None:
-    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    other = pb.ModelRef(
+        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+    )
     servicer.ref = lambda call: other if call == 3 else REF
     with pytest.raises(Unavailable, match="different weights"):
         client.encode(TEXTS)
@@ -66,16 +70,22 @@ def test_a_refused_request_of_a_stream_is_an_error_and_the_client_goes_on(
     assert client.attend("text").layers == (0, 1, 2)
 
 
-def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(client: Client, servicer: FakeServicer) -> None:
+def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(
+    client: Client, servicer: FakeServicer
+) -> None:
     expected = client.encode_tokens(TEXTS)
     before = len(servicer.encoded)
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     again = client.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
-    assert 2 * before < len(servicer.encoded) <= 3 * before  # once more what was unanswered, and no more than that
+    assert (
+        2 * before < len(servicer.encoded) <= 3 * before
+    )  # once more what was unanswered, and no more than that
 
 
-def test_pieces_are_asked_for_again_until_the_first_has_come(client: Client, servicer: FakeServicer) -> None:
+def test_pieces_are_asked_for_again_until_the_first_has_come(
+    client: Client, servicer: FakeServicer
+) -> None:
     spec = AttentionSpec()
     expected = list(client.attention_pieces("text", spec))
     servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
@@ -94,16 +104,24 @@ def test_pieces_are_asked_for_again_until_the_first_has_come(client: Client, ser
 
 
 def shed(delay_ms: str) -> Refusal:
-    return Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", delay_ms),))
+    return Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "the queue is full",
+        (("grpc-retry-pushback-ms", delay_ms),),
+    )
 
 
-def test_what_was_shed_is_sent_again_when_the_server_says(client: Client, servicer: FakeServicer) -> None:
+def test_what_was_shed_is_sent_again_when_the_server_says(
+    client: Client, servicer: FakeServicer
+) -> None:
     expected = client.encode(TEXTS)
     servicer.refusals.extend([shed("1")] * 3)
     np.testing.assert_array_equal(client.encode(TEXTS), expected)
 
 
-def test_overload_that_lasts_is_an_error_and_carries_the_delay(client: Client, servicer: FakeServicer) -> None:
+def test_overload_that_lasts_is_an_error_and_carries_the_delay(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.refusals.extend([shed("1")] * (MOST_RETRIES + 1))
     with pytest.raises(Overloaded, match="queue") as caught:
         client.encode("text")
@@ -118,7 +136,9 @@ def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: Fak
     assert len(servicer.encoded) == 1
 
 
-def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("headlight.client.call_flow.time.monotonic", lambda: 100.0)
     given_up: set[float] = set()
     for advised in (0.5, 0.79, 0.85, 0.95, 0.99):
@@ -132,7 +152,9 @@ def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(monkeypatch: pyt
     assert not given_up & {0.5, 0.79}, "with the longest spread it would have been in time"
 
 
-def test_overload_without_a_delay_is_not_tried_again(client: Client, servicer: FakeServicer) -> None:
+def test_overload_without_a_delay_is_not_tried_again(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the answer is too large"))
     with pytest.raises(Overloaded):
         client.encode("text")
@@ -146,7 +168,9 @@ def test_a_message_too_large_is_the_callers_to_mend(client: Client, servicer: Fa
         client.encode("text")
 
 
-def test_a_failure_among_several_calls_ends_the_method(client: Client, servicer: FakeServicer) -> None:
+def test_a_failure_among_several_calls_ends_the_method(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.ref = lambda call: REF
     client.model()
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))

@@ -138,7 +138,9 @@ class Shedding(FakeServicer):
         super().__init__(default_limits())
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
-        raise Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "3600000"),))
+        raise Refusal(
+            grpc.StatusCode.RESOURCE_EXHAUSTED, "busy", (("grpc-retry-pushback-ms", "3600000"),)
+        )
 
 
 class TestWaiting:

@@ -41,7 +41,9 @@ def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-def test_what_an_old_limit_refused_is_done_the_second_time(client: Client, ask: Ask, changes: dict[str, Any]) -> None:
+def test_what_an_old_limit_refused_is_done_the_second_time(
+    client: Client, ask: Ask, changes: dict[str, Any]
+) -> None:
     client._description = before(client.model(), changes)
     with pytest.raises((InvalidInput, EngineError)):
         ask(client)
@@ -57,9 +59,13 @@ async def test_and_with_asyncio(target: str, ask: Ask, changes: dict[str, Any]) 
         await ask(client)
 
 
-def test_weights_that_were_replaced_are_another_model(client: Client, servicer: FakeServicer) -> None:
+def test_weights_that_were_replaced_are_another_model(
+    client: Client, servicer: FakeServicer
+) -> None:
     client.model()
-    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    other = pb.ModelRef(
+        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+    )
     servicer.ref = lambda call: other if call == 1 else REF
     with pytest.raises(MixedWeights):
         client.encode(["one"] * 20)
@@ -67,7 +73,9 @@ def test_weights_that_were_replaced_are_another_model(client: Client, servicer: 
     assert servicer.described == 2
 
 
-async def test_the_model_is_asked_for_each_time_whatever_others_learn_meanwhile(target: str) -> None:
+async def test_the_model_is_asked_for_each_time_whatever_others_learn_meanwhile(
+    target: str,
+) -> None:
     with Client(target) as fresh:
         old = dataclasses.replace(fresh.model(), version="0")
 

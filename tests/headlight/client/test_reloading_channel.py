@@ -101,10 +101,15 @@ def authorities(tmp_path: Path) -> list[Authority]:
     return [Authority(tmp_path / name) for name in ("first", "second")]
 
 
-async def test_a_closed_client_opens_nothing_when_files_change(tmp_path: Path, authorities: list[Authority]) -> None:
+async def test_a_closed_client_opens_nothing_when_files_change(
+    tmp_path: Path, authorities: list[Authority]
+) -> None:
     trusted = tmp_path / "ca.crt"
     trusted.write_bytes(authorities[0].cert.read_bytes())
-    client, other = Client("127.0.0.1:1", tls_ca=trusted), AsyncClient("127.0.0.1:1", tls_ca=trusted)
+    client, other = (
+        Client("127.0.0.1:1", tls_ca=trusted),
+        AsyncClient("127.0.0.1:1", tls_ca=trusted),
+    )
     client.close()
     await other.close()
     channels: list[Any] = [*client._end(), *other._end()]

@@ -19,7 +19,9 @@ def test_the_service_config_that_is_shown_is_the_clients() -> None:
 
 def test_the_pause_between_questions_for_addresses_is_the_clients() -> None:
     milliseconds = dict(DEFAULT_OPTIONS)["grpc.dns_min_time_between_resolutions_ms"]
-    assert f"`grpc.dns_min_time_between_resolutions_ms` of {milliseconds}," in README.read_text(encoding="utf-8")
+    assert f"`grpc.dns_min_time_between_resolutions_ms` of {milliseconds}," in README.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_blocking_client_lets_grpc_repeat_all_calls_but_streams() -> None:

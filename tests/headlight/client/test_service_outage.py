@@ -71,7 +71,9 @@ async def test_nor_with_asyncio(target: str, servicer: Leaving, waits: list[floa
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-def test_all_that_were_on_their_way_are_sent_again(target: str, servicer: Leaving, waits: list[float]) -> None:
+def test_all_that_were_on_their_way_are_sent_again(
+    target: str, servicer: Leaving, waits: list[float]
+) -> None:
     with Client(target, concurrency=3) as client:
         expected = client.encode(TEXTS)
         servicer.encoded.clear()
@@ -80,7 +82,9 @@ def test_all_that_were_on_their_way_are_sent_again(target: str, servicer: Leavin
     assert len(servicer.encoded) == 3
 
 
-async def test_who_has_no_answer_yet_is_told_at_once(target: str, servicer: Leaving, waits: list[float]) -> None:
+async def test_who_has_no_answer_yet_is_told_at_once(
+    target: str, servicer: Leaving, waits: list[float]
+) -> None:
     servicer.refuses = 2
     with Client(target) as client, pytest.raises(Unavailable, match="gone"):
         client.encode("text")
@@ -94,7 +98,11 @@ def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
     target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request is lost, the third shed for a minute: neither is asked for again before its own time."""
-    shed = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "60000"),))
+    shed = Refusal(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "the queue is full",
+        (("grpc-retry-pushback-ms", "60000"),),
+    )
     first = threading.Event()
     waits: list[float] = []
 

@@ -67,7 +67,9 @@ def test_calls_refused_together_wait_together(
     assert len(servicer.encoded) == 4
     calls = Calls(client._stub.Encode)
     monkeypatch.setattr(client._stub, "Encode", calls)
-    monkeypatch.setattr(client, "_pause", lambda seconds: [call.exception(30) for call in calls.made if seconds])
+    monkeypatch.setattr(
+        client, "_pause", lambda seconds: [call.exception(30) for call in calls.made if seconds]
+    )
     servicer.refusals.extend([shed(2000)] * 4)
     np.testing.assert_array_equal(client.encode(TEXTS), expected)
     assert (len(delays), len(servicer.encoded)) == (1, 12)
@@ -124,7 +126,9 @@ def test_a_stream_that_is_shed_again_and_again_ends_once_nothing_is_answered_bet
 
 
 @pytest.mark.usefixtures("delays")
-def test_what_is_refused_for_good_is_an_error_at_once(client: Client, servicer: FakeServicer) -> None:
+def test_what_is_refused_for_good_is_an_error_at_once(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large for ever"))
     with pytest.raises(Overloaded, match="too large for ever"):
         client.attend("text")
@@ -166,7 +170,9 @@ def test_behind_a_shed_request_no_more_are_sent_on_its_stream(work: Streamed[Any
     assert [len(rows) for rows in work.result()]
 
 
-def test_the_wait_begins_when_a_request_was_shed(work: Streamed[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_begins_when_a_request_was_shed(
+    work: Streamed[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [100.0]
     monkeypatch.setattr("headlight.client.calls.stream_calls.time.monotonic", lambda: now[0])
     for passed, left in ((0.5, 1.5), (3.0, 0.0)):

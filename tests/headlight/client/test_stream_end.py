@@ -86,7 +86,9 @@ async def pieces_of(client: AsyncClient, text: str = "") -> list[Any]:
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("ask", [lambda client: client.attend(""), lambda client: [*client.attention_pieces("", SPEC)]])
+@pytest.mark.parametrize(
+    "ask", [lambda client: client.attend(""), lambda client: [*client.attention_pieces("", SPEC)]]
+)
 def test_a_stream_that_only_had_a_refusal_to_bring_is_not_cancelled(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any]
 ) -> None:
@@ -99,7 +101,10 @@ def test_a_stream_that_only_had_a_refusal_to_bring_is_not_cancelled(
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("ask", [lambda client: client.attend(""), pieces_of])
 async def test_nor_is_one_of_asyncio(
-    target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[AsyncClient], Awaitable[Any]]
+    target: str,
+    servicer: Holding,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[AsyncClient], Awaitable[Any]],
 ) -> None:
     async with AsyncClient(target) as client:
         calls = watch(client, monkeypatch, servicer.waited_for.set)
@@ -108,7 +113,9 @@ async def test_nor_is_one_of_asyncio(
         assert await calls[0].code() is grpc.StatusCode.OK
 
 
-def test_a_server_that_does_not_end_it_is_not_waited_for_long(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_end_it_is_not_waited_for_long(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
     calls = watch(client, monkeypatch, lambda: None)
     with pytest.raises(InvalidInput):
@@ -138,7 +145,9 @@ def test_where_more_is_in_flight_the_stream_is_cancelled_at_once(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_and_with_asyncio(target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_and_with_asyncio(
+    target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
     waits: list[None] = []
     async with AsyncClient(target) as client:
@@ -156,14 +165,20 @@ async def test_and_with_asyncio(target: str, servicer: Holding, monkeypatch: pyt
     ],
 )
 def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
-    client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any], streams: int
+    client: Client,
+    servicer: Holding,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[Client], Any],
+    streams: int,
 ) -> None:
     """Else the server goes on computing the others, which are thrown away and asked for again."""
     open_ones: list[bool] = []
     calls = watch(client, monkeypatch, lambda: None)
     client.model()
     servicer.waited_for.set()
-    monkeypatch.setattr(client, "_pause", lambda seconds: open_ones.extend(call.is_active() for call in calls))
+    monkeypatch.setattr(
+        client, "_pause", lambda seconds: open_ones.extend(call.is_active() for call in calls)
+    )
     servicer.refusals.extend([Refusal(grpc.StatusCode.UNAVAILABLE, "draining")] * 2)
     ask(client)
     assert len(calls) == streams
@@ -173,7 +188,10 @@ def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
 
 @pytest.mark.parametrize(
     ("ask", "streams"),
-    [(lambda client: client.attention(["a", "b", "c"], SPEC), 2), (lambda client: pieces_of(client, "a"), 3)],
+    [
+        (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
+        (lambda client: pieces_of(client, "a"), 3),
+    ],
 )
 async def test_nor_with_asyncio(
     target: str,

@@ -51,7 +51,9 @@ async def test_the_servers_status_is_raised_though_requests_were_being_written(t
                 await client.attention(TEXTS, SPEC)
 
 
-async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(target: str, tmp_path: Path) -> None:
+async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(
+    target: str, tmp_path: Path
+) -> None:
     token_file = tmp_path / "token"
     token_file.write_text("one", encoding="ascii")
     async with AsyncClient(target, token_file=token_file) as client:
@@ -65,7 +67,9 @@ class Overwritten:
     """A stream that is done, with one status and then gRPC's own, as grpc.aio has it; or with the latter alone."""
 
     def __init__(self, first: grpc.StatusCode | None, seconds: float | None = None) -> None:
-        self.status = (grpc.StatusCode.INTERNAL, OVERWRITTEN) if first is None else (first, "the server's")
+        self.status = (
+            (grpc.StatusCode.INTERNAL, OVERWRITTEN) if first is None else (first, "the server's")
+        )
         self.seconds = seconds
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
@@ -87,7 +91,9 @@ class Overwritten:
 
     def read(self) -> None:
         with true_status(self):
-            raise grpc.aio.AioRpcError(self.status[0], grpc.aio.Metadata(), grpc.aio.Metadata(), self.status[1], "")
+            raise grpc.aio.AioRpcError(
+                self.status[0], grpc.aio.Metadata(), grpc.aio.Metadata(), self.status[1], ""
+            )
 
 
 def test_the_first_status_is_the_true_one_with_all_that_belongs_to_it() -> None:

@@ -8,7 +8,16 @@ import pytest
 from headlight import Client, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import Input
-from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, attention_of, hidden_of, pooled_of, tokens_of
+from tests.headlight.fake_model import (
+    DIM,
+    HEADS,
+    LAYERS,
+    REF,
+    attention_of,
+    hidden_of,
+    pooled_of,
+    tokens_of,
+)
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
@@ -18,7 +27,9 @@ def ids_of(text: str) -> list[int]:
     return list(tokens_of(pb.Input(text=text)).ids)
 
 
-def test_vectors_come_in_the_order_of_the_texts_however_they_were_split(client: Client, servicer: FakeServicer) -> None:
+def test_vectors_come_in_the_order_of_the_texts_however_they_were_split(
+    client: Client, servicer: FakeServicer
+) -> None:
     vectors = client.encode(TEXTS)
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, np.stack([pooled_of(ids_of(text)) for text in TEXTS]))
@@ -34,7 +45,9 @@ def test_requests_stay_within_every_limit(client: Client, servicer: FakeServicer
     assert max(len(request.inputs) for request in servicer.encoded) <= 5
 
 
-def test_an_answer_stays_within_the_limit_of_the_server(client: Client, servicer: FakeServicer) -> None:
+def test_an_answer_stays_within_the_limit_of_the_server(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.limits.max_unary_response_bytes = 1000
     assert client.encode(TEXTS).shape == (len(TEXTS), DIM)
     assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + 4 * DIM)
@@ -51,7 +64,9 @@ def test_a_lone_text_is_a_list_of_one(client: Client) -> None:
     np.testing.assert_array_equal(client.encode("one text"), client.encode(["one text"]))
 
 
-@pytest.mark.parametrize("ids", [[1, 7, 2], (1, 7, 2), np.array([1, 7, 2], np.int32), np.array([1, 7, 2], np.uint64)])
+@pytest.mark.parametrize(
+    "ids", [[1, 7, 2], (1, 7, 2), np.array([1, 7, 2], np.int32), np.array([1, 7, 2], np.uint64)]
+)
 def test_ids_are_taken_as_they_are(client: Client, servicer: FakeServicer, ids: Input) -> None:
     np.testing.assert_array_equal(client.encode([ids])[0], pooled_of([1, 7, 2]))
     assert list(servicer.encoded[0].inputs[0].ids.ids) == [1, 7, 2]
@@ -65,7 +80,8 @@ def test_a_tuple_of_two_texts_is_a_pair(client: Client, servicer: FakeServicer) 
 
 
 @pytest.mark.parametrize(
-    "item", [3, 2.5, None, b"bytes", [1.5], [[1, 2]], [[1], [2, 3]], [], ["a"], [2**63], [2**70], [True]]
+    "item",
+    [3, 2.5, None, b"bytes", [1.5], [[1, 2]], [[1], [2, 3]], [], ["a"], [2**63], [2**70], [True]],
 )
 def test_other_inputs_are_refused_by_name_before_anything_is_sent(
     client: Client, servicer: FakeServicer, item: object
@@ -81,7 +97,9 @@ def test_a_lone_surrogate_is_refused_with_its_reason(client: Client) -> None:
         client.encode(["\ud800"])
 
 
-def test_a_text_larger_than_a_request_is_refused_with_the_limit(client: Client, servicer: FakeServicer) -> None:
+def test_a_text_larger_than_a_request_is_refused_with_the_limit(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.limits.max_request_bytes = 8192
     with pytest.raises(InvalidInput, match="4096"):
         client.encode(["x" * 5000], truncate="end")
@@ -136,7 +154,9 @@ def test_hidden_states(client: Client) -> None:
     assert len(hidden.tokens) == hidden.states.shape[1]
 
 
-def test_token_vectors_of_many_texts_over_one_stream(client: Client, servicer: FakeServicer) -> None:
+def test_token_vectors_of_many_texts_over_one_stream(
+    client: Client, servicer: FakeServicer
+) -> None:
     """The fake answers two requests at a time, the later first, their frames interleaved."""
     vectors = client.encode_tokens(TEXTS)
     assert len(servicer.encoded) > 2
@@ -153,7 +173,9 @@ def test_token_vectors_stay_within_the_output_limit(client: Client, servicer: Fa
 def test_tokens_have_offsets_in_code_points(client: Client) -> None:
     text = "naïve 😀 test"
     tokens = client.tokenize([text])[0]
-    assert [text[start:end] for start, end in zip(tokens.starts, tokens.ends, strict=True)][1:-1] == [
+    assert [text[start:end] for start, end in zip(tokens.starts, tokens.ends, strict=True)][
+        1:-1
+    ] == [
         "naïve",
         "😀",
         "test",
@@ -162,7 +184,9 @@ def test_tokens_have_offsets_in_code_points(client: Client) -> None:
     assert tokens.labels(text) == ("[CLS]", "naïve", "😀", "test", "[SEP]")
 
 
-def test_tokenize_splits_by_what_its_answer_may_weigh(client: Client, servicer: FakeServicer) -> None:
+def test_tokenize_splits_by_what_its_answer_may_weigh(
+    client: Client, servicer: FakeServicer
+) -> None:
     servicer.limits.max_unary_response_bytes = 4096 + 4000
     tokens = client.tokenize(["a b c d e f g h i j"] * 20)
     assert [len(entry) for entry in tokens] == [12] * 20

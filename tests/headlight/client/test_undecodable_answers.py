@@ -28,7 +28,9 @@ def garbage_frames(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
 @pytest.fixture
 def undecodable() -> Iterator[str]:
     """A server that describes its model and else sends bytes that are no message."""
-    described = FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None).SerializeToString()
+    described = (
+        FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None).SerializeToString()
+    )
     unary = grpc.unary_unary_rpc_method_handler
     methods = {
         "GetModel": unary(lambda request, context: described),
@@ -51,7 +53,10 @@ UNDECODABLE = ("encode", "attend", "tokenize", "occlusion", "attention_bytes", "
 
 @pytest.mark.parametrize("method", UNDECODABLE)
 def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: str) -> None:
-    with Client(undecodable, timeout=SECONDS) as client, pytest.raises(BadAnswer, match="no message of the contract"):
+    with (
+        Client(undecodable, timeout=SECONDS) as client,
+        pytest.raises(BadAnswer, match="no message of the contract"),
+    ):
         list(METHODS[method](client))
 
 

@@ -24,7 +24,9 @@ def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(onnxruntime, "InferenceSession", OnCpu)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
     monkeypatch.setattr(cuda_session, "devices", lambda: Devices(2))
-    monkeypatch.setattr(cuda_session, "load_libraries", lambda: "; Failed to load libcublasLt.so.13")
+    monkeypatch.setattr(
+        cuda_session, "load_libraries", lambda: "; Failed to load libcublasLt.so.13"
+    )
     monkeypatch.setattr(OnCpu, "asked", [])
     monkeypatch.setattr(OnCpu, "shrunk", [])
     return OnCpu

@@ -33,4 +33,6 @@ class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no typ
 
 
 def items(*lengths: int) -> list[EncodeItem]:
-    return [EncodeItem(np.arange(1, n + 1, dtype=np.int64), Selection(tokens=True)) for n in lengths]
+    return [
+        EncodeItem(np.arange(1, n + 1, dtype=np.int64), Selection(tokens=True)) for n in lengths
+    ]

@@ -67,7 +67,10 @@ def test_what_needs_the_graph_of_attention_is_refused_where_that_was_left_out(
 @pytest.mark.parametrize(
     ("mask", "problem"),
     [
-        (np.ones((3, 3), np.float32), r"has the shape \(3, 3\); this model has 2 layers of 3 heads"),
+        (
+            np.ones((3, 3), np.float32),
+            r"has the shape \(3, 3\); this model has 2 layers of 3 heads",
+        ),
         (np.full((2, 3), np.nan, np.float32), "holds something that is not from 0 to 1"),
         (np.full((2, 3), 1.5, np.float32), "holds something that is not from 0 to 1"),
         ([["a"] * 3] * 2, "must hold numbers alone"),
@@ -91,7 +94,9 @@ def test_no_inputs_give_no_results(runtime: Runtime) -> None:
 
 
 @given(st.lists(st.integers(1, 3000), max_size=80), st.booleans())
-def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(lengths: list[int], squared: bool) -> None:
+def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(
+    lengths: list[int], squared: bool
+) -> None:
     batches = plan(lengths, squared=squared)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -100,8 +105,12 @@ def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(lengths: list[int
         assert len(batch) == 1 or cost <= (BATCH_SQUARES if squared else BATCH_TOKENS)
 
 
-def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(bundle_path: Path) -> None:
-    with pytest.raises(BundleError, match="provider 'tpu' is not available; available are auto, cpu"):
+def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(
+    bundle_path: Path,
+) -> None:
+    with pytest.raises(
+        BundleError, match="provider 'tpu' is not available; available are auto, cpu"
+    ):
         Runtime(bundle_path, provider="tpu")
     with pytest.raises(
         BundleError,
@@ -110,13 +119,17 @@ def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(bundl
         Runtime(bundle_path, precision="int8")
 
 
-def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(bundle_path: Path, tmp_path: Path) -> None:
+def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     Runtime(bundle_path, threads=1).check_golden()
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     (weights * np.float32(1.0005)).tofile(copy / "weights.bin")
     relist(copy, "weights.bin")  # the digests agree: only the numbers can tell
-    with pytest.raises(BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"):
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"
+    ):
         Runtime(copy, threads=1).check_golden()
 
 
@@ -132,7 +145,9 @@ def test_a_probe_needs_no_bundle_and_still_finds_other_numbers(
 
     def ill(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         return [
-            each if item.role == "embed" or each.tokens is None else each._replace(tokens=each.tokens * np.float32(1.1))
+            each
+            if item.role == "embed" or each.tokens is None
+            else each._replace(tokens=each.tokens * np.float32(1.1))
             for item, each in zip(items, run(items, wide=wide), strict=True)
         ]
 
@@ -151,7 +166,9 @@ def test_warm_up_takes_lengths_beyond_the_model_as_its_longest(runtime: Runtime)
     runtime.warm_up([1, 10**9])
 
 
-def test_weights_that_are_no_numbers_are_refused_at_the_start(bundle_path: Path, tmp_path: Path) -> None:
+def test_weights_that_are_no_numbers_are_refused_at_the_start(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     np.full_like(weights, np.nan).tofile(copy / "weights.bin")
@@ -171,7 +188,9 @@ def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_p
 
 
 @pytest.mark.parametrize("kind", ["junk", "empty", "incomplete"])
-def test_golden_inputs_that_prove_nothing_are_refused(bundle_path: Path, tmp_path: Path, kind: str) -> None:
+def test_golden_inputs_that_prove_nothing_are_refused(
+    bundle_path: Path, tmp_path: Path, kind: str
+) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     if kind == "junk":
         (copy / "golden.npz").write_bytes(b"junk")

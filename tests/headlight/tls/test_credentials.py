@@ -91,7 +91,11 @@ def test_an_authority_of_ones_own_is_trusted_and_another_is_not(
     with serving(watching, authority) as target:
         with Client(target, tls_ca=authority.cert, tls_server_name="headlight.test") as client:
             assert client.model().name == "fake"
-        for wrong in ({"tls_ca": Authority(tmp_path / "other").cert, **NAMED}, {"tls_ca": authority.cert}, {}):
+        for wrong in (
+            {"tls_ca": Authority(tmp_path / "other").cert, **NAMED},
+            {"tls_ca": authority.cert},
+            {},
+        ):
             arguments: Any = wrong
             with Client(target, timeout=20, **arguments) as client, pytest.raises(Unavailable):
                 client.model()
@@ -106,7 +110,11 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
     with (
         serving(watching, authority, mutual=True) as target,
         Client(
-            target, tls_ca=authority.cert, tls_cert=shown.cert, tls_key=shown.key, tls_server_name="headlight.test"
+            target,
+            tls_ca=authority.cert,
+            tls_cert=shown.cert,
+            tls_key=shown.key,
+            tls_server_name="headlight.test",
         ) as client,
     ):
         client.model()
@@ -125,10 +133,14 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
         assert running[0].name == "fake", "the call that ran when the files changed was answered"
         assert [name for name, _ in watching.seen] == ["first", "first", "first", "second"]
         client.model()
-        assert len(open_channels(client)) == 1, "the connection before is closed once nothing runs on it"
+        assert len(open_channels(client)) == 1, (
+            "the connection before is closed once nothing runs on it"
+        )
 
 
-async def test_the_same_for_asyncio(watching: Watching, authority: Authority, tmp_path: Path) -> None:
+async def test_the_same_for_asyncio(
+    watching: Watching, authority: Authority, tmp_path: Path
+) -> None:
     first, second = authority.sign("first"), authority.sign("second")
     shown = Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
     first.write_to(*shown)
@@ -161,7 +173,9 @@ async def test_the_same_for_asyncio(watching: Watching, authority: Authority, tm
             assert len(open_channels(client)) == 1
 
 
-def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(watching: Watching, tmp_path: Path) -> None:
+def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(
+    watching: Watching, tmp_path: Path
+) -> None:
     watching.strict = True
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n", encoding="ascii")
@@ -179,7 +193,10 @@ def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(watchi
 
 
 def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
-    watching: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    watching: Watching,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     watching.strict = True
     file = tmp_path / "token"
@@ -191,7 +208,9 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
                 assert commands.main(command) == 0
-        assert commands.main(command) == 1  # a token may be replaced in one place a moment before the other
+        assert (
+            commands.main(command) == 1
+        )  # a token may be replaced in one place a moment before the other
         assert "give one by --token-file" in capsys.readouterr().err
         assert commands.main([*command, "--token-file", str(tmp_path / "none")]) == 2
         assert "token_file: " in capsys.readouterr().err
@@ -201,7 +220,14 @@ def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> 
     own = authority.sign("operator")
     with serving(watching, authority, mutual=True) as target:
         command = ["info", "--target", target, "--timeout", "30", "--tls-ca", str(authority.cert)]
-        command += ["--tls-cert", str(own.cert), "--tls-key", str(own.key), "--tls-server-name", "headlight.test"]
+        command += [
+            "--tls-cert",
+            str(own.cert),
+            "--tls-key",
+            str(own.key),
+            "--tls-server-name",
+            "headlight.test",
+        ]
         assert commands.main(command) == 0
     assert watching.seen == [("operator", "")]
 
@@ -213,9 +239,17 @@ def test_the_command_line_says_which_option_of_tls_is_wrong(
     for served_by, options, says in (
         (authority, [*trusted], "give that by --tls-server-name"),
         (authority, [*named], "give that by --tls-ca"),
-        (authority, [*named, "--tls-ca", str(Authority(tmp_path / "other").cert)], "give that by --tls-ca"),
+        (
+            authority,
+            [*named, "--tls-ca", str(Authority(tmp_path / "other").cert)],
+            "give that by --tls-ca",
+        ),
         (authority, [], "it may want TLS, by --tls or --tls-ca"),
-        (None, [*trusted, *named], "has no TLS: leave out --tls and --tls-..., or name another port by --target"),
+        (
+            None,
+            [*trusted, *named],
+            "has no TLS: leave out --tls and --tls-..., or name another port by --target",
+        ),
     ):
         with serving(watching, served_by) as target:
             assert commands.main(["info", "--target", target, "--timeout", "20", *options]) == 1
@@ -232,7 +266,12 @@ def test_what_no_waiting_mends_is_not_waited_for(
     texts = tmp_path / "texts.txt"
     texts.write_text("a\nb\n", encoding="utf-8")
     with serving(watching, authority) as target:
-        assert commands.main(["embed", "--target", target, "--file", str(texts), "--tls-ca", str(authority.cert)]) == 1
+        assert (
+            commands.main(
+                ["embed", "--target", target, "--file", str(texts), "--tls-ca", str(authority.cert)]
+            )
+            == 1
+        )
     [line] = capsys.readouterr().err.splitlines()
     assert line.endswith("give that by --tls-server-name")
 
@@ -247,7 +286,10 @@ def test_what_no_waiting_mends_is_not_waited_for(
         ({"token_file": "/nowhere/at/all"}, "token_file: /nowhere/at/all cannot be read"),
         ({"tls_ca": "/nowhere/at/all"}, "tls_ca: /nowhere/at/all cannot be read"),
         ({"tls_ca": __file__}, "tls_ca: the file of authorities holds no certificate"),
-        ({"tls_ca": "a", "credentials": grpc.ssl_channel_credentials()}, "credentials, tls_ca: give one"),
+        (
+            {"tls_ca": "a", "credentials": grpc.ssl_channel_credentials()},
+            "credentials, tls_ca: give one",
+        ),
     ],
 )
 def test_arguments_that_cannot_be_used_are_named(arguments: Any, problem: str) -> None:
@@ -295,12 +337,15 @@ async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_befo
                     client.model()
 
 
-def test_so_are_certificates_when_no_connection_comes_about(authority: Authority, tmp_path: Path) -> None:
+def test_so_are_certificates_when_no_connection_comes_about(
+    authority: Authority, tmp_path: Path
+) -> None:
     trusted = tmp_path / "ca.crt"
     trusted.write_bytes(authority.cert.read_bytes())
     with Client("127.0.0.1:1", tls_ca=trusted, timeout=20) as client:
         trusted.write_bytes(b"half of it")
         with pytest.raises(
-            Unavailable, match=r"; tls_ca: .* holds no certificate .*, and what was there before is still used$"
+            Unavailable,
+            match=r"; tls_ca: .* holds no certificate .*, and what was there before is still used$",
         ):
             client.model()

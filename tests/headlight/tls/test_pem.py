@@ -52,7 +52,9 @@ def test_an_expired_certificate_is_refused(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize(("role", "usage"), [("server", "clientAuth"), ("client", "serverAuth")])
-def test_a_certificate_for_something_else_is_refused(authority: Authority, role: Role, usage: str) -> None:
+def test_a_certificate_for_something_else_is_refused(
+    authority: Authority, role: Role, usage: str
+) -> None:
     found = authority.sign(usage, usage=usage)
     with pytest.raises(PemError, match="purpose"):
         check(*found, role)
@@ -84,13 +86,17 @@ def test_an_encrypted_key_is_refused_with_the_remedy(pair: Pair, tmp_path: Path)
         check(pair.cert, locked)
 
 
-@pytest.mark.parametrize("spoil", [lambda text: b"", lambda text: b"\x30\x82\x00\xff", lambda text: text[100:]])
+@pytest.mark.parametrize(
+    "spoil", [lambda text: b"", lambda text: b"\x30\x82\x00\xff", lambda text: text[100:]]
+)
 def test_what_is_no_certificate_is_refused(pair: Pair, spoil: Callable[[bytes], bytes]) -> None:
     with pytest.raises(PemError):
         check_authorities(spoil(pair.cert.read_bytes()))
 
 
-def test_authorities_are_refused_only_where_all_have_expired(authority: Authority, tmp_path: Path) -> None:
+def test_authorities_are_refused_only_where_all_have_expired(
+    authority: Authority, tmp_path: Path
+) -> None:
     old = Authority(tmp_path / "old", days=-1).cert.read_bytes()
     check_authorities(authority.cert.read_bytes() + old)
     with pytest.raises(PemError, match="have expired"):
@@ -101,22 +107,32 @@ def test_a_pair_must_come_from_its_authority_where_one_is_given(
     authority: Authority, pair: Pair, tmp_path: Path
 ) -> None:
     other, namesake = Authority(tmp_path / "other"), Authority(tmp_path / "namesake" / "authority")
-    own, certificate, key = authority.cert.read_bytes(), pair.cert.read_bytes(), pair.key.read_bytes()
+    own, certificate, key = (
+        authority.cert.read_bytes(),
+        pair.cert.read_bytes(),
+        pair.key.read_bytes(),
+    )
     expires = check_pair(certificate, key, "server", own)
     assert expires == check_pair(certificate, key, "server", other.cert.read_bytes() + own)
     with_root = certificate + own  # that it brings its authority along makes nobody trust it
     for foreign in (other, namesake):
         for chain in (certificate, with_root):
-            with pytest.raises(PemError, match="it does not come from an authority that it must come from"):
+            with pytest.raises(
+                PemError, match="it does not come from an authority that it must come from"
+            ):
                 check_pair(chain, key, "server", foreign.cert.read_bytes())
     expired = authority.sign("expired", days=-1)
     with pytest.raises(PemError, match="refused: certificate has expired"):
         check_pair(expired.cert.read_bytes(), expired.key.read_bytes(), "server", own)
-    with pytest.raises(PemError, match="the file of the certificate's own authorities holds no certificate"):
+    with pytest.raises(
+        PemError, match="the file of the certificate's own authorities holds no certificate"
+    ):
         check_pair(certificate, key, "server", b"")
 
 
-def test_what_lies_between_stands_behind_the_certificate(authority: Authority, tmp_path: Path) -> None:
+def test_what_lies_between_stands_behind_the_certificate(
+    authority: Authority, tmp_path: Path
+) -> None:
     between = Authority(tmp_path / "between", above=authority)
     cert, key = between.sign("below")
     chain, root = cert.read_bytes() + between.cert.read_bytes(), authority.cert.read_bytes()
@@ -154,9 +170,18 @@ def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
 
 @pytest.mark.parametrize(
     ("name", "usable"),
-    [("rsa:2048", True), ("P-256", True), ("P-384", True), ("P-521", False), ("ed25519", False), ("rsa-pss", False)],
+    [
+        ("rsa:2048", True),
+        ("P-256", True),
+        ("P-384", True),
+        ("P-521", False),
+        ("ed25519", False),
+        ("rsa-pss", False),
+    ],
 )
-def test_a_key_is_refused_where_grpc_cannot_use_it(authority: Authority, pair: Pair, name: str, usable: bool) -> None:
+def test_a_key_is_refused_where_grpc_cannot_use_it(
+    authority: Authority, pair: Pair, name: str, usable: bool
+) -> None:
     """Else a reload would take a pair with which nobody can connect."""
     options = ("ec", "-pkeyopt", f"ec_paramgen_curve:{name}") if name.startswith("P-") else (name,)
     found = authority.sign(name.replace(":", "-"), key=("-newkey", *options, "-nodes"))
@@ -167,7 +192,10 @@ def test_a_key_is_refused_where_grpc_cannot_use_it(authority: Authority, pair: P
         if usable:
             check(*found, role)
         else:
-            with pytest.raises(PemError, match="kind that gRPC cannot use; it must be one of RSA, ECDSA P-256, ECDSA"):
+            with pytest.raises(
+                PemError,
+                match="kind that gRPC cannot use; it must be one of RSA, ECDSA P-256, ECDSA",
+            ):
                 check(*found, role)
 
 

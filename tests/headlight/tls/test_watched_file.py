@@ -78,14 +78,19 @@ def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: 
     pair.second.unlink()
     assert pair.watched.latest() == "one"
     assert pair.watched.latest() == "one"
-    assert pair.refused == [f"--first, --second: {pair.second} cannot be read: No such file or directory"]
+    assert pair.refused == [
+        f"--first, --second: {pair.second} cannot be read: No such file or directory"
+    ]
     pair.write("five!", "five!")
     assert pair.watched.latest() == "five!"
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(OSError(errno.EMFILE, "Too many open files"), "OSError: Too many open files"), (KeyError("secret"), "KeyError")],
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "OSError: Too many open files"),
+        (KeyError("secret"), "KeyError"),
+    ],
 )
 def test_any_other_error_is_a_refusal_too_and_tried_again(
     tmp_path: Path, error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +133,9 @@ def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> Non
     assert links.latest() == b"22"
 
 
-def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_swapped_while_they_are_read_are_never_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = Pair(tmp_path)
     pair.write("three", "three")
     read, swapped = watched_file._content, list[Path]()
@@ -145,7 +152,9 @@ def test_files_swapped_while_they_are_read_are_never_mixed(tmp_path: Path, monke
     assert pair.refused == []
 
 
-def test_files_that_never_rest_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_never_rest_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = Pair(tmp_path)
     pair.write("three", "three")
     read = watched_file._content
@@ -181,7 +190,10 @@ NOT_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "directory": (Path.mkdir, "is a directory"),
     "device": (lambda path: path.symlink_to("/dev/null"), "is a device"),
     "socket": (make_socket, "is a socket"),
-    "too large": (lambda path: path.write_bytes(bytes(MOST_BYTES + 1)), f"has more than {MOST_BYTES} bytes"),
+    "too large": (
+        lambda path: path.write_bytes(bytes(MOST_BYTES + 1)),
+        f"has more than {MOST_BYTES} bytes",
+    ),
 }
 
 
@@ -217,7 +229,9 @@ def test_a_path_that_is_no_regular_file_is_refused_at_start(not_a_file: tuple[Pa
     assert str(error).startswith(f"--file: {problem}")
 
 
-def test_a_path_that_becomes_no_regular_file_changes_nothing(pair: Pair, not_a_file: tuple[Path, str]) -> None:
+def test_a_path_that_becomes_no_regular_file_changes_nothing(
+    pair: Pair, not_a_file: tuple[Path, str]
+) -> None:
     path, problem = not_a_file
     os.replace(pair.second, pair.second.with_name("old"))
     pair.second.symlink_to(path)

@@ -57,7 +57,9 @@ class Elements(HTMLParser):
         return [(attributes, content) for each, attributes, content in self.found if each == tag]
 
     def block(self, name: str) -> str:
-        (content,) = [content for attributes, content in self.named("script") if attributes.get("id") == name]
+        (content,) = [
+            content for attributes, content in self.named("script") if attributes.get("id") == name
+        ]
         return content
 
 
@@ -72,7 +74,12 @@ def made_of(pieces: tuple[str, ...], layers: tuple[int, ...] = (0,), heads: int 
 def test_the_weights_come_back_within_half_a_step(client: Client) -> None:
     attention = client.attend("read a file and decode it")
     read = Elements(attention_page(attention))
-    weights = np.frombuffer(base64.b64decode(read.block("weights")), "<u2").reshape(attention.weights.shape) / UNIT
+    weights = (
+        np.frombuffer(base64.b64decode(read.block("weights")), "<u2").reshape(
+            attention.weights.shape
+        )
+        / UNIT
+    )
     assert np.abs(weights - attention.weights).max() <= 0.5 / UNIT + 1e-7
     assert np.abs(weights.sum(-1) - 1).max() <= 0.5 / UNIT * len(attention.tokens) + 1e-6
 
@@ -85,19 +92,36 @@ def test_the_page_says_whose_weights_of_which_tokens(client: Client) -> None:
     assert held["labels"] == ["[CLS]", "read", "日本", "[SEP]"]
     assert (held["layers"], held["heads"], held["special"]) == ([0, 1, 2], 2, [1, 0, 0, 1])
     assert held["ids"] == list(attention.tokens.ids)
-    for said in ("fake 1", "ab" * 32, "each row of a head sums to 1", "it is not an explanation", text):
+    for said in (
+        "fake 1",
+        "ab" * 32,
+        "each row of a head sums to 1",
+        "it is not an explanation",
+        text,
+    ):
         assert said in read.text
 
 
 def test_nothing_is_loaded_and_only_what_is_here_may_run(client: Client) -> None:
     read = Elements(attention_page(client.attend("a b c")))
-    assert not {"src", "href", "srcset", "style", "action"} & {name for _, has, _ in read.found for name in has}
+    assert not {"src", "href", "srcset", "style", "action"} & {
+        name for _, has, _ in read.found for name in has
+    }
     assert not [name for _, has, _ in read.found for name in has if name.startswith("on")]
     ((_, style),) = read.named("style")
-    (script,) = [content for attributes, content in read.named("script") if "type" not in attributes]
-    policy = next(has["content"] for has, _ in read.named("meta") if has.get("http-equiv") == "Content-Security-Policy")
+    (script,) = [
+        content for attributes, content in read.named("script") if "type" not in attributes
+    ]
+    policy = next(
+        has["content"]
+        for has, _ in read.named("meta")
+        if has.get("http-equiv") == "Content-Security-Policy"
+    )
     allowed = dict(rule.strip().split(" ", 1) for rule in str(policy).split(";"))
-    digests = [base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() for content in (script, style)]
+    digests = [
+        base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        for content in (script, style)
+    ]
     assert allowed.pop("script-src") == f"'sha256-{digests[0]}'"
     assert allowed.pop("style-src") == f"'sha256-{digests[1]}'"
     assert allowed.pop("default-src") == "'none'"
@@ -175,15 +199,21 @@ def test_what_cannot_be_shown_is_refused() -> None:
     with pytest.raises(ValueError, match="head 2 is not here; there are 0 to 1"):
         attention_page(good, head=2)
     for wrong in (np.nan, np.inf, -0.1, 1.1):
-        with pytest.raises(ValueError, match=r"attention.weights: has entries that are not from 0 to 1"):
-            attention_page(dataclasses.replace(good, weights=np.full((1, 2, 2, 2), wrong, np.float32)))
+        with pytest.raises(
+            ValueError, match=r"attention.weights: has entries that are not from 0 to 1"
+        ):
+            attention_page(
+                dataclasses.replace(good, weights=np.full((1, 2, 2, 2), wrong, np.float32))
+            )
     with pytest.raises(ValueError, match=r"attention.weights: is empty"):
         attention_page(made_of(()))
 
 
 def test_numbers_of_numpy_open_a_page_as_those_of_python(client: Client) -> None:
     attention = client.attend("one two")
-    layer, head = np.unravel_index(attention.weights.max((-1, -2)).argmax(), attention.weights.shape[:2])
+    layer, head = np.unravel_index(
+        attention.weights.max((-1, -2)).argmax(), attention.weights.shape[:2]
+    )
     assert attention_page(attention, layer=layer, head=head) == attention_page(
         attention, layer=int(layer), head=int(head)
     )

@@ -20,7 +20,9 @@ from headlight.wire.reassembly import Layout, reserved
     ("unit", "number", "good"),
     [("token", 1.2, False), ("word", 1.2, True), ("word", -0.1, False), ("word", np.nan, False)],
 )
-def test_the_largest_weights_of_heads_sum_to_more_than_1_once_grouped(unit: Any, number: float, good: bool) -> None:
+def test_the_largest_weights_of_heads_sum_to_more_than_1_once_grouped(
+    unit: Any, number: float, good: bool
+) -> None:
     kind = kind_of_attention(AttentionSpec(reduce=("head_max",), unit=unit))
     for dtype in (np.float32, np.float16):
         with contextlib.nullcontext() if good else pytest.raises(BadAnswer):
@@ -64,13 +66,18 @@ def test_a_negative_zero_is_a_weight_of_zero() -> None:
 
 
 def test_what_float16_cannot_hold_is_no_fault_of_the_server() -> None:
-    with pytest.raises(BadAnswer, match=r"^hidden has 2 values beyond 65504, the largest of float16; ask for float32$"):
+    with pytest.raises(
+        BadAnswer,
+        match=r"^hidden has 2 values beyond 65504, the largest of float16; ask for float32$",
+    ):
         check_numbers("hidden", np.array([[1, np.inf, -np.inf]], np.float16), "finite", "fp32")
     with pytest.raises(BadAnswer, match="malformed: hidden has 2 numbers that are NaN or infinite"):
         check_numbers("hidden", np.array([[1, np.inf, np.nan]], np.float16), "finite", "fp32")
 
 
-@pytest.mark.parametrize(("choice", "found"), [("first", [1]), ("first", [0, 1]), ("pooled", [0, 1])])
+@pytest.mark.parametrize(
+    ("choice", "found"), [("first", [1]), ("first", [0, 1]), ("pooled", [0, 1])]
+)
 def test_a_named_token_is_that_one(choice: Any, found: list[int]) -> None:
     with pytest.raises(BadAnswer, match="hidden_tokens"):
         check_tokens("hidden_tokens", found, 5, choice)

@@ -35,7 +35,9 @@ def message(field: int, *parts: bytes) -> bytes:
         pytest.param(message(3, UNKNOWN), id="a refinement"),
         pytest.param(message(5, UNKNOWN), id="of a message that has none"),
         pytest.param(message(3, message(7, message(3, UNKNOWN))), id="of a selector's span"),
-        pytest.param(message(3, message(5, number(1, b"\1")), message(5, UNKNOWN)), id="of the second pair"),
+        pytest.param(
+            message(3, message(5, number(1, b"\1")), message(5, UNKNOWN)), id="of the second pair"
+        ),
         pytest.param(message(3, number(7, b"\1")), id="a selector that is a number"),
         pytest.param(message(3) + message(3, UNKNOWN), id="of a message in two parts"),
         pytest.param(b"\x3b\x3c", id="a group"),
@@ -54,14 +56,24 @@ def test_a_field_that_the_contract_has_not_is_seen_wherever_it_is(written: bytes
         pytest.param(b"", id="nothing"),
         pytest.param(message(3, message(1, b"\1\2")), id="packed"),
         pytest.param(message(3, number(1, b"\1"), number(1, b"\2")), id="unpacked"),
-        pytest.param(message(3, number(13, b"\0"), number(9, b"\0")), id="defaults that need not be sent"),
-        pytest.param(message(3, number(9, b"\x82\x80\x00")), id="a number in more bytes than it needs"),
+        pytest.param(
+            message(3, number(13, b"\0"), number(9, b"\0")), id="defaults that need not be sent"
+        ),
+        pytest.param(
+            message(3, number(9, b"\x82\x80\x00")), id="a number in more bytes than it needs"
+        ),
         pytest.param(b"\x9a\x80\x00\x82\x00" + number(9, b"\2"), id="a tag and a length that do"),
         pytest.param(
-            message(3, number(9, b"\1")) + message(1) + message(3, number(9, b"\2")), id="in parts, out of order"
+            message(3, number(9, b"\1")) + message(1) + message(3, number(9, b"\2")),
+            id="in parts, out of order",
         ),
-        pytest.param(message(3, number(9, b"\x63"), message(6, b"\x63\x62")), id="values that enumerations have not"),
-        pytest.param(message(3, message(7, number(1, b"\1"), message(3))), id="two of which the last counts"),
+        pytest.param(
+            message(3, number(9, b"\x63"), message(6, b"\x63\x62")),
+            id="values that enumerations have not",
+        ),
+        pytest.param(
+            message(3, message(7, number(1, b"\1"), message(3))), id="two of which the last counts"
+        ),
     ],
 )
 def test_what_is_only_written_otherwise_is_known(written: bytes) -> None:
@@ -76,15 +88,21 @@ def walked(part: Message) -> bool:
     if len(UnknownFieldSet(part)):
         return True
     for field, value in part.ListFields():
-        if field.message_type is not None and any(map(walked, value if field.is_repeated else (value,))):
+        if field.message_type is not None and any(
+            map(walked, value if field.is_repeated else (value,))
+        ):
             return True
     return False
 
 
-NUMBERS = st.builds(number, st.integers(1, 15), st.sampled_from([b"\0", b"\1", b"\x81\x00", b"\xff\x01"]))
+NUMBERS = st.builds(
+    number, st.integers(1, 15), st.sampled_from([b"\0", b"\1", b"\x81\x00", b"\xff\x01"])
+)
 PARTS = st.recursive(
     NUMBERS,
-    lambda inner: st.builds(lambda field, parts: message(field, *parts[:3]), st.integers(1, 15), st.lists(inner)),
+    lambda inner: st.builds(
+        lambda field, parts: message(field, *parts[:3]), st.integers(1, 15), st.lists(inner)
+    ),
 ).filter(lambda written: len(written) < 40)
 
 

@@ -20,17 +20,41 @@ ALL = AttentionSpec()
 REDUCTIONS = "head_mean, head_max, layer_mean, rollout, pooled_row, pooling_weights, statistics"
 NAMES = [
     ({"reduce": ("mean",)}, f"outputs.attention.reduce: is 'mean'; must be one of {REDUCTIONS}"),
-    ({"dtype": "float64"}, "outputs.attention.dtype: is 'float64'; must be one of float32, float16, uint8"),
-    ({"unit": "sentence"}, "outputs.attention.unit: is 'sentence'; must be one of token, word, span"),
-    ({"queries": "last"}, "outputs.attention.queries: is 'last'; must be one of all, pooled, first, special"),
-    ({"keys": "last"}, "outputs.attention.keys: is 'last'; must be one of all, pooled, first, special"),
+    (
+        {"dtype": "float64"},
+        "outputs.attention.dtype: is 'float64'; must be one of float32, float16, uint8",
+    ),
+    (
+        {"unit": "sentence"},
+        "outputs.attention.unit: is 'sentence'; must be one of token, word, span",
+    ),
+    (
+        {"queries": "last"},
+        "outputs.attention.queries: is 'last'; must be one of all, pooled, first, special",
+    ),
+    (
+        {"keys": "last"},
+        "outputs.attention.keys: is 'last'; must be one of all, pooled, first, special",
+    ),
 ]
 VALUES = [
     ({"reduce": None}, f"outputs.attention.reduce: must be a tuple of {REDUCTIONS}"),
-    ({"layers": (2**31,)}, "outputs.attention.layers: must hold whole numbers (of 32 bits) or runs of them"),
-    ({"heads": (1.5,)}, "outputs.attention.heads: must hold whole numbers (of 32 bits) or runs of them"),
-    ({"pairs": (1, 5)}, "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each"),
-    ({"pairs": ((1,),)}, "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each"),
+    (
+        {"layers": (2**31,)},
+        "outputs.attention.layers: must hold whole numbers (of 32 bits) or runs of them",
+    ),
+    (
+        {"heads": (1.5,)},
+        "outputs.attention.heads: must hold whole numbers (of 32 bits) or runs of them",
+    ),
+    (
+        {"pairs": (1, 5)},
+        "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each",
+    ),
+    (
+        {"pairs": ((1,),)},
+        "outputs.attention.pairs: must be a list of (layer, head), two whole numbers each",
+    ),
     (
         {"queries": 3},
         "outputs.attention.queries: must be one of all, pooled, first, special, a list of whole numbers, or a Span",
@@ -60,23 +84,31 @@ def test_a_wish_that_no_message_can_hold(values: dict[str, Any], message: str) -
 
 @pytest.mark.parametrize(("values", "message"), NAMES)
 def test_names_are_checked_without_a_service_too(values: dict[str, Any], message: str) -> None:
-    architecture = Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
+    architecture = Architecture(
+        positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90
+    )
     with pytest.raises(InvalidInput) as refused:
         resolve_attention(AttentionSpec(**values), architecture, "mean")
     assert str(refused.value) == message
 
 
 def test_hidden_states_too() -> None:
-    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"):
+    with pytest.raises(
+        InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"
+    ):
         hidden_output(HiddenSpec(dtype="float64"))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.layers: must hold whole numbers"):
         hidden_output(HiddenSpec(layers=("1",)))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"^outputs\.hidden\.tokens: is 'last'; must be one of all"):
+    with pytest.raises(
+        InvalidInput, match=r"^outputs\.hidden\.tokens: is 'last'; must be one of all"
+    ):
         hidden_output(HiddenSpec(tokens="last"))  # type: ignore[arg-type]
 
 
 def test_occlusion_too(client: Client) -> None:
-    with pytest.raises(InvalidInput, match=r"^tokens: is 'last'; must be one of all, pooled, first, special$"):
+    with pytest.raises(
+        InvalidInput, match=r"^tokens: is 'last'; must be one of all, pooled, first, special$"
+    ):
         client.occlusion("a text", "last")  # type: ignore[arg-type]
 
 
@@ -93,9 +125,18 @@ def test_what_is_no_whole_number_is_not_rounded(layers: Any) -> None:
         ({"pairs": 5}, "pairs: is 5; must be a list of (layer, head)"),
         ({"pairs": (1, 2)}, "pairs: is (1, 2); must be a list of (layer, head)"),
         ({"spans": 5}, "spans: is 5; must be a list of (start, end) or (start, end, text)"),
-        ({"spans": (0, 3)}, "spans: is (0, 3); must be a list of (start, end) or (start, end, text)"),
-        ({"spans": [(3,)]}, "spans: is [(3,)]; must be a list of (start, end) or (start, end, text)"),
-        ({"spans": [(1, 2, 0, 4)]}, "spans: is [(1, 2, 0, 4)]; must be a list of (start, end) or (start, end, text)"),
+        (
+            {"spans": (0, 3)},
+            "spans: is (0, 3); must be a list of (start, end) or (start, end, text)",
+        ),
+        (
+            {"spans": [(3,)]},
+            "spans: is [(3,)]; must be a list of (start, end) or (start, end, text)",
+        ),
+        (
+            {"spans": [(1, 2, 0, 4)]},
+            "spans: is [(1, 2, 0, 4)]; must be a list of (start, end) or (start, end, text)",
+        ),
     ],
 )
 def test_what_is_no_list_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -104,7 +145,9 @@ def test_what_is_no_list_is_refused_by_name(values: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize("reading", [{"truncate": ["end"]}, {"priority": ["bulk"]}])
-def test_a_choice_that_is_a_list_is_refused_by_name(client: Client, reading: dict[str, Any]) -> None:
+def test_a_choice_that_is_a_list_is_refused_by_name(
+    client: Client, reading: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidInput, match=rf"^{next(iter(reading))}: must be None, \""):
         client.encode(["one"], **reading)
 
@@ -112,16 +155,24 @@ def test_a_choice_that_is_a_list_is_refused_by_name(client: Client, reading: dic
 def test_types_that_can_be_read_once_are_refused_by_name(client: Client) -> None:
     types: Any = (name for name in ("float16", "float32"))
     for ask in (client.encode, client.encode_with_info):
-        with pytest.raises(InvalidInput, match=r"^outputs\.pooled\.dtypes: must be a tuple of float32, float16, int8"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"^outputs\.pooled\.dtypes: must be a tuple of float32, float16, int8",
+        ):
             ask(["one"], PooledSpec(dtypes=types))
     listed: Any = ["float16", "float32"]
     assert set(client.encode_with_info(["one"], PooledSpec(dtypes=listed)).by_type) == set(listed)
 
 
 @pytest.mark.parametrize("entry", [None, "1", b"1"])
-def test_a_head_mask_of_anything_but_numbers_is_refused(client: Client, servicer: FakeServicer, entry: Any) -> None:
+def test_a_head_mask_of_anything_but_numbers_is_refused(
+    client: Client, servicer: FakeServicer, entry: Any
+) -> None:
     mask: Any = [[entry] * HEADS] * LAYERS
-    for ask in (lambda: client.encode(["one"], head_mask=mask), lambda: client.attention(["one"], ALL, head_mask=mask)):
+    for ask in (
+        lambda: client.encode(["one"], head_mask=mask),
+        lambda: client.attention(["one"], ALL, head_mask=mask),
+    ):
         with pytest.raises(InvalidInput, match=r"^head_mask: must hold numbers alone$"):
             ask()
     assert servicer.encoded == []

@@ -31,17 +31,25 @@ CALLS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_the_priority(client: Client, servicer: FakeServicer, call: Callable[..., Any]) -> None:
+def test_every_method_sends_the_priority(
+    client: Client, servicer: FakeServicer, call: Callable[..., Any]
+) -> None:
     for said in ({}, {"priority": "interactive"}, {"priority": "bulk"}):
         call(client, **said)
-    assert [request.priority for request in servicer.encoded] == [0, pb.PRIORITY_INTERACTIVE, pb.PRIORITY_BULK]
+    assert [request.priority for request in servicer.encoded] == [
+        0,
+        pb.PRIORITY_INTERACTIVE,
+        pb.PRIORITY_BULK,
+    ]
     with pytest.raises(InvalidInput, match='priority: must be None, "interactive" or "bulk"'):
         call(client, priority="soon")
 
 
 def test_occlusion_sends_it_and_tokenising_has_none(client: Client) -> None:
     assert occlusion_request("", "one", None, {"priority": "bulk"}).priority == pb.PRIORITY_BULK
-    with pytest.raises(InvalidInput, match="priority: means nothing where texts are only tokenised"):
+    with pytest.raises(
+        InvalidInput, match="priority: means nothing where texts are only tokenised"
+    ):
         client.tokenize(["a"], priority="bulk")  # type: ignore[call-arg]
 
 
@@ -63,7 +71,9 @@ def test_names_and_numbers_belong_together() -> None:
         assert vector_codec.priority_of(vector_codec.PRIORITIES[name]) == name
     assert vector_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
     assert {pb.PRIORITY_UNSPECIFIED, *vector_codec.PRIORITIES.values()} == set(pb.Priority.values())
-    with pytest.raises(InvalidInput, match="priority: 7 is none that this server knows; see the contract, or leave"):
+    with pytest.raises(
+        InvalidInput, match="priority: 7 is none that this server knows; see the contract, or leave"
+    ):
         vector_codec.priority_of(7)
 
 
@@ -89,7 +99,9 @@ def test_the_command_line_takes_lists_that_nobody_typed_for_bulk(
     arguments: list[str],
     expected: int,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two three\n"), encoding="utf-8"))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one two three\n"), encoding="utf-8")
+    )
     (tmp_path / "FILE").write_text("one two three\n")
     monkeypatch.chdir(tmp_path)
     assert main([*arguments, "--target", target]) == 0
@@ -101,4 +113,7 @@ def test_help_says_what_is_usual(command: str, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         parser().parse_args([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "--priority {interactive,bulk} bulk lets everybody else's requests go first; default:" in text
+    assert (
+        "--priority {interactive,bulk} bulk lets everybody else's requests go first; default:"
+        in text
+    )

@@ -18,7 +18,16 @@ from headlight.wire.reassembly import Answer, Assembly, Coverage, layouts_of, wh
 from tests.headlight.fake_model import answer, frames_of
 from tests.headlight.fake_server import FakeServicer, default_limits
 
-MEANING = ("offset_bytes", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "output")
+MEANING = (
+    "offset_bytes",
+    "item",
+    "layer",
+    "head_begin",
+    "head_end",
+    "row_begin",
+    "row_end",
+    "output",
+)
 Frames = list[pb.EncodeStreamResponse]
 EVERYTHING = pb.Outputs(
     pooled=pb.PooledOutput(),
@@ -54,7 +63,9 @@ def assert_same(left: Answer, right: Answer) -> None:
     st.integers(1, 12),
     st.randoms(use_true_random=False),
 )
-def test_chunks_in_any_order_make_the_whole_answer(texts: list[str], rows: int, shuffle: random.Random) -> None:
+def test_chunks_in_any_order_make_the_whole_answer(
+    texts: list[str], rows: int, shuffle: random.Random
+) -> None:
     response = response_to(texts)
     header, *chunks, end = frames_of("a", response, rows)
     shuffle.shuffle(chunks)
@@ -73,7 +84,9 @@ def test_any_chunk_lost_doubled_or_moved_is_noticed(data: st.DataObject) -> None
     else:
         chunk = chunks[at].chunk
         value = data.draw(
-            st.integers(0, 9 if field != "offset_bytes" else 4000).filter(lambda new: new != getattr(chunk, field))
+            st.integers(0, 9 if field != "offset_bytes" else 4000).filter(
+                lambda new: new != getattr(chunk, field)
+            )
         )
         setattr(chunk, field, value)
     with pytest.raises(EngineError, match="malformed"):
@@ -95,28 +108,74 @@ def edit(change: Callable[[Frames], object]) -> Callable[[Frames], Frames]:
         pytest.param(lambda frames: [frames[0], *frames], id="two headers"),
         pytest.param(lambda frames: [frames[0], frames[-1]], id="no chunks"),
         pytest.param(lambda frames: [pb.EncodeStreamResponse(id="a"), *frames], id="empty frame"),
-        pytest.param(edit(lambda frames: frames[-1].end.ClearField("chunks")), id="wrong count of chunks"),
-        pytest.param(edit(lambda frames: frames[-1].end.ClearField("data_bytes")), id="wrong count of bytes"),
-        pytest.param(edit(lambda frames: frames[0].header.items.pop()), id="an input without an entry"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled[0].shape.append(1)), id="three axes"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("shape")), id="no axes"),
-        pytest.param(edit(lambda frames: frames[0].header.pooled[0].ClearField("dtype")), id="no type"),
-        pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.pop()), id="too few offsets"),
-        pytest.param(edit(lambda frames: frames[0].header.tokens.offsets.reverse()), id="falling offsets"),
-        pytest.param(edit(lambda frames: frames[0].header.tokens.layers.append(1)), id="tokens with layers"),
-        pytest.param(edit(lambda frames: frames[0].header.hidden.ClearField("layers")), id="hidden without layers"),
-        pytest.param(edit(lambda frames: frames[0].header.attention.layers.append(1)), id="a layer too many"),
-        pytest.param(edit(lambda frames: frames[0].header.attention.shapes.pop()), id="an input without a shape"),
-        pytest.param(edit(lambda frames: frames[0].header.hidden.shapes[0].sizes.append(1)), id="an axis too many"),
-        pytest.param(edit(lambda frames: frames[0].header.tokens.shapes[0].sizes.reverse()), id="axes the wrong way"),
-        pytest.param(edit(lambda frames: frames[0].header.attention_map.axes.reverse()), id="other axes"),
-        pytest.param(edit(lambda frames: frames[0].header.attention_map.heads.pop()), id="a head too few"),
         pytest.param(
-            edit(lambda frames: frames[0].header.attention_map.places.add().keys.tokens.append(0)), id="a key too few"
+            edit(lambda frames: frames[-1].end.ClearField("chunks")), id="wrong count of chunks"
         ),
-        pytest.param(edit(lambda frames: setattr(frames[0].header.attention, "dtype", 9)), id="an unknown type"),
-        pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 0)), id="no tokens"),
-        pytest.param(edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 7)), id="other tokens"),
+        pytest.param(
+            edit(lambda frames: frames[-1].end.ClearField("data_bytes")), id="wrong count of bytes"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.items.pop()), id="an input without an entry"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.pooled[0].shape.append(1)), id="three axes"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.pooled[0].ClearField("shape")), id="no axes"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.pooled[0].ClearField("dtype")), id="no type"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.tokens.offsets.pop()), id="too few offsets"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.tokens.offsets.reverse()), id="falling offsets"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.tokens.layers.append(1)), id="tokens with layers"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.hidden.ClearField("layers")),
+            id="hidden without layers",
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention.layers.append(1)), id="a layer too many"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention.shapes.pop()),
+            id="an input without a shape",
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.hidden.shapes[0].sizes.append(1)),
+            id="an axis too many",
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.tokens.shapes[0].sizes.reverse()),
+            id="axes the wrong way",
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention_map.axes.reverse()), id="other axes"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention_map.heads.pop()), id="a head too few"
+        ),
+        pytest.param(
+            edit(lambda frames: frames[0].header.attention_map.places.add().keys.tokens.append(0)),
+            id="a key too few",
+        ),
+        pytest.param(
+            edit(lambda frames: setattr(frames[0].header.attention, "dtype", 9)),
+            id="an unknown type",
+        ),
+        pytest.param(
+            edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 0)),
+            id="no tokens",
+        ),
+        pytest.param(
+            edit(lambda frames: setattr(frames[0].header.items[0], "token_count", 7)),
+            id="other tokens",
+        ),
     ],
 )
 def test_frames_that_break_the_contract_are_refused(change: Callable[[Frames], Frames]) -> None:
@@ -137,11 +196,15 @@ def test_a_whole_answer_is_checked_as_well() -> None:
     with pytest.raises(EngineError, match="announced"):
         whole_answer(response, 1)
     with pytest.raises(EngineError, match="lacks tokens"):
-        whole_answer(response_to(["one"], pb.Outputs(pooled=pb.PooledOutput())), 1).part("tokens", 0)
+        whole_answer(response_to(["one"], pb.Outputs(pooled=pb.PooledOutput())), 1).part(
+            "tokens", 0
+        )
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.randoms(use_true_random=False))
-def test_coverage_is_whole_when_every_piece_has_come(sizes: list[int], shuffle: random.Random) -> None:
+def test_coverage_is_whole_when_every_piece_has_come(
+    sizes: list[int], shuffle: random.Random
+) -> None:
     edges = [0, *np.cumsum(sizes).tolist()]
     pieces = list(itertools.pairwise(edges))
     shuffle.shuffle(pieces)
@@ -157,12 +220,18 @@ def test_coverage_is_whole_when_every_piece_has_come(sizes: list[int], shuffle: 
 @pytest.mark.parametrize("tokens", [[], [3]])
 def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) -> None:
     """Nothing of the tensor's shape tells of them."""
-    info = pb.TokenInfo(ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3)
-    attention = pb.RaggedTensor(dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0, 3], data=bytes(12))
+    info = pb.TokenInfo(
+        ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3
+    )
+    attention = pb.RaggedTensor(
+        dtype=pb.DATA_TYPE_FLOAT32, layers=[0], offsets=[0, 3], data=bytes(12)
+    )
     attention.shapes.add(sizes=[1, 1, 3])
     told = pb.AttentionMap(axes=["layer", "head", "key"], heads=[0])
     told.places.add(queries=pb.Units(tokens=tokens))
-    response = pb.EncodeResponse(items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told)
+    response = pb.EncodeResponse(
+        items=[pb.Item(token_count=3, tokens=info)], attention=attention, attention_map=told
+    )
     model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
     spec = AttentionSpec(layers=(0,), heads=(0,), reduce=("pooled_row",), unit="word")
     with pytest.raises(EngineError, match=r"malformed.*places\.queries names"):

@@ -62,12 +62,18 @@ def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
         ("inputs[3].text: is empty", "inputs[13].text", "inputs[13].text: is empty"),
         ("inputs[0].ids.ids[7]: is -1", "inputs[10].ids.ids[7]", "inputs[10].ids.ids[7]: is -1"),
         ("inputs: 9 of at most 8", "inputs", "inputs: 9 of at most 8"),
-        ("outputs.attention.layers: 3 twice", "outputs.attention.layers", "outputs.attention.layers: 3 twice"),
+        (
+            "outputs.attention.layers: 3 twice",
+            "outputs.attention.layers",
+            "outputs.attention.layers: 3 twice",
+        ),
         ("Nothing with a field: at all", "", "Nothing with a field: at all"),
         ("", "", "refused without a reason"),
     ],
 )
-def test_the_field_is_read_and_counted_from_the_first_input(message: str, field: str, shown: str) -> None:
+def test_the_field_is_read_and_counted_from_the_first_input(
+    message: str, field: str, shown: str
+) -> None:
     error = error_of_status(pb.Status(code=3, message=message), first_input=10)
     assert isinstance(error, errors.InvalidInput)
     assert (error.field, str(error)) == (field, shown)
@@ -89,7 +95,9 @@ def test_an_unknown_number_is_an_engine_error() -> None:
         ((("grpc-retry-pushback-ms", "soon"),), None),
     ],
 )
-def test_pushback(metadata: tuple[tuple[str, str | bytes], ...] | None, seconds: float | None) -> None:
+def test_pushback(
+    metadata: tuple[tuple[str, str | bytes], ...] | None, seconds: float | None
+) -> None:
     assert retry_after_seconds(metadata) == seconds
 
 

@@ -21,7 +21,10 @@ def test_a_cut_vector_has_unit_length() -> None:
 def test_bytes_are_near_and_stay_within_the_bounds() -> None:
     values = vectors(200, 0)
     found = as_bytes(values, values.min(axis=0), values.max(axis=0))
-    assert np.abs(found - values).max() <= (values.max(axis=0) - values.min(axis=0)).max() / 255 / 2 + 1e-12
+    assert (
+        np.abs(found - values).max()
+        <= (values.max(axis=0) - values.min(axis=0)).max() / 255 / 2 + 1e-12
+    )
     wider = as_bytes(values * 3, values.min(axis=0), values.max(axis=0))
     assert wider.max() <= values.max() + 1e-12
 

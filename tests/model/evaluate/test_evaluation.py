@@ -44,7 +44,9 @@ def test_the_whole_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         assert name in names
         assert f"| {name} |" in page
-    assert [row["than"] for row in library["comparisons"]] == [name for name in names if name != "rope"]
+    assert [row["than"] for row in library["comparisons"]] == [
+        name for name in names if name != "rope"
+    ]
     task = retrieval_task(Part.TEST)
     assert library["candidates"] == len(task.candidates) >= library["questions"] > 10
     for model in figures["order"]:
@@ -62,14 +64,18 @@ def committed() -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
 def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
     facts = json.loads(
-        (ROOT / "model/headlight_model/checkpoints" / name / "training.json").read_text(encoding="utf-8")
+        (ROOT / "model/headlight_model/checkpoints" / name / "training.json").read_text(
+            encoding="utf-8"
+        )
     )
     figures = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding="utf-8"))
     assert figures["origin"]["trained_on"][name] == facts["corpus_sha256"]
     (order,) = (model for model in figures["order"] if model["name"] == name)
     masked = order["masked"]
     # Measured on other modules than the training's own figures, which must not be far off.
-    assert masked["masked_accuracy"] == pytest.approx(facts["validation"]["masked_accuracy"], abs=0.05)
+    assert masked["masked_accuracy"] == pytest.approx(
+        facts["validation"]["masked_accuracy"], abs=0.05
+    )
     assert masked["masked_accuracy"] - masked["masked_accuracy_positions_shuffled"] >= 0.10
     assert committed()[name]["mrr"] >= 0.42
     assert committed()[name]["recall"] >= 0.65

@@ -25,7 +25,9 @@ class Scripted:
 
     def __call__(self, ids: Tensor, *, fused: bool) -> object:
         assert not fused
-        return SimpleNamespace(attention=(torch.stack(self.scripts)[None].expand(len(ids), -1, -1, -1),))
+        return SimpleNamespace(
+            attention=(torch.stack(self.scripts)[None].expand(len(ids), -1, -1, -1),)
+        )
 
 
 def looks_at(*keys: int) -> Tensor:
@@ -34,7 +36,9 @@ def looks_at(*keys: int) -> Tensor:
 
 
 def test_identifiers() -> None:
-    assert [is_identifier(piece) for piece in ("total", "_x1", "return", "##er", "(", "x", "⏎")] == [
+    assert [
+        is_identifier(piece) for piece in ("total", "_x1", "return", "##er", "(", "x", "⏎")
+    ] == [
         True,
         True,
         False,
@@ -54,11 +58,33 @@ def test_targets() -> None:
 
 
 def test_links_of_syntax() -> None:
-    tokens = ["[CLS]", ")", "def", "read", "_", "file", "(", "path", ")", ":", "open", "(", "path", "[", "0", "]", ")"]
+    tokens = [
+        "[CLS]",
+        ")",
+        "def",
+        "read",
+        "_",
+        "file",
+        "(",
+        "path",
+        ")",
+        ":",
+        "open",
+        "(",
+        "path",
+        "[",
+        "0",
+        "]",
+        ")",
+    ]
     found = set(links(tokens))
     brackets = {(6, 8), (8, 6), (11, 16), (16, 11), (13, 15), (15, 13)}
     assert {(query, key) for kind, query, key in found if kind == "matching bracket"} == brackets
-    assert {(query, key) for kind, query, key in found if kind == "def to name"} == {(2, 3), (2, 4), (2, 5)}
+    assert {(query, key) for kind, query, key in found if kind == "def to name"} == {
+        (2, 3),
+        (2, 4),
+        (2, 5),
+    }
     arguments = {(5, 7), (10, 12), (10, 13), (10, 14), (10, 15)}
     assert {(query, key) for kind, query, key in found if kind == "call to arguments"} == arguments
 
@@ -85,7 +111,9 @@ def test_heads_are_called_what_they_do() -> None:
     assert [head.name for head in heads] == ["previous", "next", "same identifier", ""]
     seen = ("previous", "next", "same identifier")  # there is no syntax in these windows
     assert heads[0].weight == dict.fromkeys(KINDS, 0.0) | {"previous": 1.0}
-    assert heads[3].weight == pytest.approx(dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6)
+    assert heads[3].weight == pytest.approx(
+        dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6
+    )
     assert uniform == pytest.approx(dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6))
     assert [(head.layer, head.head) for head in heads] == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
@@ -93,5 +121,8 @@ def test_heads_are_called_what_they_do() -> None:
 def test_half_of_the_tokens_make_a_name() -> None:
     head = Head(0, 0, dict.fromkeys(KINDS, 0.1), dict.fromkeys(KINDS, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
-    assert dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name == "previous"  # broad first
+    assert (
+        dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name
+        == "previous"
+    )  # broad first
     assert dataclasses.replace(head, strongest=head.strongest | {"previous": 0.49}).name == ""

@@ -10,7 +10,9 @@ from headlight_model.train.data.order import questions
 
 def bag(texts: list[str]) -> Floats:
     """Counts of letters, of unit length."""
-    counts = np.array([[text.count(chr(code)) for code in range(32, 127)] for text in texts], dtype=float)
+    counts = np.array(
+        [[text.count(chr(code)) for code in range(32, 127)] for text in texts], dtype=float
+    )
     unit: Floats = counts / np.linalg.norm(counts, axis=1, keepdims=True)
     return unit
 
@@ -23,7 +25,9 @@ def test_a_bag_of_words_chooses_by_chance() -> None:
 
 
 def test_whoever_knows_the_answers_is_always_right() -> None:
-    answers = {each.question: each.right for each in questions()} | {each.right: each.right for each in questions()}
+    answers = {each.question: each.right for each in questions()} | {
+        each.right: each.right for each in questions()
+    }
     known = {text: place for place, text in enumerate(dict.fromkeys(answers.values()))}
 
     def knowing(texts: list[str]) -> Floats:
@@ -33,4 +37,6 @@ def test_whoever_knows_the_answers_is_always_right() -> None:
                 vectors[row, known[answers[text]]] = 1
         return vectors
 
-    assert measure(knowing).all == pytest.approx(1.0, abs=0.05)  # a wrong answer may be another question's right one
+    assert measure(knowing).all == pytest.approx(
+        1.0, abs=0.05
+    )  # a wrong answer may be another question's right one

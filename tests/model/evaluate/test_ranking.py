@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight_model.evaluate.ranking import best_weight, bootstrap, found, fuse, ranks, reciprocal_ranks, standardised
+from headlight_model.evaluate.ranking import (
+    best_weight,
+    bootstrap,
+    found,
+    fuse,
+    ranks,
+    reciprocal_ranks,
+    standardised,
+)
 
 
 def test_ranks_count_equals_against_the_right_answer() -> None:

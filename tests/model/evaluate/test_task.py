@@ -16,7 +16,12 @@ def function(name: str, summary: str, package: str = "python") -> Function:
 
 
 def test_only_sentences_of_one_function_are_asked() -> None:
-    chosen = [function("a", "Same."), function("b", "Own."), function("c", ""), function("d", "Same.", "click")]
+    chosen = [
+        function("a", "Same."),
+        function("b", "Own."),
+        function("c", ""),
+        function("d", "Same.", "click"),
+    ]
     task = described_task(chosen)
     assert [candidate.name for candidate in task.candidates] == ["a", "b", "d"]
     assert task.asked == (1,)
@@ -28,7 +33,9 @@ def test_only_sentences_of_one_function_are_asked() -> None:
 @pytest.mark.usefixtures("small_library")
 def test_questions_by_hand_accept_each_of_their_answers(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
-    file.write_text("# a comment\nremove indentation | textwrap:dedent, textwrap:indent\n", encoding="utf-8")
+    file.write_text(
+        "# a comment\nremove indentation | textwrap:dedent, textwrap:indent\n", encoding="utf-8"
+    )
     task = newcomer_task(file)
     assert task.questions == ["remove indentation"]
     (right,) = task.also
@@ -36,7 +43,9 @@ def test_questions_by_hand_accept_each_of_their_answers(tmp_path: Path) -> None:
     scores = np.zeros((1, len(task.candidates)))
     scores[0, list(right)] = 2, 1
     assert ranks(scores, task.asked, task.also).tolist() == [1]
-    assert not any(candidate.name.rpartition(".")[2].startswith("_") for candidate in task.candidates)
+    assert not any(
+        candidate.name.rpartition(".")[2].startswith("_") for candidate in task.candidates
+    )
 
 
 def test_there_are_a_hundred_questions_and_all_have_answers() -> None:

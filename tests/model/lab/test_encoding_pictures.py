@@ -46,7 +46,9 @@ def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
 
 def line(figure: Figure, axes: int, label: str) -> Floats:
     """The values of the line with this label, up to a colon where it has one."""
-    (found,) = (each for each in figure.axes[axes].lines if str(each.get_label()).split(":")[0] == label)
+    (found,) = (
+        each for each in figure.axes[axes].lines if str(each.get_label()).split(":")[0] == label
+    )
     return np.asarray(found.get_ydata(), dtype=np.float64)
 
 
@@ -90,10 +92,14 @@ def test_every_axis_is_labelled_and_nothing_written_is_cut_off_or_overlaps(
             continue
         # Panels that share an axis are labelled at the edge.
         assert (
-            axes.get_xlabel() or figure.get_supxlabel() or (name == "sinusoidal-pairs.png" and not place.is_last_row())
+            axes.get_xlabel()
+            or figure.get_supxlabel()
+            or (name == "sinusoidal-pairs.png" and not place.is_last_row())
         )
         assert axes.get_ylabel() or figure.get_supylabel()
-    texts = [text for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)]
+    texts = [
+        text for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)
+    ]
     written = [*(text for text in (*texts, *figure.texts) if text.get_text()), *figure.legends]
     for at, text in enumerate(written):
         box = text.get_window_extent()
@@ -104,15 +110,21 @@ def test_every_axis_is_labelled_and_nothing_written_is_cut_off_or_overlaps(
         assert not any(box.overlaps(other.get_window_extent()) for other in written[at + 1 :]), text
 
 
-def test_the_table_is_the_formula_of_the_paper_dimension_by_position(figure_of: Callable[[Draw], Figure]) -> None:
+def test_the_table_is_the_formula_of_the_paper_dimension_by_position(
+    figure_of: Callable[[Draw], Figure],
+) -> None:
     shown = figure_of(sinusoids.draw_table).axes[0].images[0].get_array()
     assert shown is not None
     dimension, position = np.arange(128)[:, None], np.arange(128)
     angle = position / 10000.0 ** (2 * (dimension // 2) / 128)
-    np.testing.assert_allclose(shown, np.where(dimension % 2, np.cos(angle), np.sin(angle)), atol=1e-6)
+    np.testing.assert_allclose(
+        shown, np.where(dimension % 2, np.cos(angle), np.sin(angle)), atol=1e-6
+    )
 
 
-def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(figure_of: Callable[[Draw], Figure]) -> None:
+def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(
+    figure_of: Callable[[Draw], Figure],
+) -> None:
     figure = figure_of(sinusoids.draw_pairs)
     for panel in range(8):
         pair, width = panel // 2, (128, 16)[panel % 2]
@@ -138,7 +150,9 @@ def test_what_tutorials_have_is_drawn_dashed_and_is_not_what_the_model_does(
     figure = figure_of(sinusoids.draw_wavelengths)
     measured = line(figure, 0, "measured on the model's encoding")
     np.testing.assert_allclose(line(figure, 0, "10000^(2i/D)"), measured / (2 * math.pi), rtol=1e-5)
-    np.testing.assert_allclose(line(figure, 0, "10000^(2·2i/D)"), [10000 ** (4 * pair / 128) for pair in range(64)])
+    np.testing.assert_allclose(
+        line(figure, 0, "10000^(2·2i/D)"), [10000 ** (4 * pair / 128) for pair in range(64)]
+    )
     np.testing.assert_allclose(line(figure, 0, "low dimensions slowest"), measured[::-1], rtol=1e-5)
     dashed = [each for each in figure.axes[0].lines if each.is_dashed()]
     assert len(dashed) == 3
@@ -151,7 +165,9 @@ def test_pairs_stay_on_the_unit_circle_and_turn_by_position_times_frequency(
     for axes, pair in zip(figure.axes, (0, 8, 31), strict=False):
         points = np.asarray(axes.collections[0].get_offsets())
         angle = np.arange(32) * 10000.0 ** (-2 * pair / 64)
-        np.testing.assert_allclose(points, np.stack((np.cos(angle), np.sin(angle)), axis=1), atol=1e-6)
+        np.testing.assert_allclose(
+            points, np.stack((np.cos(angle), np.sin(angle)), axis=1), atol=1e-6
+        )
 
 
 def mean_cosine(wavelengths: Floats) -> Floats:
@@ -160,7 +176,9 @@ def mean_cosine(wavelengths: Floats) -> Floats:
     return cosines
 
 
-def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(figure_of: Callable[[Draw], Figure]) -> None:
+def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(
+    figure_of: Callable[[Draw], Figure],
+) -> None:
     figure = figure_of(rotations.draw_thetas)
     for index, theta in enumerate((100.0, 10000.0)):
         expected = 2 * math.pi * theta ** (2 * np.arange(32) / 64)
@@ -194,7 +212,12 @@ def test_biases_fall_by_the_slope_in_the_title_and_signed_heads_see_one_side(
     ahead = np.arange(64) - np.arange(64)[:, None]  # key - query
     everywhere = np.ones_like(ahead, dtype=bool)
     symmetric = [(2.0 ** (-2 * head), everywhere) for head in (1, 2, 3, 4)]
-    signed = [(2.0**-4, ahead <= 0), (2.0**-4, ahead >= 0), (2.0**-8, ahead <= 0), (2.0**-8, ahead >= 0)]
+    signed = [
+        (2.0**-4, ahead <= 0),
+        (2.0**-4, ahead >= 0),
+        (2.0**-8, ahead <= 0),
+        (2.0**-8, ahead >= 0),
+    ]
     for axes, (slope, seen) in zip(figure.axes, symmetric + signed, strict=False):
         shown = axes.images[0].get_array()
         assert isinstance(shown, np.ma.MaskedArray)

@@ -20,14 +20,18 @@ def test_what_is_asked_at_512_tokens_is_too_little_for_a_floor() -> None:
     [training, *_] = extrapolation.trainings(range(1))
     assert asked(training, 512)["recall"] == 256
     assert floor(few_keys(training, 512), "recall") > 0.07
-    assert floors(512)["recall"] == pytest.approx(0.0488, abs=0.0013)  # of a million questions: 4.88 %
+    assert floors(512)["recall"] == pytest.approx(
+        0.0488, abs=0.0013
+    )  # of a million questions: 4.88 %
 
 
 @pytest.mark.parametrize(("length", "recall"), [(32, 0.1244), (64, 0.0888), (128, 0.0689)])
 def test_floors_are_those_of_a_million_questions(length: int, recall: float) -> None:
     found = floors(length)
     assert found["recall"] == pytest.approx(recall, abs=0.002)
-    assert rounded(found) == RESULTS["floors"][str(length)], "run `python -m headlight_model.lab --draw`"
+    assert rounded(found) == RESULTS["floors"][str(length)], (
+        "run `python -m headlight_model.lab --draw`"
+    )
 
 
 @pytest.mark.parametrize("question", ["left", "recall"])
@@ -36,7 +40,9 @@ def test_who_knows_no_places_answers_less_the_longer_the_sequence(question: str)
     assert found == sorted(found, reverse=True)
 
 
-def test_what_takes_no_model_is_the_same_whenever_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_no_model_is_the_same_whenever_it_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(extrapolation, "FLOOR_QUESTIONS", 1024)
     found = rounded(unmodelled(quick=False))
     assert set(found) == {"baselines", "floors", "asked"}

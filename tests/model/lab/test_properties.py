@@ -30,15 +30,22 @@ def test_what_must_hold_holds_and_what_must_not_is_clearly_violated(seed: int) -
         assert row.holds or row.delta > CLEAR, row
 
 
-def test_every_property_is_tried_with_every_scheme_that_it_can_be_stated_for(rows: list[Row]) -> None:
+def test_every_property_is_tried_with_every_scheme_that_it_can_be_stated_for(
+    rows: list[Row],
+) -> None:
     tried = Counter((row.property, row.scheme) for row in rows)
     adding = {("linear shift", scheme) for scheme in ("sinusoidal", "learned")}
-    others = {(name, scheme) for name in PROPERTIES if name != "linear shift" for scheme in schemes.FIELDS}
+    others = {
+        (name, scheme) for name in PROPERTIES if name != "linear shift" for scheme in schemes.FIELDS
+    }
     assert tried == Counter(adding | others)
 
 
 def test_who_has_which_property_is_what_the_papers_say(rows: list[Row]) -> None:
-    held = {name: {row.scheme for row in rows if row.property == name and row.holds} for name in PROPERTIES}
+    held = {
+        name: {row.scheme for row in rows if row.property == name and row.holds}
+        for name in PROPERTIES
+    }
     assert held == {
         "permutation": {"none"},
         "reversal": {"none", "alibi"},
@@ -67,7 +74,9 @@ def surprises() -> set[tuple[str, str]]:
 
 def test_a_scheme_that_does_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rope, "rotate", lambda self, heads, state: heads)
-    assert surprises() == {(name, "rope") for name in ("permutation", "reversal", "swap, pooled", "swap, other tokens")}
+    assert surprises() == {
+        (name, "rope") for name in ("permutation", "reversal", "swap, pooled", "swap, other tokens")
+    }
 
 
 def test_a_table_that_wraps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,12 +45,17 @@ def test_what_is_saved_is_read_again_cut_to_the_digits_that_count(tmp_path: Path
 
 def test_the_page_is_what_its_results_say(results: dict[str, Any], tmp_path: Path) -> None:
     page = write(results, tmp_path / "positions.md", tmp_path / "positions")
-    assert page.read_text(encoding="utf-8") == (DOCS / "positions.md").read_text(encoding="utf-8"), "run `make lab`"
+    assert page.read_text(encoding="utf-8") == (DOCS / "positions.md").read_text(
+        encoding="utf-8"
+    ), "run `make lab`"
 
 
 def test_pictures_are_drawn_from_the_results(results: dict[str, Any], tmp_path: Path) -> None:
     drawn = [*measured.draw(results, tmp_path), *attention.draw(results, tmp_path)]
-    assert all((DOCS / "positions" / path.name).is_file() and path.stat().st_size > 20_000 for path in drawn)
+    assert all(
+        (DOCS / "positions" / path.name).is_file() and path.stat().st_size > 20_000
+        for path in drawn
+    )
 
 
 def test_every_picture_and_file_that_the_page_names_is_there() -> None:
@@ -67,7 +72,9 @@ def test_the_page_was_not_made_by_a_quick_run(results: dict[str, Any]) -> None:
     assert len(results["about"]["seeds"]) == 3
 
 
-def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positions(results: dict[str, Any]) -> None:
+def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positions(
+    results: dict[str, Any],
+) -> None:
     """What the lab was asked to show; results of which this were not true should not be committed unseen."""
     line = results["baselines"]["multiset"]
     for scheme in ("learned", "sinusoidal"):
@@ -109,7 +116,12 @@ def over(*left: float) -> dict[str, dict[str, float]]:
         ("Positions taken", "learned", {"blind": 0.12}, {"blind": 0.2}),
         ("Without positions", "none", {"accuracy": 0.12}, {"accuracy": 0.2}),
         ("Symmetric ALiBi", "alibi", {"accuracy": 0.2}, {"accuracy": 1.0}),
-        ("A head", "learned", {"antidiagonal": [[0.1, 0.8], [0, 0]]}, {"antidiagonal": [[0.1, 0.7], [0, 0]]}),
+        (
+            "A head",
+            "learned",
+            {"antidiagonal": [[0.1, 0.8], [0, 0]]},
+            {"antidiagonal": [[0.1, 0.7], [0, 0]]},
+        ),
         (
             "The left neighbour: sinusoidal",
             "sinusoidal",
@@ -145,7 +157,9 @@ def test_there_is_no_verdict_on_what_was_not_learnt(results: dict[str, Any]) -> 
 
 def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
     flat = changed(
-        changed(results, "rope", accuracy=over(1, 1, 1, 1)), "alibi signed", accuracy=over(0.9, 0.9, 0.9, 0.9)
+        changed(results, "rope", accuracy=over(1, 1, 1, 1)),
+        "alibi signed",
+        accuracy=over(0.9, 0.9, 0.9, 0.9),
     )
     begins = "The left neighbour: RoPE and signed"
     assert verdict(flat, begins) is True
@@ -162,7 +176,9 @@ def test_steps_to_the_goal_are_those_of_the_first_window_that_reaches_it() -> No
     assert figures.steps_to_goal({"curve": [[50, 0.5]]}) == float("inf")
 
 
-def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_seeds(results: dict[str, Any]) -> None:
+def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_seeds(
+    results: dict[str, Any],
+) -> None:
     assert figures.asked(results, "extrapolation", "recall", 512) == 256
     assert figures.sampling_error(0.118, 256) == pytest.approx(0.02, abs=2e-4)
     text = (DOCS / "positions.md").read_text(encoding="utf-8")
@@ -172,7 +188,13 @@ def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_se
     assert "1.7 points on 895 questions" in text
 
 
-def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(results: dict[str, Any]) -> None:
+def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(
+    results: dict[str, Any],
+) -> None:
     assert furthest(results, "recall") == "best by alibi, 11.8 (10.5–13.7) ± 2.0 %"
-    lucky = over(0.5, 0.5, 0.5, 0.07)  # the floor is 4.8 %, and 256 answers may be off by 2.7 points
-    assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith("by nobody better")
+    lucky = over(
+        0.5, 0.5, 0.5, 0.07
+    )  # the floor is 4.8 %, and 256 answers may be off by 2.7 points
+    assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith(
+        "by nobody better"
+    )

@@ -15,9 +15,15 @@ from headlight_model.lab.training import SCHEMES
 def test_every_scheme_reverses_and_is_taken_to_long_sequences_with_every_seed() -> None:
     jobs = all_jobs(list(EXPERIMENTS), range(3), quick=False)
     for name, task in (("reversal", "reverse"), ("extrapolation", "recall")):
-        found = {(job.scheme, job.seed) for experiment, job in jobs if (experiment, job.task) == (name, task)}
+        found = {
+            (job.scheme, job.seed)
+            for experiment, job in jobs
+            if (experiment, job.task) == (name, task)
+        }
         assert found == {(scheme, seed) for scheme in SCHEMES for seed in range(3)}
-    assert len({training.name for _, training in jobs}) == len(jobs), "no checkpoint is written over another"
+    assert len({training.name for _, training in jobs}) == len(jobs), (
+        "no checkpoint is written over another"
+    )
 
 
 def test_a_quick_run_has_the_same_jobs_with_few_steps() -> None:

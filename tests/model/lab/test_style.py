@@ -66,7 +66,10 @@ def test_a_legend_below_covers_no_axes() -> None:
     style.mark(axes, 1, "longest in training")
     legend = style.legend_below(made, axes, columns=4)
     made.draw_without_rendering()
-    assert [text.get_text() for text in legend.get_texts()] == [*style.SCHEMES, "longest in training"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        *style.SCHEMES,
+        "longest in training",
+    ]
     box = axes.get_tightbbox()
     assert box is not None
     assert legend.get_window_extent().y1 <= box.y0

@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from headlight_model.lab.tasks import FIRST, IGNORED, KEYS, LETTERS, TASKS, Examples, baselines, floor, keys_of
+from headlight_model.lab.tasks import (
+    FIRST,
+    IGNORED,
+    KEYS,
+    LETTERS,
+    TASKS,
+    Examples,
+    baselines,
+    floor,
+    keys_of,
+)
 
 lengths, seeds = st.integers(8, 200), st.integers(0, 1 << 30)
 
@@ -37,10 +47,14 @@ def test_marks_stand_at_the_ends_and_ask_nothing(length: int, seed: int) -> None
 
 
 @given(lengths, seeds)
-def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(length: int, seed: int) -> None:
+def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(
+    length: int, seed: int
+) -> None:
     made = examples("recall", length, seed)
     assert made.away is not None
-    for ids, wanted, away in zip(made.ids.tolist(), made.targets["recall"].tolist(), made.away.tolist(), strict=True):
+    for ids, wanted, away in zip(
+        made.ids.tolist(), made.targets["recall"].tolist(), made.away.tolist(), strict=True
+    ):
         asking = [place for place, each in enumerate(wanted) if each != IGNORED]
         assert len(asking) == keys_of(length) == min(len(KEYS), length // 8)
         for place in asking:
@@ -57,7 +71,9 @@ def test_letters_ask_for_their_left_neighbour_and_keys_do_not(length: int, seed:
     for ids, wanted in zip(made.ids.tolist(), made.targets["left"].tolist(), strict=True):
         assert wanted[0] == IGNORED
         for place in range(1, length):
-            assert wanted[place] == (ids[place - 1] if ids[place] < FIRST + len(LETTERS) else IGNORED)
+            assert wanted[place] == (
+                ids[place - 1] if ids[place] < FIRST + len(LETTERS) else IGNORED
+            )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -75,7 +91,9 @@ def test_who_draws_from_the_other_tokens_is_right_as_often_as_the_formula_says(l
     made, others = TASKS["reverse"].make(4000, length, torch.Generator().manual_seed(0)), length - 1
     found = baselines(made)
     assert found["chance"] == 1 / len(LETTERS)
-    assert found["multiset"] == pytest.approx(1 / others + (1 - 1 / others) / len(LETTERS), abs=0.002)
+    assert found["multiset"] == pytest.approx(
+        1 / others + (1 - 1 / others) / len(LETTERS), abs=0.002
+    )
     assert found["multiset"] <= found["most frequent"] <= 1
 
 
@@ -90,4 +108,6 @@ def test_baselines_of_a_sequence_counted_by_hand() -> None:
 
 def test_a_floor_is_that_of_the_most_frequent_token() -> None:
     left = torch.tensor([[IGNORED, 2, 3, 2]])
-    assert floor(Examples(torch.tensor([[2, 3, 2, 2]]), {"left": left}), "left") == pytest.approx(2 / 3)
+    assert floor(Examples(torch.tensor([[2, 3, 2, 2]]), {"left": left}), "left") == pytest.approx(
+        2 / 3
+    )

@@ -27,7 +27,9 @@ from headlight_model.lab.training import (
 )
 from headlight_model.lab.training import trained as trained_in
 
-SHORT = Training(task="reverse", scheme="learned", seed=3, steps=3, lengths=(LENGTH, LENGTH), batch=4, tested=256)
+SHORT = Training(
+    task="reverse", scheme="learned", seed=3, steps=3, lengths=(LENGTH, LENGTH), batch=4, tested=256
+)
 
 
 def ignore() -> None:
@@ -80,7 +82,10 @@ def test_blinded_a_model_knows_no_places_whatever_its_scheme(scheme: str) -> Non
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         here = torch.zeros(1, LENGTH, dtype=torch.int64)
-        plain, moved = encoder(ids, positions=here).tokens, encoder(ids[:, order], positions=here).tokens
+        plain, moved = (
+            encoder(ids, positions=here).tokens,
+            encoder(ids[:, order], positions=here).tokens,
+        )
     torch.testing.assert_close(plain[:, order], moved, atol=1e-5, rtol=1e-5)
 
 
@@ -92,15 +97,22 @@ def test_what_is_measured_on_is_the_same_for_all() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_measured_on_no_training_has_seen(seed: int) -> None:
     """As `take_steps` draws them; PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one."""
-    measured = {tuple(row) for row in held_out(dataclasses.replace(SHORT, tested=1 << 15), LENGTH).ids.tolist()}
+    measured = {
+        tuple(row)
+        for row in held_out(dataclasses.replace(SHORT, tested=1 << 15), LENGTH).ids.tolist()
+    }
     random = torch.Generator().manual_seed(seed)
     for _ in range(100):
         torch.randint(LENGTH, LENGTH + 1, (1,), generator=random)
-        assert not measured & {tuple(row) for row in TASKS["reverse"].make(64, LENGTH, random).ids.tolist()}
+        assert not measured & {
+            tuple(row) for row in TASKS["reverse"].make(64, LENGTH, random).ids.tolist()
+        }
 
 
 def test_few_keys_are_as_many_as_the_training_has() -> None:
-    training = dataclasses.replace(SHORT, task="recall", scheme="rope", lengths=(16, 32), tested=2048)
+    training = dataclasses.replace(
+        SHORT, task="recall", scheme="rope", lengths=(16, 32), tested=2048
+    )
     for length in (32, 128, 512):
         asked = (few_keys(training, length).targets["recall"] != IGNORED).sum(dim=1)
         assert set(asked.tolist()) == {4}
@@ -127,7 +139,9 @@ def test_accuracy_counts_what_is_asked_and_nothing_else() -> None:
     named = name_all(encoder, ids)
     wrong = (named + 1) % SHORT_VOCABULARY
     targets = torch.where(torch.arange(LENGTH) < 4, named, wrong)  # a quarter of them is right
-    assert accuracy(encoder, Examples(ids, {"reverse": targets})) == {"reverse": pytest.approx(0.25)}
+    assert accuracy(encoder, Examples(ids, {"reverse": targets})) == {
+        "reverse": pytest.approx(0.25)
+    }
     asked = torch.where(torch.arange(LENGTH) < 8, targets, IGNORED)
     assert accuracy(encoder, Examples(ids, {"reverse": asked})) == {"reverse": pytest.approx(0.5)}
 
@@ -152,11 +166,17 @@ def test_a_head_that_contributes_nothing_is_not_missed() -> None:
     encoder, examples = trained(), held_out(SHORT, LENGTH)
     width = encoder.config.head_dim
     with torch.no_grad():
-        projections = [weight for name, weight in encoder.named_parameters() if name.endswith("project_out.weight")]
+        projections = [
+            weight
+            for name, weight in encoder.named_parameters()
+            if name.endswith("project_out.weight")
+        ]
         for weight in projections:
             weight.mul_(30)  # else the token itself drowns what heads say
         projections[1][:, 2 * width : 3 * width] = 0
-    wanted = {"reverse": name_all(encoder, examples.ids)}  # what it says counts as right, so whatever changes is lost
+    wanted = {
+        "reverse": name_all(encoder, examples.ids)
+    }  # what it says counts as right, so whatever changes is lost
     lost = lost_without(encoder, Examples(examples.ids, wanted), "reverse")
     assert lost[1][2] == 0
     assert max(lost[0]) > 0
@@ -171,7 +191,9 @@ def test_stretching_keeps_weights_and_changes_positions() -> None:
     for kind in ("linear", "ntk", "yarn"):
         other = scaling.stretched(encoder, kind)
         assert same(other, encoder)
-        assert not torch.allclose(other(examples.ids[:1]).tokens, encoder(examples.ids[:1]).tokens, atol=1e-3)
+        assert not torch.allclose(
+            other(examples.ids[:1]).tokens, encoder(examples.ids[:1]).tokens, atol=1e-3
+        )
 
 
 def test_far_counts_what_stands_further_away_than_in_training() -> None:
@@ -183,6 +205,8 @@ def test_far_counts_what_stands_further_away_than_in_training() -> None:
     rest = examples.targets["recall"]
     targets = torch.where((rest != IGNORED) & distant, named, rest)  # what is far is right
     assert scaling.far(encoder, dataclasses.replace(examples, targets={"recall": targets})) == 1
-    targets = torch.where((rest != IGNORED) & distant, (named + 1) % encoder.config.vocab_size, named)
+    targets = torch.where(
+        (rest != IGNORED) & distant, (named + 1) % encoder.config.vocab_size, named
+    )
     targets = torch.where(rest != IGNORED, targets, IGNORED)
     assert scaling.far(encoder, dataclasses.replace(examples, targets={"recall": targets})) == 0

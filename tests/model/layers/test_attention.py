@@ -112,7 +112,9 @@ def test_huge_scores_stay_finite(fused: bool) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_multi_head_attention_equals_the_one_in_torch(fused: bool, config: Callable[..., EncoderConfig]) -> None:
+def test_multi_head_attention_equals_the_one_in_torch(
+    fused: bool, config: Callable[..., EncoderConfig]
+) -> None:
     ours = MultiHeadAttention(config(dim=12, heads=3))
     theirs = nn.MultiheadAttention(12, 3, batch_first=True)
     theirs.load_state_dict(

@@ -21,11 +21,15 @@ Config = Callable[..., EncoderConfig]
 IDS = torch.arange(12).view(2, 6)
 
 
-def test_learned_positions_are_rows_of_a_table_and_end_with_it(config: Config, encoder: Build) -> None:
+def test_learned_positions_are_rows_of_a_table_and_end_with_it(
+    config: Config, encoder: Build
+) -> None:
     scheme = Learned(config(positions="learned", max_length=64))
     assert scheme.table.weight.shape == (64, 16)
     at = torch.tensor([[3, 63]])
-    torch.testing.assert_close(scheme.embed(torch.zeros(1, 2, 16), scheme.prepare(at)), scheme.table.weight[at])
+    torch.testing.assert_close(
+        scheme.embed(torch.zeros(1, 2, 16), scheme.prepare(at)), scheme.table.weight[at]
+    )
     with pytest.raises(IndexError):
         scheme.prepare(torch.tensor([[64]]))  # never wrapped
     with pytest.raises(ValueError, match="65 tokens are more than max_length 64"):
@@ -39,7 +43,9 @@ def test_partial_rotation_leaves_the_other_dimensions_alone(config: Config) -> N
     assert torch.equal(turned[..., 4:], heads[..., 4:])
     assert not torch.equal(turned[..., 1:, :4], heads[..., 1:, :4])
     whole = Rope(config(dim=8))  # one whose heads are as wide as the rotated half
-    torch.testing.assert_close(turned[..., :4], whole.rotate(heads[..., :4], whole.prepare(torch.arange(5)[None])))
+    torch.testing.assert_close(
+        turned[..., :4], whole.rotate(heads[..., :4], whole.prepare(torch.arange(5)[None]))
+    )
 
 
 def test_the_offset_is_the_position_of_the_first_token(config: Config) -> None:
@@ -64,12 +70,16 @@ def test_a_gated_feed_forward_multiplies_by_the_activated_gate(config: Config) -
 
 
 def test_biases_can_be_left_out(config: Config) -> None:
-    without = dict.fromkeys(("attention_bias", "attention_out_bias", "ffn_bias", "ffn_out_bias"), False)
+    without = dict.fromkeys(
+        ("attention_bias", "attention_out_bias", "ffn_bias", "ffn_out_bias"), False
+    )
     bare = Encoder(config(**without, norm_bias=False, ffn="gated"))
     assert [name for name, _ in bare.named_parameters() if "bias" in name] == []
     kept = {
         name
-        for name, _ in Encoder(config(attention_bias=False, attention_out_bias=False)).named_parameters()
+        for name, _ in Encoder(
+            config(attention_bias=False, attention_out_bias=False)
+        ).named_parameters()
         if "bias" in name
     }
     assert not any("attention.project" in name for name in kept)
@@ -93,7 +103,9 @@ def test_segments_are_refused_by_a_model_without_them(encoder: Build) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_removed_head_is_one_whose_columns_of_the_output_projection_are_zero(fused: bool, encoder: Build) -> None:
+def test_a_removed_head_is_one_whose_columns_of_the_output_projection_are_zero(
+    fused: bool, encoder: Build
+) -> None:
     model = encoder(heads=4, dim=16)
     mask = torch.ones(2, 2, 4)
     mask[:, 1, 2] = 0.0
@@ -148,7 +160,10 @@ def test_shared_keys_and_values_are_those_of_a_model_that_repeats_them(config: C
         for part in ("weight", "bias"):
             query, key, value = getattr(shared.project_in, part).split(shared.widths)
             # Head h of the queries uses the keys and values of head h // 3.
-            repeated = [rows.view(2, 4, -1).repeat_interleave(3, dim=0).reshape(24, -1) for rows in (key, value)]
+            repeated = [
+                rows.view(2, 4, -1).repeat_interleave(3, dim=0).reshape(24, -1)
+                for rows in (key, value)
+            ]
             rows = torch.cat([query.reshape(24, -1), *repeated])
             getattr(whole.project_in, part).copy_(rows.view_as(getattr(whole.project_in, part)))
     whole.project_out.load_state_dict(shared.project_out.state_dict())
@@ -167,16 +182,21 @@ def test_a_local_layer_sees_its_window_and_a_global_one_all(causal: bool, encode
     out = model(torch.arange(9)[None], fused=False)
     place = torch.arange(9)
     ahead = place - place[:, None]
-    near = (ahead.abs() <= 2) & ((ahead <= 0) if causal else torch.ones_like(ahead, dtype=torch.bool))
+    near = (ahead.abs() <= 2) & (
+        (ahead <= 0) if causal else torch.ones_like(ahead, dtype=torch.bool)
+    )
     assert torch.equal(out.attention[1][0].gt(0).all(dim=0), near)
     assert torch.equal(
-        out.attention[0][0].gt(0).all(dim=0), (ahead <= 0) if causal else torch.ones(9, 9, dtype=torch.bool)
+        out.attention[0][0].gt(0).all(dim=0),
+        (ahead <= 0) if causal else torch.ones(9, 9, dtype=torch.bool),
     )
     torch.testing.assert_close(model(torch.arange(9)[None]).tokens, out.tokens)
 
 
 def test_local_layers_turn_by_their_own_theta(encoder: Build) -> None:
-    model = encoder(window=3, local_layers=(0, 1), rope_theta=500.0, rope_local_theta=10000.0, rope_scaling=None)
+    model = encoder(
+        window=3, local_layers=(0, 1), rope_theta=500.0, rope_local_theta=10000.0, rope_scaling=None
+    )
     plain = encoder(window=3, local_layers=(0, 1))
     plain.load_state_dict(model.state_dict())
     assert torch.equal(model(IDS).tokens, plain(IDS).tokens)
@@ -219,7 +239,9 @@ def test_tokens_that_pooling_leaves_out_still_take_part_in_attention(encoder: Bu
     counted = torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
     out = model(IDS, pool_mask=counted)
     assert torch.equal(out.tokens, model(IDS).tokens)
-    torch.testing.assert_close(out.pooled, functional.normalize(out.tokens[:, 2:].mean(dim=1), dim=1))
+    torch.testing.assert_close(
+        out.pooled, functional.normalize(out.tokens[:, 2:].mean(dim=1), dim=1)
+    )
 
 
 def test_the_first_block_may_go_without_its_norm_and_embeddings_with_one(encoder: Build) -> None:

@@ -27,7 +27,9 @@ def test_cls_is_the_first_token() -> None:
     torch.testing.assert_close(cls_pool(TOKENS, mask), torch.tensor([[1.0, 2.0]]))
 
 
-@pytest.mark.parametrize(("kept", "place"), [((1, 1, 0), 1), ((1, 1, 1), 2), ((0, 1, 1), 2), ((1, 0, 0), 0)])
+@pytest.mark.parametrize(
+    ("kept", "place"), [((1, 1, 0), 1), ((1, 1, 1), 2), ((0, 1, 1), 2), ((1, 0, 0), 0)]
+)
 def test_last_is_the_last_token_that_is_not_padding(kept: tuple[int, ...], place: int) -> None:
     assert torch.equal(last_pool(TOKENS, torch.tensor([kept], dtype=torch.bool)), TOKENS[:, place])
 
@@ -50,9 +52,13 @@ def test_max_is_of_each_dimension_and_leaves_padding_out() -> None:
 
 def test_the_weighted_mean_counts_later_tokens_more() -> None:
     mask = torch.tensor([[True, True, False]])
-    torch.testing.assert_close(weighted_mean_pool(TOKENS, mask), torch.tensor([[(1 + 2 * 3) / 3, (2 + 2 * 6) / 3]]))
+    torch.testing.assert_close(
+        weighted_mean_pool(TOKENS, mask), torch.tensor([[(1 + 2 * 3) / 3, (2 + 2 * 6) / 3]])
+    )
 
 
 def test_the_sum_over_the_root_of_the_length() -> None:
     mask = torch.tensor([[True, True, False]])
-    torch.testing.assert_close(mean_sqrt_len_pool(TOKENS, mask), torch.tensor([[4.0, 8.0]]) / 2**0.5)
+    torch.testing.assert_close(
+        mean_sqrt_len_pool(TOKENS, mask), torch.tensor([[4.0, 8.0]]) / 2**0.5
+    )

@@ -22,7 +22,13 @@ def test_slopes_of_a_power_of_two_are_the_geometric_series_of_the_paper() -> Non
 
 
 def test_slopes_of_twelve_heads_are_those_of_eight_and_every_other_of_sixteen() -> None:
-    assert alibi_slopes(12).tolist() == [*(2.0**-h for h in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    assert alibi_slopes(12).tolist() == [
+        *(2.0**-h for h in range(1, 9)),
+        2**-0.5,
+        2**-1.5,
+        2**-2.5,
+        2**-3.5,
+    ]
 
 
 @given(st.integers(1, 200))
@@ -33,7 +39,9 @@ def test_any_number_of_heads_has_as_many_different_slopes_between_0_and_1(heads:
 
 
 @pytest.mark.parametrize("heads", [1, 3, 4])
-def test_the_symmetric_bias_is_minus_slope_times_distance(heads: int, config: Callable[..., EncoderConfig]) -> None:
+def test_the_symmetric_bias_is_minus_slope_times_distance(
+    heads: int, config: Callable[..., EncoderConfig]
+) -> None:
     at = np.array([0, 1, 5, 2000])
     scheme = Alibi(config(positions="alibi", dim=12, heads=heads))
     bias = scheme.bias(scheme.prepare(torch.from_numpy(at)[None]))[0].numpy()
@@ -41,7 +49,9 @@ def test_the_symmetric_bias_is_minus_slope_times_distance(heads: int, config: Ca
     np.testing.assert_allclose(bias, expected, rtol=1e-6)
 
 
-def test_signed_heads_look_one_way_each_and_a_pair_shares_a_slope(config: Callable[..., EncoderConfig]) -> None:
+def test_signed_heads_look_one_way_each_and_a_pair_shares_a_slope(
+    config: Callable[..., EncoderConfig],
+) -> None:
     scheme = Alibi(config(positions="alibi", alibi="signed", dim=15, heads=5))
     bias = scheme.bias(scheme.prepare(torch.arange(6)[None]))[0].numpy()
     distance = np.arange(6) - np.arange(6)[:, None]  # j - i

@@ -35,22 +35,33 @@ def test_permuted_weights_give_the_scores_of_the_interleaved_model(
 ) -> None:
     dim, rotated = HEADS * WIDTH, int(WIDTH * fraction)
     x = torch.randn(LENGTH, dim)
-    w_q, b_q, w_k, b_k = torch.randn(dim, dim), torch.randn(dim), torch.randn(dim, dim), torch.randn(dim)
+    w_q, b_q, w_k, b_k = (
+        torch.randn(dim, dim),
+        torch.randn(dim),
+        torch.randn(dim, dim),
+        torch.randn(dim),
+    )
     query, key = (interleaved(project(x, w, b), rotated) for w, b in ((w_q, b_q), (w_k, b_k)))
     rope = Rope(config(dim=dim, heads=HEADS, rope_fraction=fraction))
     state = rope.prepare(torch.arange(LENGTH)[None])
     ours = [
-        rope.rotate(project(x, to_half_split(w, HEADS, rotated), to_half_split(b, HEADS, rotated))[None], state)[0]
+        rope.rotate(
+            project(x, to_half_split(w, HEADS, rotated), to_half_split(b, HEADS, rotated))[None],
+            state,
+        )[0]
         for w, b in ((w_q, b_q), (w_k, b_k))
     ]
     torch.testing.assert_close(ours[0] @ ours[1].mT, query @ key.mT, atol=2e-4, rtol=1e-5)
     unpermuted = (
-        rope.rotate(project(x, w_q, b_q)[None], state)[0] @ rope.rotate(project(x, w_k, b_k)[None], state)[0].mT
+        rope.rotate(project(x, w_q, b_q)[None], state)[0]
+        @ rope.rotate(project(x, w_k, b_k)[None], state)[0].mT
     )
     assert float((unpermuted - query @ key.mT).abs().max()) > 1  # the test would notice
 
 
 @pytest.mark.parametrize(("heads", "width"), [(5, 4), (3, 3), (3, 10)])
 def test_rows_that_do_not_fit_are_refused(heads: int, width: int) -> None:
-    with pytest.raises(ValueError, match=f"24 rows of {heads} heads cannot hold {width} rotated dimensions"):
+    with pytest.raises(
+        ValueError, match=f"24 rows of {heads} heads cannot hold {width} rotated dimensions"
+    ):
         to_half_split(torch.randn(24, 2), heads, width)

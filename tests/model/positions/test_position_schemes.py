@@ -14,7 +14,9 @@ from headlight_model.encoder import Encoder
 from headlight_model.positions.position_schemes import Positions, build_positions
 
 FAR = 100_001  # positions: 0 to 100,000
-SAMPLE = np.unique(np.concatenate([np.arange(600), np.arange(FAR - 600, FAR), np.arange(0, FAR, 997)]))
+SAMPLE = np.unique(
+    np.concatenate([np.arange(600), np.arange(FAR - 600, FAR), np.arange(0, FAR, 997)])
+)
 
 
 def scheme(positions: str, width: int, **changes: float) -> Positions:
@@ -35,7 +37,9 @@ def scheme(positions: str, width: int, **changes: float) -> Positions:
 def encoding(width: int, positions: Tensor) -> Tensor:
     """PE of the positions [P] -> [P, width]."""
     sinusoidal = scheme("sinusoidal", width)
-    return sinusoidal.embed(torch.zeros(1, len(positions), width), sinusoidal.prepare(positions[None]))[0]
+    return sinusoidal.embed(
+        torch.zeros(1, len(positions), width), sinusoidal.prepare(positions[None])
+    )[0]
 
 
 def rotated(rope: Positions, vector: Tensor, position: int) -> Tensor:
@@ -59,7 +63,9 @@ def test_rope_turns_each_pair_by_its_angle(theta: float) -> None:
     half = width // 2
     rope = scheme("rope", width, rope_theta=theta)
     state = rope.prepare(torch.from_numpy(SAMPLE)[None])
-    unit = torch.cat([torch.ones(half), torch.zeros(half)])  # every pair is (1, 0) and turns into (cos, sin)
+    unit = torch.cat(
+        [torch.ones(half), torch.zeros(half)]
+    )  # every pair is (1, 0) and turns into (cos, sin)
     turned = rope.rotate(unit.expand(1, 1, len(SAMPLE), width), state)[0, 0].numpy()
     angles = SAMPLE[:, None] * theta ** (-2 * np.arange(half) / width)
     assert np.abs(turned[:, :half] - np.cos(angles)).max() < 1e-6
@@ -67,7 +73,9 @@ def test_rope_turns_each_pair_by_its_angle(theta: float) -> None:
 
 
 @given(position=st.integers(0, 50_000), shift=st.integers(0, 49_999))
-def test_sinusoidal_shift_is_a_rotation_that_depends_on_the_shift_only(position: int, shift: int) -> None:
+def test_sinusoidal_shift_is_a_rotation_that_depends_on_the_shift_only(
+    position: int, shift: int
+) -> None:
     width = 8
     angles = shift * 10000.0 ** (-np.arange(0, width, 2) / width)
     rotation = np.zeros((width, width))
@@ -78,8 +86,14 @@ def test_sinusoidal_shift_is_a_rotation_that_depends_on_the_shift_only(position:
     assert np.abs(rotation @ here - there).max() < 2e-6
 
 
-@given(distance=st.integers(0, 1000), query_at=st.integers(1000, 90_000), other_at=st.integers(1000, 90_000))
-def test_rope_score_depends_on_the_distance_only(distance: int, query_at: int, other_at: int) -> None:
+@given(
+    distance=st.integers(0, 1000),
+    query_at=st.integers(1000, 90_000),
+    other_at=st.integers(1000, 90_000),
+)
+def test_rope_score_depends_on_the_distance_only(
+    distance: int, query_at: int, other_at: int
+) -> None:
     rope = scheme("rope", 8)
     query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(3)).unbind(0)
     here = rotated(rope, query, query_at) @ rotated(rope, key, query_at - distance)
@@ -91,7 +105,13 @@ def test_rope_score_changes_with_the_distance_and_its_sign() -> None:
     rope = scheme("rope", 8)
     query, key = torch.randn(2, 8, generator=torch.Generator().manual_seed(3)).unbind(0)
     scores = [float(rotated(rope, query, 10) @ rotated(rope, key, at)) for at in (7, 10, 13)]
-    assert min(abs(a - b) for a, b in ((scores[0], scores[1]), (scores[1], scores[2]), (scores[0], scores[2]))) > 0.05
+    assert (
+        min(
+            abs(a - b)
+            for a, b in ((scores[0], scores[1]), (scores[1], scores[2]), (scores[0], scores[2]))
+        )
+        > 0.05
+    )
 
 
 @pytest.mark.parametrize(("positions", "invariant"), [("rope", True), ("sinusoidal", False)])
@@ -102,14 +122,21 @@ def test_only_a_rope_encoder_is_blind_to_a_shift_of_all_positions(
     ids = torch.randint(0, 50, (2, 12))
     at = torch.arange(12)[None]
     with torch.no_grad():
-        here, there = model(ids, positions=at, fused=False), model(ids, positions=at + 3001, fused=False)
-    moved = max(float((a - b).abs().max()) for a, b in zip(here.attention, there.attention, strict=True))
+        here, there = (
+            model(ids, positions=at, fused=False),
+            model(ids, positions=at + 3001, fused=False),
+        )
+    moved = max(
+        float((a - b).abs().max()) for a, b in zip(here.attention, there.attention, strict=True)
+    )
     assert (moved < 1e-5) is invariant
     assert (float((here.pooled - there.pooled).abs().max()) < 1e-5) is invariant
 
 
 @pytest.mark.parametrize("positions", ["rope", "sinusoidal", "learned"])
-def test_order_matters_and_default_positions_count_from_zero(positions: str, encoder: Callable[..., Encoder]) -> None:
+def test_order_matters_and_default_positions_count_from_zero(
+    positions: str, encoder: Callable[..., Encoder]
+) -> None:
     model = encoder(positions=positions)
     ids = torch.arange(10)[None]
     with torch.no_grad():
@@ -124,8 +151,11 @@ def test_a_position_beyond_the_tables_is_an_error() -> None:
         scheme("rope", 8).prepare(torch.tensor([[2 * FAR]]))
 
 
-def test_an_unknown_scheme_is_answered_with_those_there_are(config: Callable[..., EncoderConfig]) -> None:
+def test_an_unknown_scheme_is_answered_with_those_there_are(
+    config: Callable[..., EncoderConfig],
+) -> None:
     with pytest.raises(
-        ValueError, match=r"positions is 'spiral'; choose one of \['alibi', 'learned', 'none', 'rope', "
+        ValueError,
+        match=r"positions is 'spiral'; choose one of \['alibi', 'learned', 'none', 'rope', ",
     ):
         build_positions(config(positions="spiral"))

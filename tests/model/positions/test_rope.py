@@ -34,7 +34,9 @@ def test_ntk_keeps_the_fastest_pair_and_slows_the_slowest_by_the_factor() -> Non
 
 
 @pytest.mark.parametrize("scaling", [YARN, LLAMA3])
-def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(scaling: RopeScaling) -> None:
+def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(
+    scaling: RopeScaling,
+) -> None:
     scaled = rope_frequencies(WIDTH, THETA, scaling)
     turns = scaling.trained_length * PLAIN / (2 * math.pi)
     often, seldom = (32, 1) if scaling.kind == "yarn" else (4, 1)
@@ -42,7 +44,9 @@ def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(scali
     assert (turns > often).any()
     slow = scaled[turns < seldom] / PLAIN[turns < seldom] * scaling.factor
     assert len(slow) > 1
-    torch.testing.assert_close(slow[1:], torch.ones_like(slow[1:]))  # yarn's ramp ends at a whole pair
+    torch.testing.assert_close(
+        slow[1:], torch.ones_like(slow[1:])
+    )  # yarn's ramp ends at a whole pair
 
 
 def test_llama3_mixes_between_by_the_number_of_turns() -> None:
@@ -54,8 +58,12 @@ def test_llama3_mixes_between_by_the_number_of_turns() -> None:
 
 
 @given(factor=st.floats(1, 64), kind=st.sampled_from(("linear", "ntk", "yarn", "llama3")))
-def test_no_pair_turns_faster_than_before_nor_slower_than_by_the_factor(factor: float, kind: str) -> None:
-    scaled = rope_frequencies(WIDTH, THETA, RopeScaling(kind=kind, factor=factor, trained_length=512))
+def test_no_pair_turns_faster_than_before_nor_slower_than_by_the_factor(
+    factor: float, kind: str
+) -> None:
+    scaled = rope_frequencies(
+        WIDTH, THETA, RopeScaling(kind=kind, factor=factor, trained_length=512)
+    )
     assert bool((scaled <= PLAIN * (1 + 1e-12)).all())
     assert bool((scaled >= PLAIN / factor * (1 - 1e-12)).all())
 
@@ -66,7 +74,10 @@ def test_yarn_makes_vectors_longer_by_its_temperature(config: Config) -> None:
     turned = scheme.rotate(heads, scheme.prepare(torch.tensor([[0, 7, 60]])))
     grown = torch.linalg.vector_norm(turned, dim=-1) / torch.linalg.vector_norm(heads, dim=-1)
     torch.testing.assert_close(grown, torch.full_like(grown, 0.1 * math.log(4) + 1))
-    assert RopeScaling(kind="yarn", factor=4.0, trained_length=9, attention_factor=1.5).amplitude == 1.5
+    assert (
+        RopeScaling(kind="yarn", factor=4.0, trained_length=9, attention_factor=1.5).amplitude
+        == 1.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,6 +91,8 @@ def test_yarn_makes_vectors_longer_by_its_temperature(config: Config) -> None:
         ({"attention_factor": -1.0}, "attention_factor is -1.0"),
     ],
 )
-def test_a_scaling_that_cannot_be_is_refused_by_name(values: dict[str, float], message: str) -> None:
+def test_a_scaling_that_cannot_be_is_refused_by_name(
+    values: dict[str, float], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         RopeScaling(**{"kind": "linear", "factor": 2.0} | values)  # type: ignore[arg-type]

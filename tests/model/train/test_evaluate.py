@@ -28,7 +28,13 @@ def test_a_model_that_learnt_to_count_needs_order(
     counting_data: Data, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = dataclasses.replace(
-        QUICK, stages=(300,), warmup_steps=10, learning_rate=1e-2, layers=2, order_weight=0.0, masked_weight=3.0
+        QUICK,
+        stages=(300,),
+        warmup_steps=10,
+        learning_rate=1e-2,
+        layers=2,
+        order_weight=0.0,
+        masked_weight=3.0,
     )
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
     trainer = Trainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
@@ -39,7 +45,13 @@ def test_a_model_that_learnt_to_count_needs_order(
     assert figures["masked_accuracy"] > 0.8
     assert figures["masked_accuracy_positions_shuffled"] < 0.5
     assert figures["masked_accuracy_positions_ablated"] < 0.5
-    assert abs(figures["masked_accuracy_positions_shuffled"] - figures["masked_accuracy_tokens_shuffled"]) < 0.1
+    assert (
+        abs(
+            figures["masked_accuracy_positions_shuffled"]
+            - figures["masked_accuracy_tokens_shuffled"]
+        )
+        < 0.1
+    )
 
 
 def test_retrieval_of_identical_texts_is_perfect() -> None:

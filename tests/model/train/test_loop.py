@@ -15,10 +15,14 @@ from headlight_model.train.recipe import QUICK
 
 
 @pytest.mark.usefixtures("small_library")
-def test_from_the_command_line_to_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_the_command_line_to_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--stage", "1"])
-    assert json.loads((tmp_path / "small/training.json").read_text(encoding="utf-8"))["steps"] == QUICK.end(1)
+    assert json.loads((tmp_path / "small/training.json").read_text(encoding="utf-8"))[
+        "steps"
+    ] == QUICK.end(1)
     main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"])
     out = tmp_path / "small"
     assert sorted(path.name for path in out.iterdir()) == [
@@ -31,19 +35,25 @@ def test_from_the_command_line_to_a_checkpoint(tmp_path: Path, monkeypatch: pyte
     MaskedTokenHead(encoder.config, QUICK.guess_dim).load_state_dict(load_tensors(out, HEAD_PREFIX))
     tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
     assert tokenizer.get_vocab_size() == encoder.config.vocab_size
-    assert torch.isfinite(encoder(torch.tensor([tokenizer.encode("def f(x): return x").ids])).pooled).all()
+    assert torch.isfinite(
+        encoder(torch.tensor([tokenizer.encode("def f(x): return x").ids])).pooled
+    ).all()
     facts = json.loads((out / "training.json").read_text(encoding="utf-8"))
     assert (facts["seed"], facts["steps"], facts["recipe"]["dim"]) == (3, 6, 32)
     assert facts["validation"]["retrieval_candidates"] > 10
     assert (tmp_path / "build/train/small/state.safetensors").is_file()
     weights = (out / "model.safetensors").read_bytes()
-    main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"])  # nothing left to do
+    main(
+        ["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"]
+    )  # nothing left to do
     assert (out / "model.safetensors").read_bytes() == weights
 
 
 @pytest.mark.usefixtures("small_library")
 def test_the_figures_are_those_of_the_written_weights(tmp_path: Path) -> None:
-    report = train(Job(positions="rope", out=tmp_path / "out", recipe=QUICK, state=tmp_path / "state"))
+    report = train(
+        Job(positions="rope", out=tmp_path / "out", recipe=QUICK, state=tmp_path / "state")
+    )
     assert report == json.loads((tmp_path / "out/training.json").read_text(encoding="utf-8"))
 
 

@@ -26,13 +26,19 @@ def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
     ids = torch.randint(0, 50, (2, 8))
     labels = torch.full((2, 8), IGNORED)
     labels[0, 3] = 7
-    expected = -head(encoder(ids).tokens[0, 3:4], encoder.embedding.weight).log_softmax(dim=-1)[0, 7]
-    assert masked_token_loss(encoder, head, ids, labels)[0].item() == pytest.approx(expected.item(), abs=1e-5)
+    expected = -head(encoder(ids).tokens[0, 3:4], encoder.embedding.weight).log_softmax(dim=-1)[
+        0, 7
+    ]
+    assert masked_token_loss(encoder, head, ids, labels)[0].item() == pytest.approx(
+        expected.item(), abs=1e-5
+    )
 
 
 def test_contrastive_loss_by_hand() -> None:
     queries, documents = torch.eye(2), torch.tensor([[1.0, 0.0], [0.6, 0.8]])
-    loss, accuracy = contrastive_loss(queries, documents, torch.zeros(2, 2, dtype=torch.bool), temperature=1.0)
+    loss, accuracy = contrastive_loss(
+        queries, documents, torch.zeros(2, 2, dtype=torch.bool), temperature=1.0
+    )
     rows = math.log(math.exp(1) + math.exp(0.6)) - 1 + math.log(1 + math.exp(0.8)) - 0.8
     columns = math.log(math.exp(1) + 1) - 1 + math.log(math.exp(0.6) + math.exp(0.8)) - 0.8
     assert loss.item() == pytest.approx((rows + columns) / 4, abs=1e-6)
@@ -41,7 +47,9 @@ def test_contrastive_loss_by_hand() -> None:
 
 def test_equal_texts_are_no_wrong_answers() -> None:
     vectors = torch.ones(2, 4) / 2
-    loss, _ = contrastive_loss(vectors, vectors, torch.ones(2, 2, dtype=torch.bool), temperature=0.05)
+    loss, _ = contrastive_loss(
+        vectors, vectors, torch.ones(2, 2, dtype=torch.bool), temperature=0.05
+    )
     assert loss.item() == pytest.approx(0.0, abs=1e-6)
 
 
@@ -59,7 +67,9 @@ def test_nested_loss_is_the_mean_over_the_widths() -> None:
     torch.manual_seed(0)
     queries, documents = unit_length(torch.randn(6, 8)), unit_length(torch.randn(6, 8))
     same = torch.zeros(6, 6, dtype=torch.bool)
-    short = contrastive_loss(unit_length(queries[:, :4]), unit_length(documents[:, :4]), same, 0.1)[0]
+    short = contrastive_loss(unit_length(queries[:, :4]), unit_length(documents[:, :4]), same, 0.1)[
+        0
+    ]
     whole, accuracy = contrastive_loss(queries, documents, same, 0.1)
     found = nested_loss(queries, documents, same, 0.1, (4,))
     assert found[0].item() == pytest.approx((short + whole).item() / 2)
@@ -67,7 +77,10 @@ def test_nested_loss_is_the_mean_over_the_widths() -> None:
 
 
 def test_order_loss_by_hand() -> None:
-    question, answer = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[1.0, 0.0], [0.6, 0.8]]])
+    question, answer = (
+        torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
+        torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]),
+    )
     loss, accuracy = order_loss(question, answer, temperature=1.0)
     assert accuracy.item() == 1.0
     apart = math.sqrt(2) * math.sqrt(0.8)  # above the temperature
@@ -80,7 +93,10 @@ def test_order_loss_by_hand() -> None:
 def test_order_loss_pulls_vectors_apart_that_are_nearly_equal() -> None:
     torch.manual_seed(0)
     near = torch.randn(1, 1, 8) + 1e-1 * torch.randn(2, 2, 8)
-    queries, documents = unit_length(near[:1].flatten(0, 1))[None], unit_length(near[1:].flatten(0, 1))[None]
+    queries, documents = (
+        unit_length(near[:1].flatten(0, 1))[None],
+        unit_length(near[1:].flatten(0, 1))[None],
+    )
     queries.requires_grad_()
     loss, _ = order_loss(queries, documents, temperature=0.05)
     (gradient,) = torch.autograd.grad(loss, queries)

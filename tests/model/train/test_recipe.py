@@ -26,7 +26,9 @@ def test_a_shipped_model_fits_the_repository(positions: str) -> None:
     recipe = Recipe()
     config = recipe.encoder_config(positions, recipe.vocab_size)
     head = MaskedTokenHead(config, recipe.guess_dim)
-    weights = sum(weight.numel() for part in (Encoder(config), head) for weight in part.parameters())
+    weights = sum(
+        weight.numel() for part in (Encoder(config), head) for weight in part.parameters()
+    )
     assert 2 * weights < 7.8e6  # bytes as float16; the vocabulary has some 0.15e6
     assert 4 <= config.layers <= 6
     assert config.trained_length == 128

@@ -22,7 +22,9 @@ Make = Callable[..., Trainer]
 def trainer(counting_data: Data, tokenizer: Tokenizer) -> Make:
     """Build a trainer of the counting data."""
 
-    def make(recipe: Recipe = WITH_DROPOUT, positions: str = "rope", seed: int = 0, digest: str = "x") -> Trainer:
+    def make(
+        recipe: Recipe = WITH_DROPOUT, positions: str = "rope", seed: int = 0, digest: str = "x"
+    ) -> Trainer:
         return Trainer(recipe, positions, counting_data, tokenizer, seed, {"corpus_sha256": digest})
 
     return make
@@ -68,7 +70,9 @@ def test_equal_arguments_train_equal_models_and_seeds_matter(trainer: Make) -> N
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
 def test_the_losses_fall(trainer: Make, positions: str) -> None:
-    recipe = dataclasses.replace(QUICK, stages=(100,), warmup_steps=5, learning_rate=5e-3, layers=1, masked_weight=1.0)
+    recipe = dataclasses.replace(
+        QUICK, stages=(100,), warmup_steps=5, learning_rate=5e-3, layers=1, masked_weight=1.0
+    )
     learner = trainer(recipe, positions)
     reports = [learner.advance() for _ in range(recipe.steps)]
     for objective in ("masked", "retrieval"):
@@ -82,13 +86,17 @@ def test_an_objective_without_weight_is_left_out(trainer: Make) -> None:
 
 
 def test_embeddings_learn_at_their_own_pace(trainer: Make) -> None:
-    recipe = dataclasses.replace(QUICK, word_steps=0, warmup_steps=1, weight_decay=0.0, embedding_pace=0.25)
+    recipe = dataclasses.replace(
+        QUICK, word_steps=0, warmup_steps=1, weight_decay=0.0, embedding_pace=0.25
+    )
     learner = trainer(recipe)
     before = everything(learner)
     after = everything(advance(learner, 1))
     rate = recipe.rate(0)
     assert largest_move(before, after, "encoder.dense.0.weight") == pytest.approx(rate, rel=0.01)
-    assert largest_move(before, after, "encoder.embedding.weight") == pytest.approx(0.25 * rate, rel=0.01)
+    assert largest_move(before, after, "encoder.embedding.weight") == pytest.approx(
+        0.25 * rate, rel=0.01
+    )
 
 
 def largest_move(before: dict[str, Tensor], after: dict[str, Tensor], name: str) -> float:
@@ -102,12 +110,21 @@ def test_resuming_from_nothing_says_what_to_do(trainer: Make, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("changed", "name"),
-    [("corpus", "corpus_sha256"), ("seed", "seed"), ("positions", "positions"), ("recipe", "recipe")],
+    [
+        ("corpus", "corpus_sha256"),
+        ("seed", "seed"),
+        ("positions", "positions"),
+        ("recipe", "recipe"),
+    ],
 )
-def test_resuming_another_run_is_refused(trainer: Make, tmp_path: Path, changed: str, name: str) -> None:
+def test_resuming_another_run_is_refused(
+    trainer: Make, tmp_path: Path, changed: str, name: str
+) -> None:
     advance(trainer(), 1).save(tmp_path)
     other = trainer(
-        recipe=dataclasses.replace(WITH_DROPOUT, stages=(7,)) if changed == "recipe" else WITH_DROPOUT,
+        recipe=dataclasses.replace(WITH_DROPOUT, stages=(7,))
+        if changed == "recipe"
+        else WITH_DROPOUT,
         positions="sinusoidal" if changed == "positions" else "rope",
         seed=1 if changed == "seed" else 0,
         digest="y" if changed == "corpus" else "x",

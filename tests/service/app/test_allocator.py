@@ -54,13 +54,17 @@ def run(whose: str, **environment: str) -> int:
     """How many heaps there are."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", PROGRAM, whose]
-    done = subprocess.run(command, cwd=ROOT, env=plain | environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=plain | environment, capture_output=True, text=True, check=True
+    )
     return done.stderr.count("Arena ")
 
 
 def test_threads_share_two_heaps() -> None:
     assert run("ours") <= 2
-    assert run("glibc's") > 2, "glibc does by itself what it is told to: the setting is not needed any more"
+    assert run("glibc's") > 2, (
+        "glibc does by itself what it is told to: the setting is not needed any more"
+    )
 
 
 def test_what_the_operator_has_set_stays() -> None:

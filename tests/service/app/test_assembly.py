@@ -56,7 +56,12 @@ def test_an_answer_is_no_larger_than_a_process_can_hold(
 
 @pytest.mark.parametrize(
     "told",
-    [{"max_stream_output_bytes": 1 << 16}, {"max_unary_response_bytes": 1 << 30}, {}, {"max_output_bytes": 5 << 20}],
+    [
+        {"max_stream_output_bytes": 1 << 16},
+        {"max_unary_response_bytes": 1 << 30},
+        {},
+        {"max_output_bytes": 5 << 20},
+    ],
 )
 def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, int]) -> None:
     config = Config(bundle=Path("b"), **told)  # type: ignore[arg-type]  # all of these are numbers
@@ -73,7 +78,9 @@ def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, i
     assert admission.outputs.held == 0
 
 
-@pytest.mark.parametrize(("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])
+@pytest.mark.parametrize(
+    ("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)]
+)
 def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     provider: str,
     gpu: bool,
@@ -89,11 +96,17 @@ def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
 
 
-def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle_path: Path) -> None:
+def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(
+    bundle_path: Path,
+) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
     metrics = Metrics()
-    model, models, tokenizers = assemble(runtime, Config(bundle=bundle_path), metrics), Models(), TokenizerThreads(1)
+    model, models, tokenizers = (
+        assemble(runtime, Config(bundle=bundle_path), metrics),
+        Models(),
+        TokenizerThreads(1),
+    )
     models.add(model)
     handle = Pipeline(models, tokenizers).submit(Request(["abc"]), UnaryForm(model.limits))
     handle.result()
@@ -102,11 +115,15 @@ def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(bundle
     tokenizers.close()
     labels = {"model": runtime.bundle.manifest.name}
     assert metrics.registry.get_sample_value("headlight_attend_runs_total", labels) == 1
-    sent = metrics.registry.get_sample_value("headlight_output_bytes_total", labels | {"output": "attention"})
+    sent = metrics.registry.get_sample_value(
+        "headlight_output_bytes_total", labels | {"output": "attention"}
+    )
     assert sent == 0
 
 
-@pytest.mark.parametrize(("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)])
+@pytest.mark.parametrize(
+    ("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)]
+)
 def test_bulk_is_measured_by_what_processors_do_where_they_compute(
     provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +138,11 @@ def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) ->
         def overhead_bytes(self, *_: object) -> int:
             return 1 << 40
 
-    model, models, tokenizers = assemble(runtime, Config(bundle=Path("b")), Metrics()), Models(), TokenizerThreads(1)
+    model, models, tokenizers = (
+        assemble(runtime, Config(bundle=Path("b")), Metrics()),
+        Models(),
+        TokenizerThreads(1),
+    )
     models.add(model)
     pool = model.admission.outputs
     handle = Pipeline(models, tokenizers).submit(Request(["abc"], dry_run=True), Huge())
@@ -138,7 +159,12 @@ LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_ch
 
 @pytest.mark.parametrize(
     ("asked", "limit", "held"),
-    [(None, None, 64 * 2000), (None, LIMIT, 50_000), (60_000, LIMIT, 50_000), (40_000, LIMIT, 40_000)],
+    [
+        (None, None, 64 * 2000),
+        (None, LIMIT, 50_000),
+        (60_000, LIMIT, 50_000),
+        (40_000, LIMIT, 40_000),
+    ],
 )
 def test_a_text_is_as_long_as_both_the_options_and_the_tokenizer_allow(
     asked: int | None, limit: TokenizerLimit | None, held: int
@@ -163,18 +189,24 @@ def older(bundle: Path, copy: Path) -> Path:
     return copy
 
 
-def test_the_tokenizer_of_an_older_bundle_is_measured_at_start(bundle_path: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_of_an_older_bundle_is_measured_at_start(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     runtime = assembly.load(Config(bundle=older(bundle_path, tmp_path / "older"), provider="cpu"))
     limit = runtime.bundle.manifest.tokenizer_limit
     assert limit is not None
     assert max_characters(Config(bundle=Path("b")), runtime.bundle.manifest) <= limit.max_characters
 
 
-def test_an_older_bundle_with_the_quadratic_pattern_is_refused(bundle_path: Path, tmp_path: Path) -> None:
+def test_an_older_bundle_with_the_quadratic_pattern_is_refused(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     copy = older(bundle_path, tmp_path / "older")
     values = json.loads((copy / "tokenizer.json").read_text())
     values["normalizer"] = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
     (copy / "tokenizer.json").write_text(json.dumps(values))
     relist(copy, "tokenizer.json")
-    with pytest.raises(BundleError, match=r"has the pattern .* square of a run of line breaks.* export again"):
+    with pytest.raises(
+        BundleError, match=r"has the pattern .* square of a run of line breaks.* export again"
+    ):
         assembly.load(Config(bundle=copy, provider="cpu"))

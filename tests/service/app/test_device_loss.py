@@ -52,7 +52,9 @@ def test_each_item_of_a_batch_has_its_own_result_or_is_refused(sizes: list[int],
         else:
             assert isinstance(outcome, ItemResult)
             np.testing.assert_array_equal(outcome.pooled, result(each).pooled)
-    assert len(engine.batches) in ((1,) if len(items) == 1 or len(items) * max(sizes) <= most else (3,))
+    assert len(engine.batches) in (
+        (1,) if len(items) == 1 or len(items) * max(sizes) <= most else (3,)
+    )
     middle = len(items) // 2
     for half in (slice(middle), slice(middle, None)) if len(items) > 1 else ():
         refused = {isinstance(outcome, DeviceFull) for outcome in found[half]}
@@ -68,7 +70,9 @@ def test_what_else_goes_wrong_in_a_half_is_told() -> None:
     assert isinstance(found, EngineError)
 
 
-async def behind(setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]) -> list[asyncio.Task[Computed]]:
+async def behind(
+    setup: Setup, first: EncodeItem, *calls: Sequence[EncodeItem]
+) -> list[asyncio.Task[Computed]]:
     """Submit calls while the engine is busy with another, so that they become one batch."""
     setup.engine.gate.clear()
     busy = asyncio.create_task(setup.submit(first))
@@ -102,7 +106,9 @@ async def test_callers_of_the_half_that_does_not_fit_are_refused_and_the_service
         assert len((await setup.submit(item(3))).results) == 1
         assert setup.held == (0, 0)
         assert setup.lost == []
-    assert [report.tokens for report in setup.reports] == [1, 3], "what ran in halves says nothing of the rate"
+    assert [report.tokens for report in setup.reports] == [1, 3], (
+        "what ran in halves says nothing of the rate"
+    )
 
 
 async def test_one_item_that_can_never_fit_is_refused_as_often_as_it_comes() -> None:
@@ -115,7 +121,9 @@ async def test_one_item_that_can_never_fit_is_refused_as_often_as_it_comes() -> 
         assert setup.engine.probes == 5, "nothing came of it: it might have been the device"
 
 
-async def test_a_memory_that_is_full_for_the_probe_too_is_no_illness(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_memory_that_is_full_for_the_probe_too_is_no_illness(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def probe(self: FakeEngine) -> None:
         raise DeviceFull(FULL)
 
@@ -144,7 +152,10 @@ async def test_a_full_memory_is_told_and_counted_over_the_wire(serve: Serve) -> 
     async with serve(runtime) as service:
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a b c d")]))
-        assert (error.value.code(), error.value.details()) == (grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)
+        assert (error.value.code(), error.value.details()) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            FULL,
+        )
         assert details_of(error.value)["ErrorInfo"].reason == "DEVICE_MEMORY"
         assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
 
@@ -195,7 +206,9 @@ async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer(
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     runtime = FakeRuntime()
     monkeypatch.setattr(server_module, "load", lambda config: runtime)
     address = Address("127.0.0.1", free_port())
@@ -217,12 +230,16 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(monk
         await stub.Encode(request)
         watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        told = asyncio.ensure_future(watch.read())  # begun now: what is not being read is lost when the process ends
+        told = asyncio.ensure_future(
+            watch.read()
+        )  # begun now: what is not being read is lost when the process ends
         runtime.engine.broken, began = DeviceLost(LOST), asyncio.get_running_loop().time()
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request)
         runtime.engine.broken = None
-        with pytest.raises(grpc.aio.AioRpcError):  # it may have been let in still; answered it is not
+        with pytest.raises(
+            grpc.aio.AioRpcError
+        ):  # it may have been let in still; answered it is not
             await stub.Encode(request, timeout=5)
         assert (await told).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()
@@ -232,7 +249,9 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(monk
     assert flushed == [server_module.LOST_FLUSH_SECONDS]
 
 
-async def test_a_device_too_small_for_the_first_batches_serves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_device_too_small_for_the_first_batches_serves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     runtime = FakeRuntime()
 
     def full(lengths: object) -> None:

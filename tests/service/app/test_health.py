@@ -26,7 +26,9 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
         assert {name for name, each in listed.items() if each.status == status.SERVING} == {
             *("", SERVICE, "readiness", "startup", "liveness")
         }
-        error = await refused(stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND)
+        error = await refused(
+            stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND
+        )
         assert f"there are {SERVICE}, readiness" in (error.details() or "")
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == status.SERVING
@@ -38,15 +40,23 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Of what the service logged; asyncio logs what gRPC has left to do for the loop of another test."""
-    return [record.levelname for record in caplog.records if record.name.startswith("headlight_service.")]
+    return [
+        record.levelname
+        for record in caplog.records
+        if record.name.startswith("headlight_service.")
+    ]
 
 
 async def test_a_method_that_nobody_has_written_is_no_failure(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delattr(HeadlightServicer, "Tokenize")  # what a newer contract would have, and this server not
+    monkeypatch.delattr(
+        HeadlightServicer, "Tokenize"
+    )  # what a newer contract would have, and this server not
     async with serve() as service:
-        error = await refused(service.stub.Tokenize(pb.TokenizeRequest()), grpc.StatusCode.UNIMPLEMENTED)
+        error = await refused(
+            service.stub.Tokenize(pb.TokenizeRequest()), grpc.StatusCode.UNIMPLEMENTED
+        )
         assert error.details() == NOT_IMPLEMENTED
         labels = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Tokenize"}
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 1
@@ -65,6 +75,8 @@ async def test_a_failure_of_ours_that_only_looks_like_a_missing_method_is_told_a
 async def test_reflection_lists_the_services(serve: Serve) -> None:
     async with serve() as service:
         stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
-        call = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        call = stub.ServerReflectionInfo(
+            iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+        )
         names = {entry.name for entry in (await call.read()).list_services_response.service}
     assert {SERVICE, "grpc.health.v1.Health"} <= names

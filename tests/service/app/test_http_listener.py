@@ -83,7 +83,9 @@ def test_a_client_has_a_limited_time(monkeypatch: pytest.MonkeyPatch, sent: byte
     monkeypatch.setattr(module, "CLIENT_SECONDS", 0.1)
     server = listening()
     with socket.socket() as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the large answer does not fit
+        client.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
+        )  # the large answer does not fit
         client.settimeout(30)
         client.connect(("127.0.0.1", server.server_port))
         client.sendall(sent)
@@ -100,7 +102,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_response_larger_than_the_buffers_arrives_whole() -> None:
-    head, _, body = ask(listening(), b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    head, _, body = ask(listening(), b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").partition(
+        b"\r\n\r\n"
+    )
     assert f"Content-Length: {len(LARGE)}".encode() in head
     assert body == LARGE
 
@@ -207,5 +211,7 @@ assert ask(clients[3]), "now there are descriptors again"
 
 def test_without_file_descriptors_it_neither_fails_nor_spins() -> None:
     command = [sys.executable, "-c", WITHOUT_DESCRIPTORS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -77,7 +77,9 @@ async def log() -> AsyncIterator[Log]:
     logger.removeHandler(handler)
 
 
-async def test_an_engine_that_does_not_recover_ends_the_process(runtime: FakeRuntime, log: Log) -> None:
+async def test_an_engine_that_does_not_recover_ends_the_process(
+    runtime: FakeRuntime, log: Log
+) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     port = (await log.event("listening"))["grpc_port"]
     await log.event("serving")
@@ -123,9 +125,14 @@ async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ports['health_port']}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         listed = (await stub.List(health_pb2.HealthListRequest())).statuses
-        told = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in listed}
+        told = {
+            name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status
+            for name in listed
+        }
     status = health_pb2.HealthCheckResponse
-    assert told == dict.fromkeys((*READY_NAMES, STARTUP), status.NOT_SERVING) | {LIVENESS: status.SERVING}
+    assert told == dict.fromkeys((*READY_NAMES, STARTUP), status.NOT_SERVING) | {
+        LIVENESS: status.SERVING
+    }
     assert told == {name: answer.status for name, answer in listed.items()}
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
@@ -162,7 +169,9 @@ async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
     others[0].close()
 
 
-async def test_a_refused_bundle_is_logged_with_its_file(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+async def test_a_refused_bundle_is_logged_with_its_file(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
     def load(config: Config) -> FakeRuntime:
         raise BundleError("was altered", "weights.bin")
 
@@ -184,14 +193,18 @@ async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
     assert message.endswith("lower --warm-up-lengths")
 
 
-async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(runtime: FakeRuntime, log: Log) -> None:
+async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(
+    runtime: FakeRuntime, log: Log
+) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     port = (await log.event("listening"))["grpc_port"]
     await log.event("serving")
     runtime.engine.gate.clear()
     runtime.engine.broken = DeviceLost("the GPU failed")
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
+        call = pb_grpc.HeadlightServiceStub(channel).Encode(
+            pb.EncodeRequest(inputs=[pb.Input(text="a")])
+        )
         assert await asyncio.to_thread(runtime.engine.started.acquire, True, 30)
         os.kill(os.getpid(), signal.SIGTERM)
         await log.event("draining")

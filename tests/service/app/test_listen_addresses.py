@@ -18,7 +18,10 @@ NOBODYS = Address("192.0.2.1", 52051)  # of no machine, for they are for books
 async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = Address("127.0.0.1", other.getsockname()[1])
-        for address, reason in ((used, "is in use; end what"), (NOBODYS, "is not an address of this machine; give")):
+        for address, reason in (
+            (used, "is in use; end what"),
+            (NOBODYS, "is not an address of this machine; give"),
+        ):
             with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):
                 bind(build_health_server(Readiness(), lambda *_: None), address, option="--health")
             with pytest.raises(PortTaken, match=f"^--grpc {address} {reason}"):
@@ -29,8 +32,16 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("error", "kind", "reason"),
     [
-        (socket.gaierror(socket.EAI_NONAME, "not known"), ConfigError, "is away:1; its host is not found (not known)"),
-        (socket.gaierror(socket.EAI_AGAIN, "try again"), PortTaken, "away:1 cannot be listened on: try again"),
+        (
+            socket.gaierror(socket.EAI_NONAME, "not known"),
+            ConfigError,
+            "is away:1; its host is not found (not known)",
+        ),
+        (
+            socket.gaierror(socket.EAI_AGAIN, "try again"),
+            PortTaken,
+            "away:1 cannot be listened on: try again",
+        ),
     ],
 )
 def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_not(
@@ -45,10 +56,15 @@ def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_no
     assert str(told.value).startswith(f"--http {reason}")
 
 
-def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def look_up(*_: Any, **__: Any) -> Any:
         stream = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
-        return [(socket.AF_INET6, *stream, ("::1", 0, 0, 0)), (socket.AF_INET, *stream, ("127.0.0.1", 0))]
+        return [
+            (socket.AF_INET6, *stream, ("::1", 0, 0, 0)),
+            (socket.AF_INET, *stream, ("127.0.0.1", 0)),
+        ]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with taken("--http", Address("localhost", 0)) as own:

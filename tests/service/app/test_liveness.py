@@ -182,7 +182,10 @@ async def test_whoever_asks_is_told_when_it_changes() -> None:
 async def answers(channel: Any) -> dict[str, bool]:
     stub = health_pb2_grpc.HealthStub(channel)
     serving = health_pb2.HealthCheckResponse.SERVING
-    return {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == serving for name in NAMES}
+    return {
+        name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status == serving
+        for name in NAMES
+    }
 
 
 async def test_each_name_tells_its_own(serve: Serve) -> None:
@@ -217,10 +220,14 @@ async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
         async with asyncio.timeout(30):
             while len(readiness._watchers) < len(NAMES):
                 await asyncio.sleep(0.01)
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="readiness"))
+        watch = health_pb2_grpc.HealthStub(channel).Watch(
+            health_pb2.HealthCheckRequest(service="readiness")
+        )
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         readiness.set(serving=True)
-        assert (await asyncio.wait_for(watch.read(), 30)).status == health_pb2.HealthCheckResponse.SERVING
+        assert (
+            await asyncio.wait_for(watch.read(), 30)
+        ).status == health_pb2.HealthCheckResponse.SERVING
         assert all((await answers(channel)).values())
         watch.cancel()
     await asyncio.wait_for(server.stop(None), 30)
@@ -236,7 +243,10 @@ async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as open_channel:
         channel: Any = open_channel
         assert all((await answers(channel)).values())
-        for method in ("/headlight.v1.HeadlightService/GetModel", "/grpc.reflection.v1alpha.ServerReflection/X"):
+        for method in (
+            "/headlight.v1.HeadlightService/GetModel",
+            "/grpc.reflection.v1alpha.ServerReflection/X",
+        ):
             call = channel.unary_unary(method)
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await call(b"")

@@ -37,14 +37,18 @@ def command(bundle: Path, *options: str) -> list[str]:
 
 
 def run(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(bundle, *options), cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(
+        command(bundle, *options), cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
 
 
 class Process:
     """A running service and what it logs."""
 
     def __init__(self, bundle: Path, *options: str) -> None:
-        self.process = subprocess.Popen(command(bundle, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command(bundle, *options), cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
         listening = self.event("listening")
         self.grpc_port, self.http_port = listening["grpc_port"], listening["http_port"]
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
@@ -60,8 +64,14 @@ class Process:
         raise AssertionError(f"the log ended without {name}; exit code {self.process.wait(10)}")
 
     def metric(self, line: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=10) as response:
-            found = [text for text in response.read().decode().splitlines() if text.startswith(line + " ")]
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.http_port}/metrics", timeout=10
+        ) as response:
+            found = [
+                text
+                for text in response.read().decode().splitlines()
+                if text.startswith(line + " ")
+            ]
         return float(found[0].rpartition(" ")[2]) if found else 0.0
 
     def end(self) -> int:
@@ -91,7 +101,9 @@ def test_check_says_what_would_be_served(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [("--check",), ()])
-def test_an_altered_bundle_is_refused_with_the_file_named(bundle: Path, tmp_path: Path, options: tuple[str]) -> None:
+def test_an_altered_bundle_is_refused_with_the_file_named(
+    bundle: Path, tmp_path: Path, options: tuple[str]
+) -> None:
     copy = tmp_path / "bundle"
     shutil.copytree(bundle, copy)
     weights = next(copy.glob("*.bin"))
@@ -129,15 +141,23 @@ def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
 
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
 def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> None:
-    done = run(bundle, option, "[::1%no-such]:52051")  # nobody has to be asked whether there is such an interface
+    done = run(
+        bundle, option, "[::1%no-such]:52051"
+    )  # nobody has to be asked whether there is such an interface
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
-    assert json.loads(line)["message"].startswith(f"{option} is [::1%no-such]:52051; its host is not found (")
+    assert json.loads(line)["message"].startswith(
+        f"{option} is [::1%no-such]:52051; its host is not found ("
+    )
 
 
 def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
     with serving(bundle, "--attention", "off") as service:
-        assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == ["pooled", "tokens", "token_info"]
+        assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == [
+            "pooled",
+            "tokens",
+            "token_info",
+        ]
         assert len(service.stub.Encode(long_request()).items) == 60
         wanted = pb.Outputs(attention=pb.AttentionOutput())
         with pytest.raises(grpc.RpcError, match="started with --attention off") as refused:
@@ -161,7 +181,9 @@ def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -
         admitted, size = 0.0, long_request().ByteSize()
         while admitted < len(calls):  # a call that has only started may still be turned away
             answered = service.metric(f"grpc_server_handled_total{{{labels}}}")
-            admitted = answered + service.metric('headlight_held_request_bytes{model="small-rope"}') / size
+            admitted = (
+                answered + service.metric('headlight_held_request_bytes{model="small-rope"}') / size
+            )
         service.process.send_signal(signal.SIGTERM)
         assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert all(len(call.result(30).items) == 60 for call in calls)
@@ -176,7 +198,9 @@ def test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure(bundle: Pat
     with serving(bundle, "--grace-seconds", "0") as service:
         longest = service.stub.GetModel(pb.GetModelRequest()).info.max_length
         everything = pb.Outputs(attention=pb.AttentionOutput(), hidden=pb.HiddenOutput())
-        large = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * longest))] * 8, outputs=everything)
+        large = pb.EncodeRequest(
+            inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * longest))] * 8, outputs=everything
+        )
         requests = [pb.EncodeStreamRequest(id=str(place), encode=large) for place in range(100)]
         call = service.stub.EncodeStream(iter(requests))
         next(call)  # and read no further: the answers wait for us
@@ -192,7 +216,9 @@ def test_a_second_signal_ends_it_at_once(bundle: Path) -> None:
     with serving(bundle, "--drain-delay-seconds", "3600") as service:
         service.process.send_signal(signal.SIGTERM)
         service.event("draining")
-        assert len(service.stub.Encode(long_request()).items) == 60, "until the delay is over it serves"
+        assert len(service.stub.Encode(long_request()).items) == 60, (
+            "until the delay is over it serves"
+        )
         service.process.send_signal(signal.SIGTERM)
         assert service.end() == 1
 
@@ -203,5 +229,7 @@ def test_it_loads_nothing_that_only_training_and_exporting_need(bundle: Path) ->
         "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & set(sys.modules)\n"
         "sys.exit(str(found) if found else 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ, check=False, timeout=50)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=os.environ, check=False, timeout=50
+    )
     assert done.returncode == 0

@@ -22,7 +22,9 @@ def state() -> State:
 def port(state: State) -> int:
     exposition = ("text/plain; version=0.0.4", b"metric 1\n")
     pages = service_pages(lambda: exposition, lambda: state["serving"], lambda: False)
-    return Listener(taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages)).server_port
+    return Listener(
+        taken("--http", Address("127.0.0.1", 0)), functools.partial(respond, pages)
+    ).server_port
 
 
 def request(port: int, method: str, path: str) -> tuple[int, str, str]:

@@ -20,7 +20,10 @@ from tests.service.app.test_lifecycle import ANY, CONFIG, Log, log, own_signals,
 from tests.service.fakes import FakeRuntime
 
 __all__ = ["log", "own_signals", "runtime"]  # fixtures
-NOT_SERVING, SERVING = health_pb2.HealthCheckResponse.NOT_SERVING, health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING, SERVING = (
+    health_pb2.HealthCheckResponse.NOT_SERVING,
+    health_pb2.HealthCheckResponse.SERVING,
+)
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -43,10 +46,20 @@ async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log
         async with grpc.aio.insecure_channel(f"127.0.0.1:{listening['health_port']}") as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             names = ("readiness", "startup", "liveness")
-            found = {name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status for name in names}
-        pages = [(await asyncio.to_thread(get, listening["http_port"], path))[0] for path in ("/livez", "/readyz")]
+            found = {
+                name: (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status
+                for name in names
+            }
+        pages = [
+            (await asyncio.to_thread(get, listening["http_port"], path))[0]
+            for path in ("/livez", "/readyz")
+        ]
         _, text = await asyncio.to_thread(get, listening["http_port"], "/metrics")
-        gauges = [line for line in text.splitlines() if line.startswith(("headlight_ready ", "headlight_stuck "))]
+        gauges = [
+            line
+            for line in text.splitlines()
+            if line.startswith(("headlight_ready ", "headlight_stuck "))
+        ]
         return found, pages, gauges
 
     well = (
@@ -54,11 +67,15 @@ async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log
         [200, 200],
         ["headlight_ready 1.0", "headlight_stuck 0.0"],
     )
-    while await told() != well:  # who looks after a pause of the machine may hear of the event loop's first
+    while (
+        await told() != well
+    ):  # who looks after a pause of the machine may hear of the event loop's first
         pass
     runtime.engine.gate.clear()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{listening['grpc_port']}") as channel:
-        call = pb_grpc.HeadlightServiceStub(channel).Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")]))
+        call = pb_grpc.HeadlightServiceStub(channel).Encode(
+            pb.EncodeRequest(inputs=[pb.Input(text="a")])
+        )
         waiting = asyncio.ensure_future(call)
         assert (await log.event("stuck"))["where"] == "batches"
         stuck = {"readiness": NOT_SERVING, "startup": SERVING, "liveness": NOT_SERVING}

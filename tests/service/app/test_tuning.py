@@ -21,7 +21,9 @@ LAYOUTS = [Options("cpu", 2, 1), Options("cpu", 1, 2), Options("openvino", 2, 1)
 class Known:
     """A machine whose rates are known."""
 
-    def __init__(self, layouts: Sequence[Options], rates: dict[Options, float], usual: float) -> None:
+    def __init__(
+        self, layouts: Sequence[Options], rates: dict[Options, float], usual: float
+    ) -> None:
         self._layouts, self._rates, self._usual = layouts, rates, usual
 
     def layouts(self) -> Sequence[Options]:
@@ -52,8 +54,12 @@ def test_the_fastest_layout_is_kept_while_tokens_and_rounding_are_tried() -> Non
 
 
 def test_a_little_slower_with_less_is_better() -> None:
-    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 103.0}) == replace(LAYOUTS[0], batch_tokens=128)
-    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 104.0}) == replace(LAYOUTS[0], batch_tokens=256)
+    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 103.0}) == replace(
+        LAYOUTS[0], batch_tokens=128
+    )
+    assert chosen({replace(LAYOUTS[0], batch_tokens=256): 104.0}) == replace(
+        LAYOUTS[0], batch_tokens=256
+    )
 
 
 def test_without_any_provider_it_is_told() -> None:
@@ -62,10 +68,22 @@ def test_without_any_provider_it_is_told() -> None:
 
 
 def test_what_it_writes_the_service_serves_with(
-    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundle_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "folder" / "tuned.env"
-    arguments = ["--bundle", str(bundle_path), "--out", str(out), "--seconds", "0.01", "--rounds", "1"]
+    arguments = [
+        "--bundle",
+        str(bundle_path),
+        "--out",
+        str(out),
+        "--seconds",
+        "0.01",
+        "--rounds",
+        "1",
+    ]
     monkeypatch.setattr(sys, "argv", ["tune", *arguments])
     monkeypatch.setattr(tuning, "BATCH_TOKENS", (64, 512))
     assert main() == 0
@@ -81,9 +99,19 @@ def test_what_it_writes_the_service_serves_with(
 
 
 def test_a_precision_that_nobody_has_ends_it(
-    bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundle_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["--bundle", str(bundle_path), "--out", str(tmp_path / "out"), "--precision", "int8"]
+    arguments = [
+        "--bundle",
+        str(bundle_path),
+        "--out",
+        str(tmp_path / "out"),
+        "--precision",
+        "int8",
+    ]
     monkeypatch.setattr(sys, "argv", ["tune", *arguments])
     assert main() == 2
     told = capsys.readouterr()

@@ -50,7 +50,10 @@ TEXTS = {
     "special_tokens": ("text", "text"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),
-    **{name: ("file", Path("file")) for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")},
+    **{
+        name: ("file", Path("file"))
+        for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")
+    },
 }
 WITH = {  # what an option means nothing without
     "tls_cert": {"tls_key": "k"},
@@ -85,7 +88,10 @@ def test_check_needs_no_value() -> None:
         ((), "--bundle is missing; give"),
         ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number from 1 to 1024"),
         ((*BUNDLE, "--streams", "two"), "--streams is 'two'"),
-        ((*BUNDLE, "--max-padding", "1.5"), "--max-padding is '1.5'; it must be a number from 0 to 1"),
+        (
+            (*BUNDLE, "--max-padding", "1.5"),
+            "--max-padding is '1.5'; it must be a number from 0 to 1",
+        ),
         ((*BUNDLE, "--max-padding", "nan"), "--max-padding is 'nan'"),
         ((*BUNDLE, "--grace-seconds", "-1"), "--grace-seconds is '-1'"),
         ((*BUNDLE, "--grpc", "50051"), "--grpc is '50051'; it must be HOST:PORT"),
@@ -93,29 +99,62 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--grpc", "http://a:1"), "--grpc is 'http://a:1'; it must be HOST:PORT"),
         ((*BUNDLE, "--http", "[]:1"), "--http is '[]:1'; it must be HOST:PORT"),
         ((*BUNDLE, "--health", "a..b:1"), "--health is 'a..b:1'; it must be HOST:PORT"),
-        ((*BUNDLE, "--grpc", "127.0.0.1:8080"), "--grpc is 127.0.0.1:8080, --http 127.0.0.1:8080; give each a port"),
-        ((*BUNDLE, "--http", "[::]:50051"), "--grpc is 127.0.0.1:50051, --http [::]:50051; give each a port"),
-        ((*BUNDLE, "--health", "0.0.0.0:8080"), "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port"),
-        ((*BUNDLE, "--provider", "tpu"), "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda"),
-        ((*BUNDLE, "--gpu-device", "-1"), "--gpu-device is '-1'; it must be a whole number from 0 to 2147483647"),
+        (
+            (*BUNDLE, "--grpc", "127.0.0.1:8080"),
+            "--grpc is 127.0.0.1:8080, --http 127.0.0.1:8080; give each a port",
+        ),
+        (
+            (*BUNDLE, "--http", "[::]:50051"),
+            "--grpc is 127.0.0.1:50051, --http [::]:50051; give each a port",
+        ),
+        (
+            (*BUNDLE, "--health", "0.0.0.0:8080"),
+            "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port",
+        ),
+        (
+            (*BUNDLE, "--provider", "tpu"),
+            "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda",
+        ),
+        (
+            (*BUNDLE, "--gpu-device", "-1"),
+            "--gpu-device is '-1'; it must be a whole number from 0 to 2147483647",
+        ),
         (
             (*BUNDLE, "--gpu-memory-bytes", "4"),
             "--gpu-memory-bytes is '4'; it must be a whole number from 1048576 to ",
         ),
-        ((*BUNDLE, "--precision", "int4"), "--precision is 'int4'; it must be one of fp32, bf16, fp16, int8"),
+        (
+            (*BUNDLE, "--precision", "int4"),
+            "--precision is 'int4'; it must be one of fp32, bf16, fp16, int8",
+        ),
         ((*BUNDLE, "--bundle-sha256", "12"), "--bundle-sha256 is '12'; it must be a SHA-256"),
         ((*BUNDLE, "--warm-up-lengths", "8,x"), "--warm-up-lengths is '8,x'"),
         ((*BUNDLE, "--warm-up-lengths", "0"), "--warm-up-lengths is '0'"),
         ((*BUNDLE, "--log-level", "loud"), "--log-level is 'loud'; it must be one of debug"),
-        ((*BUNDLE, "--max-queue-tokens", "5"), "--max-queue-tokens 5; the queue must hold at least one request"),
-        ((*BUNDLE, "--max-queue-bytes", "2000"), "--max-queue-bytes 2000; the process must hold at least one request"),
-        ((*BUNDLE, "--max-output-bytes", "2000"), "--max-output-bytes is too small for --max-unary-resp"),
+        (
+            (*BUNDLE, "--max-queue-tokens", "5"),
+            "--max-queue-tokens 5; the queue must hold at least one request",
+        ),
+        (
+            (*BUNDLE, "--max-queue-bytes", "2000"),
+            "--max-queue-bytes 2000; the process must hold at least one request",
+        ),
+        (
+            (*BUNDLE, "--max-output-bytes", "2000"),
+            "--max-output-bytes is too small for --max-unary-resp",
+        ),
         ((*BUNDLE, "--tls-cert", "c"), "--tls-cert and --tls-key are needed together"),
         ((*BUNDLE, "--tls-key", "k"), "--tls-cert and --tls-key are needed together"),
         ((*BUNDLE, "--tls-ca", "a"), "--tls-ca needs --tls-cert and --tls-key"),
         ((*BUNDLE, "--tls-client-ca", "a"), "--tls-client-ca needs --tls-cert and --tls-key"),
-        ((*BUNDLE, "--quota-tokens-per-second", "9"), "needs --auth-tokens or --tls-client-ca; without either"),
-        ((*BUNDLE, "--quota-burst-seconds", "0"), "--quota-burst-seconds is '0'; it must be a number from 1"),
+        (
+            (*BUNDLE, "--quota-tokens-per-second", "9"),
+            "needs --auth-tokens or --tls-client-ca; without either",
+        ),
+        (
+            (*BUNDLE, "--quota-burst-seconds", "0"),
+            "--quota-burst-seconds is '0'; it must be a number from 1",
+        ),
         ((*BUNDLE, "--stall-seconds", "0"), "--stall-seconds is '0'; it must be a number from 0.1"),
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
@@ -161,7 +200,9 @@ def test_what_is_no_finite_number_is_refused(name: str, text: str) -> None:
 
 
 async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
-    largest = {name: float(beyond(name, "1" + "0" * 30).rpartition(" to ")[2]) for name in numeric("float")}
+    largest = {
+        name: float(beyond(name, "1" + "0" * 30).rpartition(" to ")[2]) for name in numeric("float")
+    }
     for name in numeric("int"):
         if name != "warm_up_lengths":
             largest[name] = int(beyond(name, "1" + "0" * 30).rpartition(" to ")[2])
@@ -172,7 +213,8 @@ async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("grpc_at", "http_at"), [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")]
+    ("grpc_at", "http_at"),
+    [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")],
 )
 def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
     config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
@@ -201,7 +243,9 @@ def test_a_wrong_variable_is_named_as_one() -> None:
 def test_a_misspelt_variable_is_refused(name: str, value: str, meant: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config.parse((*BUNDLE, "--check"), {name: value})
-    assert str(error.value).startswith(f"{name} is in the environment, and there is no such option; ")
+    assert str(error.value).startswith(
+        f"{name} is in the environment, and there is no such option; "
+    )
     assert meant in str(error.value)
     assert "secret" not in str(error.value)
 

@@ -192,7 +192,9 @@ def core(**options: Any) -> Iterator[Core]:
         made.close()
 
 
-def submit(made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any) -> Handle[Answer]:
+def submit(
+    made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any
+) -> Handle[Answer]:
     own = {name: fields.pop(name) for name in ("gate", "trace") if name in fields}
     request = Request(list(inputs or ["a bb"]), **fields)
     return made.pipeline.submit(request, form or Form(), here=here, **own)
@@ -214,7 +216,9 @@ def refused(handle: Handle[Any], kind: type[Exception]) -> Any:
 def cancelled(made: Core) -> dict[str, float]:
     """Callers that left, by stage; those stages that have any."""
     stages = ("tokenize", "queue", "infer", "send")
-    counts = {stage: made.sample("headlight_cancelled_total", stage=stage) or 0.0 for stage in stages}
+    counts = {
+        stage: made.sample("headlight_cancelled_total", stage=stage) or 0.0 for stage in stages
+    }
     return {stage: count for stage, count in counts.items() if count}
 
 

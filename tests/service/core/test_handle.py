@@ -92,7 +92,11 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
         stage = Stage(made)
         before = made.held
         handle: Handle[Answer] = getattr(stage, name)()
-        others = made.held if not stage.begun else tuple(a - b for a, b in zip(made.held, holds, strict=True))
+        others = (
+            made.held
+            if not stage.begun
+            else tuple(a - b for a, b in zip(made.held, holds, strict=True))
+        )
         assert stage.begun or made.held == tuple(a + b for a, b in zip(before, holds, strict=True))
         paid = quotas.of("c").level
         handle.cancel(by_caller=by_caller)
@@ -119,7 +123,9 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
             handle.result()
         if name == "waiting_for_the_gate":
             stage.gate.leave(VECTOR_BYTES)
-        assert stage.gate.enter(100 * VECTOR_BYTES, lambda: pytest.fail("the gate was left")), "by all"
+        assert stage.gate.enter(100 * VECTOR_BYTES, lambda: pytest.fail("the gate was left")), (
+            "by all"
+        )
         ran = sum(len(batch) for batch in made.engine.batches)
         assert ran == len(stage.begun) + (name == "computing"), "for nobody nothing is begun"
         assert made.sample("headlight_rejected_total", reason="internal") == 0
@@ -192,7 +198,9 @@ def test_what_is_answered_before_the_tokenizers_thread_returns_is_closed_as_answ
         monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
         with made.busy_tokenizer():
             handle = submit(made, LONG, client="c", size_bytes=9)
-            handle.future.add_done_callback(lambda _: kept.append(handle.close(keep_answer_bytes=5)))
+            handle.future.add_done_callback(
+                lambda _: kept.append(handle.close(keep_answer_bytes=5))
+            )
         assert len(handle.result().results) == 1
         made.passed()
         assert made.computing[0].startswith("tokenize")

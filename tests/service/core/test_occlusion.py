@@ -42,12 +42,16 @@ def admission_of(service: Service) -> Admission:
 
 def holes(engine: FakeEngine) -> list[int]:
     """The tokens hidden, of all batches; -1: none."""
-    return [-1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch]
+    return [
+        -1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch
+    ]
 
 
 def naming(count: int) -> pb.OccludeRequest:
     """A request that names so many tokens, all the same."""
-    return pb.OccludeRequest(input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count)))
+    return pb.OccludeRequest(
+        input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count))
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,9 @@ def naming(count: int) -> pb.OccludeRequest:
 async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, problem: str
 ) -> None:
-    monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)  # it copies
+    monkeypatch.setattr(
+        "headlight_service.frontends.grpc.request_decoding.has_unknown", None
+    )  # it copies
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
         error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
@@ -81,11 +87,15 @@ async def test_what_a_newer_client_wants_is_refused(serve: Serve) -> None:
 
 async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(serve: Serve) -> None:
     async with serve() as service:
-        error = await refused(service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT)
+        error = await refused(
+            service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
+        )
         told = f"tokens: has {MAX_LENGTH + 1} entries, of which there are at most {MAX_LENGTH}; name each once"
         assert error.details() == told
         assert details_of(error)["BadRequest"].field_violations[0].field == "tokens"
-        error = await refused(service.stub.Occlude(naming(MAX_LENGTH)), grpc.StatusCode.INVALID_ARGUMENT)
+        error = await refused(
+            service.stub.Occlude(naming(MAX_LENGTH)), grpc.StatusCode.INVALID_ARGUMENT
+        )
         assert "this input has 3" in (error.details() or "")
 
 
@@ -109,14 +119,18 @@ class Moving(FakeEngine):
         self.width = width
 
     def vector(self, hidden: int | None) -> Floats:
-        return np.random.default_rng(0 if hidden is None else 1 + hidden).standard_normal(self.width, np.float32)
+        return np.random.default_rng(0 if hidden is None else 1 + hidden).standard_normal(
+            self.width, np.float32
+        )
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         super().run(items, wide=wide)
         return [ItemResult(pooled=self.vector(item.occluded)) for item in items]
 
 
-async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_once(serve: Serve) -> None:
+async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_once(
+    serve: Serve,
+) -> None:
     length, width = 50, 1 << 16
     runtime, vector_bytes = FakeRuntime(), 4 * width
     engine = runtime.engine = Moving(width)
@@ -174,7 +188,9 @@ class Full:
             raise
 
 
-async def test_what_is_begun_waits_where_the_queue_is_full(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_begun_waits_where_the_queue_is_full(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = asyncio.ensure_future(service.stub.Occlude(of(5)))
@@ -215,7 +231,11 @@ async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serv
         call.cancel()
         await service.in_flight.idle()
         assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
-        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (others, 0, 0)
+        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
+            others,
+            0,
+            0,
+        )
         assert holes(service.engine) == [-1]
 
 
@@ -241,7 +261,9 @@ async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve:
         assert len(service.engine.batches) == 1
 
 
-async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encoding(serve: Serve) -> None:
+async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encoding(
+    serve: Serve,
+) -> None:
     async with serve(streams=1) as service:
         admission_of(service).estimate.worked_off(tokens=1, seconds=1e3)
         error = await refused(service.stub.Occlude(of(10), timeout=60), EXHAUSTED)

@@ -42,7 +42,11 @@ def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
 
 def holes(made: Core) -> list[int]:
     """The tokens hidden, of all batches; -1: none."""
-    return [-1 if item.occluded is None else item.occluded for batch in made.engine.batches for item in batch]
+    return [
+        -1 if item.occluded is None else item.occluded
+        for batch in made.engine.batches
+        for item in batch
+    ]
 
 
 def test_each_token_is_hidden_once_after_the_whole_input() -> None:
@@ -96,7 +100,8 @@ def test_a_long_text_is_read_on_a_thread_of_the_tokenizer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "field"), [("", "input.text"), ("a " * (MAX_LENGTH + 1), "input.text"), ("x" * 10**6, "input.text")]
+    ("text", "field"),
+    [("", "input.text"), ("a " * (MAX_LENGTH + 1), "input.text"), ("x" * 10**6, "input.text")],
 )
 def test_errors_name_the_one_input(text: str, field: str) -> None:
     with core() as made:
@@ -119,7 +124,9 @@ class Later:
     def __init__(self, made: Core, batches: int) -> None:
         self._left, self.held, self.may_go = batches, threading.Event(), threading.Event()
         self._run = made.engine.run
-        made.model.scheduler._engines = {"fake": made.model.scheduler._engines["fake"]._replace(run=self.run)}
+        made.model.scheduler._engines = {
+            "fake": made.model.scheduler._engines["fake"]._replace(run=self.run)
+        }
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         if not self._left:

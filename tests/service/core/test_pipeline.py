@@ -78,7 +78,9 @@ def test_times_are_those_of_the_stages() -> None:
         timings = answered(submit(made)).timings
         assert 0 <= timings.tokenize_ns <= timings.total_ns <= time.monotonic_ns() - began
         assert timings.queue_ns + timings.infer_ns <= timings.total_ns
-        assert made.sample("headlight_stage_seconds_count", stage="total", priority="interactive") == 1
+        assert (
+            made.sample("headlight_stage_seconds_count", stage="total", priority="interactive") == 1
+        )
 
 
 def test_what_is_held_is_held_until_the_answer_has_left() -> None:
@@ -203,7 +205,9 @@ def test_why_there_is_no_answer_is_told_and_counted_once(
 
 def test_a_form_that_cannot_carry_the_answer_refuses_it() -> None:
     with core() as made:
-        error = refused(submit(made, form=Form(InvalidInput("outputs", "is too large"))), InvalidInput)
+        error = refused(
+            submit(made, form=Form(InvalidInput("outputs", "is too large"))), InvalidInput
+        )
         assert error.field == "outputs"
         assert made.held == (0, 0, 0)
         assert made.engine.batches == []
@@ -257,7 +261,9 @@ def test_what_would_come_too_late_is_refused_when_its_tokens_are_known() -> None
         error = refused(submit(made, "a " * 50, deadline=time.monotonic() + 30), Shed)
         assert error.shortage is Shortage.DEADLINE
         assert "52.00 s" in error.message
-        assert made.tokenizer.texts[-1].startswith("a a"), "its own work was not known before it was read"
+        assert made.tokenizer.texts[-1].startswith("a a"), (
+            "its own work was not known before it was read"
+        )
         made.engine.gate.set()
         answered(first)
 
@@ -371,7 +377,9 @@ def test_a_request_for_tokens_can_be_given_up(reading: bool) -> None:
 def test_a_failure_to_encode_tokens_is_the_requests() -> None:
     with core() as made:
         for text in ("a", LONG):
-            error = refused(made.pipeline.tokenize(Request([text, ""], size_bytes=9), Pieces()), InvalidInput)
+            error = refused(
+                made.pipeline.tokenize(Request([text, ""], size_bytes=9), Pieces()), InvalidInput
+            )
             assert error.field == "inputs[1].text"
         made.passed()
         assert made.held == (0, 0, 0)

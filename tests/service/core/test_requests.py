@@ -29,7 +29,11 @@ EVERYTHING = OutputSpec(
 def full() -> dict[str, Any]:
     """Every field, with a value that is not its default."""
     return {
-        "inputs": ["text", Pair("one", "two"), TokenIds(array("q", [1, 1 << 40]), array("q", [0, 1]))],
+        "inputs": [
+            "text",
+            Pair("one", "two"),
+            TokenIds(array("q", [1, 1 << 40]), array("q", [0, 1])),
+        ],
         "outputs": EVERYTHING,
         "model": "m",
         "size_bytes": 9,

@@ -158,7 +158,9 @@ def test_there_is_one_thread_which_ends_when_they_are_closed() -> None:
     assert called.names == []
 
 
-def test_one_that_fails_is_logged_and_ends_no_other(timers: Timers, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_fails_is_logged_and_ends_no_other(
+    timers: Timers, caplog: pytest.LogCaptureFixture
+) -> None:
     called, now = Called(), time.monotonic()
 
     def fail() -> None:
@@ -190,4 +192,6 @@ def test_threads_make_and_cancel_timers_and_each_that_stays_is_called_once(timer
         thread.join(30)
     called.wait(1200)
     settled(timers)
-    assert sorted(called.names) == sorted(f"{own}.{place}" for own in range(4) for place in range(300))
+    assert sorted(called.names) == sorted(
+        f"{own}.{place}" for own in range(4) for place in range(300)
+    )

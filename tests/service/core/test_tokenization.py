@@ -36,7 +36,9 @@ def sizes_of(inputs: Sequence[Input], prompt: str) -> list[int]:
         if isinstance(value, TokenIds):
             sizes.append(len(value.ids))
         else:
-            sizes.append(len(prompt) + len(value) if isinstance(value, str) else sum(map(len, value)))
+            sizes.append(
+                len(prompt) + len(value) if isinstance(value, str) else sum(map(len, value))
+            )
     return sizes
 
 
@@ -45,9 +47,13 @@ def told(asked: TokenizationJob) -> tuple[list[Input], list[int]]:
     return asked.inputs, asked.sizes
 
 
-def job(*inputs: Input, prompt: str = "", max_tokens: int = 10**6, **changes: Any) -> TokenizationJob:
+def job(
+    *inputs: Input, prompt: str = "", max_tokens: int = 10**6, **changes: Any
+) -> TokenizationJob:
     sizes = sizes_of(inputs, prompt)
-    made = TokenizationJob(list(inputs), sizes, sum(sizes), False, max_tokens, "refuse", True, prompt, "parse")
+    made = TokenizationJob(
+        list(inputs), sizes, sum(sizes), False, max_tokens, "refuse", True, prompt, "parse"
+    )
     return made._replace(**changes)
 
 
@@ -66,9 +72,15 @@ def test_at_first_texts_seem_to_have_no_tokens_and_ids_are_counted() -> None:
 
 def test_tokens_are_as_dense_as_in_the_texts_before() -> None:
     density = Density()
-    density.learn(*told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)])  # 0.2 a character
-    assert density.tokens(*told(job("y" * 100, Pair("z" * 20, "z" * 30))), LONGEST) == 30 + 2 * SPECIAL
-    assert density.tokens(*told(job("y" * 20, "y" * 20, prompt="p" * 30)), LONGEST) == 20 + 2 * SPECIAL
+    density.learn(
+        *told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)]
+    )  # 0.2 a character
+    assert (
+        density.tokens(*told(job("y" * 100, Pair("z" * 20, "z" * 30))), LONGEST) == 30 + 2 * SPECIAL
+    )
+    assert (
+        density.tokens(*told(job("y" * 20, "y" * 20, prompt="p" * 30)), LONGEST) == 20 + 2 * SPECIAL
+    )
 
 
 def test_a_text_has_no_more_tokens_than_the_model_takes() -> None:
@@ -93,10 +105,13 @@ def test_a_caller_who_has_left_says_nothing() -> None:
     assert density.tokens(*told(job("a text")), LONGEST) == 0
 
 
-def test_short_texts_which_are_special_tokens_for_the_most_part_do_not_make_long_ones_seem_dense() -> None:
+def test_short_texts_which_are_special_tokens_for_the_most_part_do_not_make_long_ones_seem_dense() -> (
+    None
+):
     density = Density()
     density.learn(
-        *told(job("a", "b", "map keys")), [of_length(1 + SPECIAL), of_length(1 + SPECIAL), of_length(2 + SPECIAL)]
+        *told(job("a", "b", "map keys")),
+        [of_length(1 + SPECIAL), of_length(1 + SPECIAL), of_length(2 + SPECIAL)],
     )
     assert density.tokens(*told(job("y" * 100)), LONGEST) == 40 + SPECIAL
 
@@ -157,8 +172,16 @@ def test_nothing_more_is_read_once_nobody_waits() -> None:
         (job("a", ""), "inputs[1].text", "is empty"),
         (job(Pair("a", "")), "inputs[0].pair.second", "is empty"),
         (job("a " * (MAX_LENGTH + 1)), "inputs[0].text", f"has {MAX_LENGTH + 1} tokens"),
-        (job(ids(1), TokenIds(array("q", [300]), array("q"))), "inputs[1].ids", "the id at 0 is not in 0 .. 99"),
-        (job("a b", "c", max_tokens=2), "inputs", "have more than 2 tokens together; split the request"),
+        (
+            job(ids(1), TokenIds(array("q", [300]), array("q"))),
+            "inputs[1].ids",
+            "the id at 0 is not in 0 .. 99",
+        ),
+        (
+            job("a b", "c", max_tokens=2),
+            "inputs",
+            "have more than 2 tokens together; split the request",
+        ),
     ],
     ids=["empty", "second", "long", "unknown id", "together"],
 )
@@ -188,7 +211,12 @@ def test_each_input_is_an_item_with_its_own_mask() -> None:
     assert [each.head_mask for each in items_of(found, Selection(), "mean", None)] == [None, None]
 
 
-@given(st.lists(st.one_of(st.text("ab ", min_size=1).filter(str.strip), st.integers(1, 5).map(ids)), min_size=1))
+@given(
+    st.lists(
+        st.one_of(st.text("ab ", min_size=1).filter(str.strip), st.integers(1, 5).map(ids)),
+        min_size=1,
+    )
+)
 def test_no_input_is_lost_or_moved_however_they_are_put_together(inputs: list[Input]) -> None:
     found = read(job(*inputs))
     alone = [read(job(value))[0] for value in inputs]

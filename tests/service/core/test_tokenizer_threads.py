@@ -23,7 +23,11 @@ class Payload:
 
     def __init__(self, priority: Priority = SOON, order: list[Payload] | None = None) -> None:
         self.priority: Priority = priority
-        self.begun, self.may_end, self.done = threading.Event(), threading.Event(), threading.Event()
+        self.begun, self.may_end, self.done = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self._order = order
 
     def work(self) -> None:
@@ -112,7 +116,9 @@ def test_one_thread_of_several_is_never_bulks(count: int, of_bulk: int) -> None:
     threads.close()
 
 
-def test_of_one_thread_interactive_goes_before_bulk_that_waits_longer_but_not_for_ever(one: TokenizerThreads) -> None:
+def test_of_one_thread_interactive_goes_before_bulk_that_waits_longer_but_not_for_ever(
+    one: TokenizerThreads,
+) -> None:
     order = list[Payload]()
     current, bulk = Payload(SOON, order), Payload(BULK, order)
     waiting = [Payload(SOON, order) for _ in range(2 * BULK_TURN)]
@@ -128,7 +134,9 @@ def test_of_one_thread_interactive_goes_before_bulk_that_waits_longer_but_not_fo
     assert [each for each in order if each is not bulk] == [current, *waiting]
 
 
-def test_what_is_withdrawn_is_let_go_at_once_and_gives_its_turn_to_the_next(one: TokenizerThreads) -> None:
+def test_what_is_withdrawn_is_let_go_at_once_and_gives_its_turn_to_the_next(
+    one: TokenizerThreads,
+) -> None:
     first, leaves, next_one = Payload(), Payload(BULK), Payload(BULK)
     submitted(one, first, leaves, next_one)
     assert first.begun.wait(30)
@@ -182,10 +190,14 @@ def test_it_beats_while_work_is_begun_or_done_and_is_still_for_work_that_is_not(
 
 
 @given(st.integers(1, 4), st.data())
-def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(count: int, data: st.DataObject) -> None:
+def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(
+    count: int, data: st.DataObject
+) -> None:
     turns, everyone = Turns(count), list[Payload]()
     for _ in range(data.draw(st.integers(0, 30))):
-        what = data.draw(st.sampled_from(["soon", "bulk", "end", "withdraw"] if everyone else ["soon", "bulk"]))
+        what = data.draw(
+            st.sampled_from(["soon", "bulk", "end", "withdraw"] if everyone else ["soon", "bulk"])
+        )
         if what in ("soon", "bulk"):
             everyone.append(turns.submit(SOON if what == "soon" else BULK))
         elif what == "withdraw":
@@ -195,8 +207,14 @@ def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(c
         assert len(turns.inside) <= count
         assert turns.count(BULK) <= max(1, count - 1)
         waiting = [each.priority for each in turns.waiting]
-        assert len(turns.inside) == count or SOON not in waiting, "nothing waits for a thread that is free"
-        assert turns.count(BULK) == max(1, count - 1) or len(turns.inside) == count or BULK not in waiting
+        assert len(turns.inside) == count or SOON not in waiting, (
+            "nothing waits for a thread that is free"
+        )
+        assert (
+            turns.count(BULK) == max(1, count - 1)
+            or len(turns.inside) == count
+            or BULK not in waiting
+        )
     while turns.inside:
         turns.end(turns.inside[0])
     assert turns.waiting == []

@@ -26,7 +26,11 @@ class Payload:
     """What is to be worked on, and what becomes of it."""
 
     def __init__(self) -> None:
-        self.begun, self.may_end, self.done = threading.Event(), threading.Event(), threading.Event()
+        self.begun, self.may_end, self.done = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
 
     def work(self) -> None:
         self.begun.set()
@@ -126,7 +130,9 @@ def test_bulk_is_computed_behind_what_is_waited_for() -> None:
     items = [EncodeItem(np.zeros(1, dtype=np.int64), Selection())]
     told = queue.SimpleQueue[Computed | Exception]()
 
-    def ask(priority: Priority, then: Callable[[Computed | Exception], None], *, here: bool = False) -> None:
+    def ask(
+        priority: Priority, then: Callable[[Computed | Exception], None], *, here: bool = False
+    ) -> None:
         pending = PendingRequest("m", items, 1e9, priority, Unwatched(), then)
         scheduler.submit(pending, here=here)
 

@@ -29,7 +29,8 @@ def test_without_options_nothing_stands_in_the_way_of_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "warned"), [("127.0.0.1", False), ("::1", False), ("localhost", False), ("::", True), ("0.0.0.0", True)]
+    ("host", "warned"),
+    [("127.0.0.1", False), ("::1", False), ("localhost", False), ("::", True), ("0.0.0.0", True)],
 )
 def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
     tmp_path: Path, host: str, warned: bool, caplog: pytest.LogCaptureFixture
@@ -41,7 +42,9 @@ def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
     assert [vars(record)["event"] for record in logged(caplog)] == ["tokens_in_plaintext"] * warned
 
 
-@pytest.mark.parametrize(("provider", "gpu", "told"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)])
+@pytest.mark.parametrize(
+    ("provider", "gpu", "told"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)]
+)
 async def test_a_cpu_that_stands_in_for_a_gpu_is_told(
     serve: Serve, provider: str, gpu: bool, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,11 @@ from headlight_service.security.auth_tokens import LOOK_SECONDS, MOST_TOKENS, Au
 from tests.service.batching import Clock
 from tests.service.logged import logged
 
-FIRST, SECOND, HASHED = "first-token-of-search", "second-token-of-search", "token-that-only-its-digest-is-of"
+FIRST, SECOND, HASHED = (
+    "first-token-of-search",
+    "second-token-of-search",
+    "token-that-only-its-digest-is-of",
+)
 FILE = f"""# who     with what
 
 search    {FIRST}
@@ -56,15 +60,33 @@ DIGEST = hashlib.sha256(FIRST.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
-    "value", [None, "", "Bearer", "Bearer ", FIRST, f"Basic {FIRST}", f"Bearer{FIRST}", "Bearer search", "Bearer é"]
+    "value",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        FIRST,
+        f"Basic {FIRST}",
+        f"Bearer{FIRST}",
+        "Bearer search",
+        "Bearer é",
+    ],
 )
-def test_without_a_token_or_with_a_wrong_one_nobody_is_let_in(setup: Setup, value: str | None) -> None:
+def test_without_a_token_or_with_a_wrong_one_nobody_is_let_in(
+    setup: Setup, value: str | None
+) -> None:
     with pytest.raises(Unauthenticated) as error:
         setup.caller(value)
-    assert "authorization: Bearer TOKEN" in error.value.message or "not one of this server's" in error.value.message
+    assert (
+        "authorization: Bearer TOKEN" in error.value.message
+        or "not one of this server's" in error.value.message
+    )
 
 
-@pytest.mark.parametrize("wrong", [FIRST[:-1], FIRST + "x", FIRST.upper(), DIGEST, f"sha256:{DIGEST}"])
+@pytest.mark.parametrize(
+    "wrong", [FIRST[:-1], FIRST + "x", FIRST.upper(), DIGEST, f"sha256:{DIGEST}"]
+)
 def test_no_message_has_the_token(setup: Setup, wrong: str) -> None:
     with pytest.raises(Unauthenticated) as error:
         setup.caller(f"Bearer {wrong}")
@@ -81,9 +103,19 @@ def test_a_changed_file_is_taken_within_a_second(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "# none\n", "search\n", f"search {FIRST} more\n", "search short\n", FILE + f"other {FIRST[:-3]}"]
+    "broken",
+    [
+        "",
+        "# none\n",
+        "search\n",
+        f"search {FIRST} more\n",
+        "search short\n",
+        FILE + f"other {FIRST[:-3]}",
+    ],
 )
-def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_file_changes_nothing_and_is_told(
+    setup: Setup, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
     setup.change(broken)
     with caplog.at_level(logging.ERROR):
         assert setup.caller(f"Bearer {FIRST}") == "search"
@@ -114,10 +146,15 @@ def test_a_broken_file_changes_nothing_and_is_told(setup: Setup, broken: str, ca
         (f"a {FIRST}\nb {FIRST}\n", "line 2: has the token of another client"),
         (f"a {FIRST}\nb sha256:{DIGEST}\n", "line 2: has the token of another client"),
         (f"ä {FIRST}\n", "beyond ASCII"),
-        ("".join(f"a token-{i:016}\n" for i in range(MOST_TOKENS + 1)), f"holds {MOST_TOKENS + 1} tokens"),
+        (
+            "".join(f"a token-{i:016}\n" for i in range(MOST_TOKENS + 1)),
+            f"holds {MOST_TOKENS + 1} tokens",
+        ),
     ],
 )
-def test_at_start_a_broken_file_is_an_error_that_names_the_line(tmp_path: Path, text: str, problem: str) -> None:
+def test_at_start_a_broken_file_is_an_error_that_names_the_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         Setup(tmp_path, text)
     assert str(error.value).startswith("--auth-tokens: ")
@@ -135,7 +172,8 @@ def test_at_start_a_pipe_is_an_error() -> None:
     reader, writer = os.pipe()
     try:
         with pytest.raises(
-            ConfigError, match=r"--auth-tokens: /dev/fd/\d+ is a FIFO \(pipe\); it must be a regular file"
+            ConfigError,
+            match=r"--auth-tokens: /dev/fd/\d+ is a FIFO \(pipe\); it must be a regular file",
         ):
             AuthTokens(Path(f"/dev/fd/{reader}"), lambda: None)
     finally:

@@ -60,9 +60,17 @@ async def test_every_method_asks_for_a_token_but_health(serve: Serve, tokens: Au
         health = health_pb2_grpc.HealthStub(service.channel)
         answer = await health.Check(health_pb2.HealthCheckRequest(service="readiness"))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        labels = {"grpc_type": "unary", "grpc_service": "headlight.v1.HeadlightService", "grpc_method": "Encode"}
-        assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNAUTHENTICATED") == 2
-        assert len(service.engine.batches) == 4, "what was refused was not computed; Occlude has two"
+        labels = {
+            "grpc_type": "unary",
+            "grpc_service": "headlight.v1.HeadlightService",
+            "grpc_method": "Encode",
+        }
+        assert (
+            service.sample("grpc_server_handled_total", **labels, grpc_code="UNAUTHENTICATED") == 2
+        )
+        assert len(service.engine.batches) == 4, (
+            "what was refused was not computed; Occlude has two"
+        )
 
 
 async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
@@ -87,7 +95,9 @@ async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthToke
         await service.stub.Encode(request(text_of(60)), **ELSE)
         clock.now += told / 1000
         await service.stub.Encode(request(text_of(60)), **GOOD)
-        assert "search" not in service.metrics.exposition()[1].decode(), "no name of a client is a label"
+        assert "search" not in service.metrics.exposition()[1].decode(), (
+            "no name of a client is a label"
+        )
 
 
 async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) -> None:
@@ -129,13 +139,21 @@ async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told
         assert bucket.level == 1000 - 100
 
 
-async def test_what_fails_is_charged_for_its_reading_alone(serve: Serve, tokens: AuthTokens) -> None:
+async def test_what_fails_is_charged_for_its_reading_alone(
+    serve: Serve, tokens: AuthTokens
+) -> None:
     quotas = Quotas(10, 10, Clock())
     async with serve(gate=Gate(tokens), quotas=quotas, max_queue_tokens=20000) as service:
         service.engine.broken = EngineError("broken")
         await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
-        await refused(service.stub.Occlude(pb.OccludeRequest(input=text_of(5)), **GOOD), grpc.StatusCode.INTERNAL)
-        await refused(service.stub.Encode(request(pb.Input(text="")), **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(
+            service.stub.Occlude(pb.OccludeRequest(input=text_of(5)), **GOOD),
+            grpc.StatusCode.INTERNAL,
+        )
+        await refused(
+            service.stub.Encode(request(pb.Input(text="")), **GOOD),
+            grpc.StatusCode.INVALID_ARGUMENT,
+        )
     assert quotas.of("search").level == 100 - 55 / READING
 
 
@@ -148,18 +166,23 @@ async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
     special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
     async with serve(gate=Gate(tokens), quotas=quotas, max_unary_response_bytes=2048) as service:
         error = await refused(
-            service.stub.Encode(request(text, outputs=large), **GOOD), grpc.StatusCode.INVALID_ARGUMENT
+            service.stub.Encode(request(text, outputs=large), **GOOD),
+            grpc.StatusCode.INVALID_ARGUMENT,
         )
         assert "the answer would have" in (error.details() or "")
         assert bucket.level == 1000 - 10
         wrong = service.stub.Occlude(pb.OccludeRequest(input=text, tokens=special), **GOOD)
-        assert "no special token" in ((await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT)).details() or "")
+        assert "no special token" in (
+            (await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT)).details() or ""
+        )
         assert bucket.level == 1000 - 20
         bucket.spend(bucket.level - 150)
         for left in (140, 130, 120):  # until it is not half of what is asked for
             error = await refused(service.stub.Encode(request(text), **GOOD), EXHAUSTED)
             assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-            assert bucket.level == left, "who does not wait as told has texts read for nothing no longer"
+            assert bucket.level == left, (
+                "who does not wait as told has texts read for nothing no longer"
+            )
         assert service.engine.batches == []
 
 
@@ -180,7 +203,9 @@ async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_w
             clock.now += 100
 
 
-async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(serve: Serve, tokens: AuthTokens) -> None:
+async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(
+    serve: Serve, tokens: AuthTokens
+) -> None:
     quotas = Quotas(10, 10, Clock())
     async with serve(gate=Gate(tokens), quotas=quotas, max_request_tokens=2000) as service:
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(40)), **GOOD)

@@ -33,13 +33,21 @@ def pairs(authority: Authority) -> list[Pair]:
 class Server:
     """A server that has a certificate, in files of its own."""
 
-    def __init__(self, folder: Path, authority: Authority, pair: Pair, mutual: bool, ca: Path | None = None) -> None:
-        self.cert, self.key, self.client_ca = folder / "tls.crt", folder / "tls.key", folder / "ca.crt"
+    def __init__(
+        self, folder: Path, authority: Authority, pair: Pair, mutual: bool, ca: Path | None = None
+    ) -> None:
+        self.cert, self.key, self.client_ca = (
+            folder / "tls.crt",
+            folder / "tls.key",
+            folder / "ca.crt",
+        )
         self.refused = 0
         self._root = authority.cert.read_bytes()
         self.client_ca.write_bytes(self._root)
         pair.write_to(self.cert, self.key)
-        self.certificates = Certificates(self.cert, self.key, ca, self.client_ca if mutual else None, self._count)
+        self.certificates = Certificates(
+            self.cert, self.key, ca, self.client_ca if mutual else None, self._count
+        )
         self.server = build_health_server(Readiness(), lambda *_: None)
         self.port = self.server.bind("127.0.0.1:0", self.certificates.credentials())
 
@@ -52,11 +60,15 @@ class Server:
 
     async def certificate(self, client: Pair | None = None) -> str:
         """What a new connection is shown, by its name."""
-        shown = (None, None) if client is None else (client.key.read_bytes(), client.cert.read_bytes())
+        shown = (
+            (None, None) if client is None else (client.key.read_bytes(), client.cert.read_bytes())
+        )
         credentials = grpc.ssl_channel_credentials(self._root, *shown)
         # A name that only one version has would show which is used; expiry does, too, and is at hand.
         options = [("grpc.use_local_subchannel_pool", 1)]
-        async with grpc.aio.secure_channel(f"localhost:{self.port}", credentials, options) as channel:
+        async with grpc.aio.secure_channel(
+            f"localhost:{self.port}", credentials, options
+        ) as channel:
             await health_pb2_grpc.HealthStub(channel).Check(REQUEST, timeout=30)
         return f"version-{round((self.certificates.expires - time.time()) / 86400) - 5}"
 
@@ -67,7 +79,9 @@ def mutual(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, authority: Authority, pairs: list[Pair], mutual: bool) -> AsyncIterator[Server]:
+async def server(
+    tmp_path: Path, authority: Authority, pairs: list[Pair], mutual: bool
+) -> AsyncIterator[Server]:
     made = Server(tmp_path, authority, pairs[0], mutual)
     await made.server.start()
     yield made
@@ -146,7 +160,9 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     own.write_bytes(other.cert.read_bytes())  # not the authority of the pair in use
     assert await made.certificate() == "version-1"
     assert made.refused == 2
-    own.write_bytes(authority.cert.read_bytes() + other.cert.read_bytes())  # as it is replaced: both, for a while
+    own.write_bytes(
+        authority.cert.read_bytes() + other.cert.read_bytes()
+    )  # as it is replaced: both, for a while
     assert await made.certificate() == "version-1"
     assert made.refused == 2
     foreign.write_to(made.cert, made.key)
@@ -155,7 +171,9 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     await made.server.stop(None)
 
 
-async def test_a_new_authority_of_clients_is_taken_too(tmp_path: Path, authority: Authority, pairs: list[Pair]) -> None:
+async def test_a_new_authority_of_clients_is_taken_too(
+    tmp_path: Path, authority: Authority, pairs: list[Pair]
+) -> None:
     made = Server(tmp_path / "", authority, pairs[0], mutual=True)
     await made.server.start()
     other = Authority(tmp_path / "other")
@@ -171,19 +189,29 @@ async def test_a_new_authority_of_clients_is_taken_too(tmp_path: Path, authority
     await made.server.stop(None)
 
 
-def test_at_start_a_bad_pair_is_an_error_that_says_why(tmp_path: Path, authority: Authority, pairs: list[Pair]) -> None:
-    with pytest.raises(ConfigError, match="--tls-cert, --tls-key: the key is not that of the certificate"):
+def test_at_start_a_bad_pair_is_an_error_that_says_why(
+    tmp_path: Path, authority: Authority, pairs: list[Pair]
+) -> None:
+    with pytest.raises(
+        ConfigError, match="--tls-cert, --tls-key: the key is not that of the certificate"
+    ):
         Certificates(pairs[0].cert, pairs[1].key, None, None, lambda: None)
     with pytest.raises(ConfigError, match=r"none\.crt cannot be read: No such file"):
         Certificates(tmp_path / "none.crt", pairs[0].key, None, None, lambda: None)
-    with pytest.raises(ConfigError, match="--tls-ca: the certificate is refused: it does not come from an authority"):
+    with pytest.raises(
+        ConfigError,
+        match="--tls-ca: the certificate is refused: it does not come from an authority",
+    ):
         Certificates(*pairs[0], Authority(tmp_path / "other").cert, None, lambda: None)
     (tmp_path / "empty").touch()
     with pytest.raises(
-        ConfigError, match="--tls-ca: the file of the certificate's own authorities holds no certificate"
+        ConfigError,
+        match="--tls-ca: the file of the certificate's own authorities holds no certificate",
     ):
         Certificates(*pairs[0], tmp_path / "empty", None, lambda: None)
-    with pytest.raises(ConfigError, match="--tls-client-ca: the file of authorities holds no certificate"):
+    with pytest.raises(
+        ConfigError, match="--tls-client-ca: the file of authorities holds no certificate"
+    ):
         Certificates(*pairs[0], None, tmp_path / "empty", lambda: None)
 
 

@@ -78,11 +78,21 @@ def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -
     try:
         raise ValueError("secret")
     except ValueError as error:
-        log.exception("Invalid encoding on %s", b"secret", extra={"more": "secret", "event": "secret"})
+        log.exception(
+            "Invalid encoding on %s", b"secret", extra={"more": "secret", "event": "secret"}
+        )
         log.error(f"secret {error}", exc_info=(KeyError, KeyError("secret"), None), stack_info=True)
         log.warning(["secret"])
-    found = [entry for entry in map(json.loads, stream.getvalue().splitlines()) if entry["logger"] == name]
-    assert [entry.get("kind") for entry in found] == ["builtins.ValueError", "builtins.KeyError", None]
+    found = [
+        entry
+        for entry in map(json.loads, stream.getvalue().splitlines())
+        if entry["logger"] == name
+    ]
+    assert [entry.get("kind") for entry in found] == [
+        "builtins.ValueError",
+        "builtins.KeyError",
+        None,
+    ]
     assert all("test_json_logs.py" in entry["place"] for entry in found)
     assert "secret" not in str(found)
 
@@ -95,7 +105,10 @@ def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
     ):
         logging.getLogger(name).error("kept by %s", name)
         assert entries(stream)[-1]["message"] == f"kept by {name}"
-    for name in ("services", "opentelemetry.trace.propagation"):  # which quotes a caller's tracestate
+    for name in (
+        "services",
+        "opentelemetry.trace.propagation",
+    ):  # which quotes a caller's tracestate
         logging.getLogger(name).error("secret")
     assert "secret" not in stream.getvalue()
 
@@ -135,11 +148,18 @@ def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
     seldom = json_logs.Seldom("opentelemetry", 60, clock=lambda: now)
 
     def passes(name: str) -> bool:
-        return seldom.filter(record := logging.makeLogRecord({"name": name})) and getattr(record, "left_out", True)
+        return seldom.filter(record := logging.makeLogRecord({"name": name})) and getattr(
+            record, "left_out", True
+        )
 
     exporter = "opentelemetry.exporter.otlp"
     assert passes(exporter) is True
-    assert [passes(exporter), passes(exporter), passes("opentelemetry.sdk"), passes("headlight_service")] == [
+    assert [
+        passes(exporter),
+        passes(exporter),
+        passes("opentelemetry.sdk"),
+        passes("headlight_service"),
+    ] == [
         False,
         False,
         True,

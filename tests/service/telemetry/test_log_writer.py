@@ -65,10 +65,14 @@ def test_lines_come_whole_and_in_order(pipe: Pipe) -> None:
     for number in range(20):
         pipe.log.warning("é\n\ud800 %s", number)
     pipe.handler.flush()
-    assert [entry["message"] for entry in pipe.read(20)] == [f"é\n\ud800 {number}" for number in range(20)]
+    assert [entry["message"] for entry in pipe.read(20)] == [
+        f"é\n\ud800 {number}" for number in range(20)
+    ]
 
 
-def test_a_pipe_that_is_not_read_drops_lines_and_blocks_nobody(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_is_not_read_drops_lines_and_blocks_nobody(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FLUSH_SECONDS", 0.2)
     begun = time.monotonic()
     for _ in range(1000):
@@ -99,7 +103,9 @@ def test_without_a_reader_each_line_is_tried_once(pipe: Pipe) -> None:
     assert time.process_time() - used < 1
 
 
-def test_after_a_line_that_was_cut_the_next_begins_anew(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_line_that_was_cut_the_next_begins_anew(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a disk that was full for a while."""
     write, full = os.write, [False]
 
@@ -121,7 +127,9 @@ def test_after_a_line_that_was_cut_the_next_begins_anew(pipe: Pipe, monkeypatch:
     assert json.loads(whole)["message"] == "room again"
 
 
-def test_a_record_that_cannot_be_formatted_is_counted(pipe: Pipe, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_that_cannot_be_formatted_is_counted(
+    pipe: Pipe, capsys: pytest.CaptureFixture[str]
+) -> None:
     pipe.log.warning("%d", "secret")
     pipe.handler.flush()
     assert pipe.dropped("failed") == 1

@@ -7,9 +7,20 @@ from headlight.spec import PRIORITIES
 from headlight_service.config.options import Config
 from headlight_service.core.admission.shedding import Shortage
 from headlight_service.telemetry import metrics as module
-from headlight_service.telemetry.metrics import CANCEL_STAGES, GAUGES, OUTPUTS, REASONS, STAGES, Metrics
+from headlight_service.telemetry.metrics import (
+    CANCEL_STAGES,
+    GAUGES,
+    OUTPUTS,
+    REASONS,
+    STAGES,
+    Metrics,
+)
 
-OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}  # which is there before a model
+OF_THE_PROCESS = {
+    "headlight_ready",
+    "headlight_stuck",
+    "headlight_grpc_restarts",
+}  # which is there before a model
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
@@ -19,7 +30,14 @@ def families(metrics: Metrics) -> dict[str, Metric]:
 def filled() -> Metrics:
     metrics = Metrics()
     metrics.of("m")
-    about = {"model": "m", "version": "1", "sha256": "ab", "provider": "cpu", "precision": "fp32", "positions": "rope"}
+    about = {
+        "model": "m",
+        "version": "1",
+        "sha256": "ab",
+        "provider": "cpu",
+        "precision": "fp32",
+        "positions": "rope",
+    }
     metrics.serve(**about, gauges=dict.fromkeys(GAUGES, lambda: 7))
     return metrics
 
@@ -33,7 +51,11 @@ def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
             assert [sample.labels for sample in family.samples] == [{}], name
             continue
         if name == "headlight_log_lines_dropped":  # of the process, too
-            assert {sample.labels["reason"] for sample in family.samples} == {"rate", "queue_full", "failed"}
+            assert {sample.labels["reason"] for sample in family.samples} == {
+                "rate",
+                "queue_full",
+                "failed",
+            }
             assert all(set(sample.labels) == {"reason"} for sample in family.samples)
             continue
         assert all(sample.labels["model"] == "m" for sample in family.samples), name
@@ -48,10 +70,14 @@ def test_every_series_of_a_model_is_there_from_the_start() -> None:
     reasons = {sample.labels["reason"] for sample in found["headlight_rejected"].samples}
     assert stages == set(STAGES)
     for name in ("texts", "tokens", "batch_seconds", "stage_seconds"):
-        assert {sample.labels["priority"] for sample in found[f"headlight_{name}"].samples} == set(PRIORITIES), name
+        assert {sample.labels["priority"] for sample in found[f"headlight_{name}"].samples} == set(
+            PRIORITIES
+        ), name
     assert outputs == set(OUTPUTS)
     assert reasons == set(REASONS)
-    assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(CANCEL_STAGES)
+    assert {sample.labels["stage"] for sample in found["headlight_cancelled"].samples} == set(
+        CANCEL_STAGES
+    )
 
 
 def test_every_reason_is_a_code_or_a_shortage_and_none_is_both() -> None:
@@ -72,9 +98,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
     kind, body = filled().exposition()
     assert kind.startswith("text/plain")
     text = body.decode()
-    info = (
-        'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",sha256="ab",version="1"} 1.0'
-    )
+    info = 'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",sha256="ab",version="1"} 1.0'
     assert info in text
     assert 'headlight_queue_tokens{model="m"} 7.0' in text
 

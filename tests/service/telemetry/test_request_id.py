@@ -84,31 +84,45 @@ def test_sane_ids_are_taken(value: str) -> None:
     assert given_id([("other", "b"), (REQUEST_ID, value)]) == value
 
 
-@pytest.mark.parametrize("value", ["", "x" * 129, "two words", 'quo"te', "new\nline", "é", b"bytes", "{}", "<b>"])
+@pytest.mark.parametrize(
+    "value", ["", "x" * 129, "two words", 'quo"te', "new\nline", "é", b"bytes", "{}", "<b>"]
+)
 def test_others_are_not(value: str | bytes) -> None:
     assert given_id([(REQUEST_ID, value)]) is None
     assert given_id(None) is None
 
 
 @pytest.mark.parametrize("given", [True, False])
-async def test_a_failure_is_logged_and_answered_under_one_id(serve: Serve, log: Log, given: bool) -> None:
+async def test_a_failure_is_logged_and_answered_under_one_id(
+    serve: Serve, log: Log, given: bool
+) -> None:
     async with serve() as service:
         service.engine.fail()
         error = await refused(
-            service.stub.Encode(request(), metadata=GIVEN if given else None), grpc.StatusCode.INTERNAL
+            service.stub.Encode(request(), metadata=GIVEN if given else None),
+            grpc.StatusCode.INTERNAL,
         )
         service.engine.broken = ValueError(CANARY)
-        bug = await refused(service.stub.Encode(request(), metadata=GIVEN if given else None), grpc.StatusCode.INTERNAL)
+        bug = await refused(
+            service.stub.Encode(request(), metadata=GIVEN if given else None),
+            grpc.StatusCode.INTERNAL,
+        )
     [failed], [unexpected] = log.events("request_failed"), log.events("unexpected_failure")
     assert (failed["request_id"], unexpected["request_id"]) == (told_id(error), told_id(bug))
     assert failed["problem"] == FAILURE, "whose error id leads to what the engine logged"
-    assert (failed["level"], failed["status"], failed["reason"]) == ("error", "INTERNAL", "internal")
+    assert (failed["level"], failed["status"], failed["reason"]) == (
+        "error",
+        "INTERNAL",
+        "internal",
+    )
     assert (told_id(error) == told_id(bug) == "ticket-7/a") is given
     assert "trace_id" not in failed
     assert CANARY not in log.text
 
 
-async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(serve: Serve, log: Log) -> None:
+async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(
+    serve: Serve, log: Log
+) -> None:
     async with serve() as service:
         service.engine.fail()
         await frames_of(service.stub.EncodeStream(iter([ask("a"), ask("b")]), metadata=GIVEN))
@@ -128,7 +142,9 @@ async def test_with_tracing_the_trace_stands_beside_it(serve: Serve, log: Log, k
 
 async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Log) -> None:
     async with serve() as service:
-        error = await refused(service.stub.Encode(request(pb.Input(text=""))), grpc.StatusCode.INVALID_ARGUMENT)
+        error = await refused(
+            service.stub.Encode(request(pb.Input(text=""))), grpc.StatusCode.INVALID_ARGUMENT
+        )
         trailing: Any = error.trailing_metadata()
         assert REQUEST_ID not in dict(trailing)
     assert log.entries == []
@@ -137,22 +153,34 @@ async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Lo
 @at_debug
 async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
     async with serve(streams=1) as service:
-        await refused(service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(
+            service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN),
+            grpc.StatusCode.INVALID_ARGUMENT,
+        )
         service.engine.gate.clear()
         left = service.stub.Encode(request(), metadata=GIVEN)
         await service.started()
         left.cancel()
-        await until(lambda: service.sample("headlight_cancelled_total", model="fake", stage="infer") == 1)
+        await until(
+            lambda: service.sample("headlight_cancelled_total", model="fake", stage="infer") == 1
+        )
         service.engine.gate.set()  # the thread of the call computes
         await asyncio.wait_for(service.in_flight.idle(), 30)
     [entry], [gone] = log.events("request_failed"), log.events("caller_left")
-    assert (entry["level"], entry["request_id"], entry["reason"]) == ("debug", "ticket-7/a", "invalid_input")
+    assert (entry["level"], entry["request_id"], entry["reason"]) == (
+        "debug",
+        "ticket-7/a",
+        "invalid_input",
+    )
     assert (gone["request_id"], gone["status"]) == ("ticket-7/a", "CANCELLED")
 
 
 @at_debug
 async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -> None:
-    words, pair = pb.Input(text=f"{CANARY} {CANARY}"), pb.Input(pair=pb.TextPair(first=CANARY, second=""))
+    words, pair = (
+        pb.Input(text=f"{CANARY} {CANARY}"),
+        pb.Input(pair=pb.TextPair(first=CANARY, second="")),
+    )
     secret = (("authorization", f"Bearer {CANARY}"), (REQUEST_ID, f"{CANARY} and more"))
     asked = [
         request(words, prompt_text=CANARY),
@@ -165,17 +193,24 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
     async with serve() as service:
         for broken in (None, ValueError(f"the engine says {CANARY}")):
             service.engine.broken = broken
-            streamed = [pb.EncodeStreamRequest(id=f"{CANARY}{place}", encode=each) for place, each in enumerate(asked)]
+            streamed = [
+                pb.EncodeStreamRequest(id=f"{CANARY}{place}", encode=each)
+                for place, each in enumerate(asked)
+            ]
             calls = [
                 *(service.stub.Encode(each, metadata=secret) for each in asked),
-                frames_of(service.stub.EncodeStream(iter([*streamed, streamed[0]]), metadata=secret)),
+                frames_of(
+                    service.stub.EncodeStream(iter([*streamed, streamed[0]]), metadata=secret)
+                ),
                 service.stub.Tokenize(pb.TokenizeRequest(inputs=[words, pair]), metadata=secret),
                 service.stub.Occlude(pb.OccludeRequest(input=words), metadata=secret),
             ]
             await asyncio.gather(*calls, return_exceptions=True)
     assert len(log.events("request_failed")) > 10
     assert log.events("unexpected_failure")
-    assert any("inputs[0].ids: the id at 1" in entry["problem"] for entry in log.events("request_failed"))
+    assert any(
+        "inputs[0].ids: the id at 1" in entry["problem"] for entry in log.events("request_failed")
+    )
     assert CANARY not in log.text
     assert str(CANARY_ID) not in log.text
 
@@ -187,7 +222,10 @@ async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept)
         service.engine.gate.clear()
         before = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):  # in one batch, so that both are answered at once
+        for metadata in (
+            dict(GIVEN),
+            {REQUEST_ID: "two words"},
+        ):  # in one batch, so that both are answered at once
             client.ask("Encode", request().SerializeToString(), metadata)
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
         service.engine.gate.set()
@@ -195,7 +233,9 @@ async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept)
         await asyncio.wait_for(client.hung_up.wait(), 30)
         calls = [call for call in await kept.calls("Encode", 3) if call.status.description]
     assert len(calls) == 2
-    entry = log.events("reader_cut")[0]  # of all calls of the connection, if their time is up together once for each
+    entry = log.events("reader_cut")[
+        0
+    ]  # of all calls of the connection, if their time is up together once for each
     assert entry["request_ids"] == ["ticket-7/a"]
     assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}
     for call in calls:

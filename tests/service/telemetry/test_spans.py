@@ -34,7 +34,9 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 async def test_a_call_and_its_stages(serve: Serve, kept: Kept) -> None:
     async with serve(tracing=kept.tracing) as service:
-        await service.stub.Encode(request(text_of(2), text_of(3)), metadata=(*SAMPLED, ("x-request-id", "r-1")))
+        await service.stub.Encode(
+            request(text_of(2), text_of(3)), metadata=(*SAMPLED, ("x-request-id", "r-1"))
+        )
         [call] = await kept.calls("Encode")
     assert f"{context_of(call).trace_id:032x}" == TRACE
     assert call.parent is not None
@@ -120,10 +122,15 @@ async def test_each_message_of_a_stream_has_spans_of_its_own(serve: Serve, kept:
     assert attributes(call)["rpc.grpc.status_code"] == 0
     messages = kept.below(call)
     assert [message.name for message in messages] == ["message"] * 3
-    by_tokens = {attributes(message).get("gen_ai.usage.input_tokens"): message for message in messages}
+    by_tokens = {
+        attributes(message).get("gen_ai.usage.input_tokens"): message for message in messages
+    }
     assert kept.stages(by_tokens[2]) == kept.stages(by_tokens[LARGE_TOKENS]) == STAGES
     assert attributes(by_tokens[LARGE_TOKENS])["headlight.outputs"] == ("attention",)
-    assert {attributes(batch)["headlight.graph"] for batch in kept.named("batch")} == {"embed", "attend"}
+    assert {attributes(batch)["headlight.graph"] for batch in kept.named("batch")} == {
+        "embed",
+        "attend",
+    }
     bad = by_tokens[None]
     assert kept.stages(bad) == ["tokenize"]
     assert attributes(bad) == {"rpc.grpc.status_code": 3, "error.type": "invalid_input"}
@@ -135,7 +142,10 @@ async def test_the_other_calls(serve: Serve, kept: Kept) -> None:
         await service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(2)]))
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(3)))
         await service.stub.Encode(request(dry_run=True))
-        stages = [kept.stages((await kept.calls(name))[0]) for name in ("GetModel", "Tokenize", "Occlude", "Encode")]
+        stages = [
+            kept.stages((await kept.calls(name))[0])
+            for name in ("GetModel", "Tokenize", "Occlude", "Encode")
+        ]
     assert stages[:2] == [["reply"], ["tokenize", "reply"]]
     assert stages[2] == ["tokenize", "queue", "infer", "queue", "infer", "reply"]
     assert stages[3] == ["tokenize", "reply"]
@@ -152,7 +162,10 @@ async def test_a_failed_batch(serve: Serve, kept: Kept) -> None:
     assert infer.name == "infer"
     assert {span.status.status_code for span in before} == {StatusCode.UNSET}
     for span in (call, infer, batch):
-        assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "INTERNAL: internal")
+        assert (span.status.status_code, span.status.description) == (
+            StatusCode.ERROR,
+            "INTERNAL: internal",
+        )
         assert attributes(span)["error.type"] == "internal"
         assert span.events == (), "the text of an exception could quote what the caller sent"
 
@@ -167,7 +180,10 @@ async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(serve: Serve, 
         wrong, shed = await kept.calls("Encode", 2)
         service.engine.gate.set()
         await running
-    assert (wrong.status.status_code, attributes(wrong)["error.type"]) == (StatusCode.UNSET, "invalid_input")
+    assert (wrong.status.status_code, attributes(wrong)["error.type"]) == (
+        StatusCode.UNSET,
+        "invalid_input",
+    )
     assert (shed.status.status_code, shed.status.description) == (
         StatusCode.ERROR,
         "RESOURCE_EXHAUSTED: queue_tokens",
@@ -177,7 +193,10 @@ async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(serve: Serve, 
 @pytest.mark.parametrize("code", ["cancelled", "deadline_exceeded"])
 async def test_a_caller_who_leaves_the_queue(serve: Serve, kept: Kept, code: str) -> None:
     """A client of gRPC's cancels when its own clock says so, which may be first: one made by hand leaves it to the server's."""
-    async with serve(tracing=kept.tracing, streams=1) as service, closed_window(service.target) as client:
+    async with (
+        serve(tracing=kept.tracing, streams=1) as service,
+        closed_window(service.target) as client,
+    ):
         service.engine.gate.clear()
         running = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
@@ -204,7 +223,9 @@ async def test_the_caller_decides_what_is_sampled(serve: Serve, kept: Kept) -> N
         await service.stub.Encode(request(), metadata=SAMPLED)
         await kept.calls("Encode")
     assert len(kept.named("batch")) == 1
-    assert {f"{context_of(span).trace_id:032x}" for span in kept.spans if span.name != "batch"} == {TRACE}
+    assert {f"{context_of(span).trace_id:032x}" for span in kept.spans if span.name != "batch"} == {
+        TRACE
+    }
 
 
 async def test_a_share_is_sampled_of_those_without_a_trace(
@@ -222,7 +243,9 @@ async def test_a_share_is_sampled_of_those_without_a_trace(
 
 
 @pytest.mark.parametrize("value", ["", "nonsense", "00-" + "0" * 32 + f"-{SPAN}-01", "ff" * 300])
-async def test_a_traceparent_that_is_none_begins_a_trace(serve: Serve, kept: Kept, value: str) -> None:
+async def test_a_traceparent_that_is_none_begins_a_trace(
+    serve: Serve, kept: Kept, value: str
+) -> None:
     async with serve(tracing=kept.tracing) as service:
         await service.stub.Encode(request(), metadata=(("traceparent", value),))
         [call] = await kept.calls("Encode")
@@ -233,7 +256,9 @@ async def test_probes_are_not_traced(serve: Serve, kept: Kept) -> None:
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     async with serve(tracing=kept.tracing) as service:
-        await health_pb2_grpc.HealthStub(service.channel).Check(health_pb2.HealthCheckRequest(), metadata=SAMPLED)
+        await health_pb2_grpc.HealthStub(service.channel).Check(
+            health_pb2.HealthCheckRequest(), metadata=SAMPLED
+        )
         await service.stub.GetModel(pb.GetModelRequest())
         await kept.calls("GetModel")
     assert {attributes(span).get("rpc.service", SERVICE) for span in kept.spans} == {SERVICE}
@@ -256,7 +281,11 @@ async def test_nothing_that_callers_send_is_in_a_span(serve: Serve, kept: Kept) 
             ):
                 for call in (
                     service.stub.Encode(asked, metadata=token),
-                    frames_of(service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id=CANARY, encode=asked)]))),
+                    frames_of(
+                        service.stub.EncodeStream(
+                            iter([pb.EncodeStreamRequest(id=CANARY, encode=asked)])
+                        )
+                    ),
                 ):
                     await asyncio.gather(call, return_exceptions=True)
             for call in (
@@ -278,10 +307,18 @@ METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT), states=st.lists(METADATA_TEXT, max_size=3))
-def test_whatever_a_caller_sends_a_call_gets_its_span(kept: Kept, parent: str, states: list[str]) -> None:
+@given(
+    parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT),
+    states=st.lists(METADATA_TEXT, max_size=3),
+)
+def test_whatever_a_caller_sends_a_call_gets_its_span(
+    kept: Kept, parent: str, states: list[str]
+) -> None:
     """An exception here would reach the caller as UNKNOWN."""
-    metadata: list[tuple[str, str | bytes]] = [("traceparent", parent), *(("tracestate", state) for state in states)]
+    metadata: list[tuple[str, str | bytes]] = [
+        ("traceparent", parent),
+        *(("tracestate", state) for state in states),
+    ]
     metadata.append(("other-bin", b"\xff"))
     spans = kept.tracing.call(SERVICE, "Encode", metadata)
     spans.end(grpc.StatusCode.OK)

@@ -26,7 +26,9 @@ NOWHERE = "http://127.0.0.1:1"  # where nobody listens
 
 def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-c", program, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def test_without_the_option_there_is_nothing() -> None:
@@ -47,9 +49,13 @@ def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
     )
 
 
-def test_a_variable_that_opentelemetry_cannot_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_opentelemetry_cannot_use_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
-    with pytest.raises(ConfigError, match=r"--otlp-endpoint: .*queue.*; check the variables OTEL_\*"):
+    with pytest.raises(
+        ConfigError, match=r"--otlp-endpoint: .*queue.*; check the variables OTEL_\*"
+    ):
         tracing.start(NOWHERE)
 
 
@@ -66,7 +72,9 @@ def test_a_variable_that_opentelemetry_cannot_use_is_an_error(monkeypatch: pytes
     ],
 )
 def test_an_endpoint_is_a_scheme_a_host_and_a_port(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^--otlp-endpoint is .*; it must be http://HOST:PORT, or https"):
+    with pytest.raises(
+        ConfigError, match=r"^--otlp-endpoint is .*; it must be http://HOST:PORT, or https"
+    ):
         Config.parse(("--bundle", "b", "--otlp-endpoint", text), {})
 
 
@@ -75,8 +83,12 @@ def test_others_are_taken(text: str) -> None:
     assert Config.parse(("--bundle", "b", "--otlp-endpoint", text), {}).otlp_endpoint == text
 
 
-@pytest.mark.parametrize(("variables", "name"), [({}, "headlight"), ({"OTEL_SERVICE_NAME": "mine"}, "mine")])
-async def test_the_service_has_a_name(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str) -> None:
+@pytest.mark.parametrize(
+    ("variables", "name"), [({}, "headlight"), ({"OTEL_SERVICE_NAME": "mine"}, "mine")]
+)
+async def test_the_service_has_a_name(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str
+) -> None:
     for variable in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
         monkeypatch.delenv(variable, raising=False)
     for variable, value in variables.items():
@@ -104,7 +116,9 @@ class Hanging(SpanExporter):
 
 async def test_a_collector_that_hangs_holds_up_neither_calls_nor_the_end(serve: Serve) -> None:
     exporter = Hanging()
-    processor = BatchSpanProcessor(exporter, max_queue_size=8, schedule_delay_millis=1, max_export_batch_size=4)
+    processor = BatchSpanProcessor(
+        exporter, max_queue_size=8, schedule_delay_millis=1, max_export_batch_size=4
+    )
     hung = Tracing(processor)
     async with serve(tracing=hung) as service:
         assert (await service.stub.Encode(request())).items
@@ -112,5 +126,7 @@ async def test_a_collector_that_hangs_holds_up_neither_calls_nor_the_end(serve: 
         for _ in range(20):  # more spans than the queue holds
             assert (await service.stub.Encode(request())).items
     await hung.close(0.1)
-    assert not exporter.ended.is_set(), "its end, which OpenTelemetry waits for half a minute, was not waited for"
+    assert not exporter.ended.is_set(), (
+        "its end, which OpenTelemetry waits for half a minute, was not waited for"
+    )
     exporter.gate.set()

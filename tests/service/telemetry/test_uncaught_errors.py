@@ -41,7 +41,9 @@ CASES = {
 def run(code: str) -> tuple[int, str, list[dict[str, Any]]]:
     """The exit code, the output as it is and parsed."""
     command = [sys.executable, "-c", BEGIN + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     return done.returncode, done.stderr, [json.loads(line) for line in done.stderr.splitlines()]
 
 
@@ -66,6 +68,11 @@ def test_without_standard_error_it_runs_on() -> None:
     code = "import logging\nlogging.getLogger('headlight_service').error('x')\nprint('done')"
     command = f'exec "{sys.executable}" -c "$0" 2>&-'
     done = subprocess.run(
-        ["sh", "-c", command, BEGIN + code], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+        ["sh", "-c", command, BEGIN + code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "done\n")

@@ -15,7 +15,9 @@ Results = Mapping[str, Any]
 GOAL = 0.99  # accuracy from which a task counts as learnt
 
 
-def reversed_rightly(results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False) -> Range | None:
+def reversed_rightly(
+    results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
+) -> Range | None:
     """Accuracy of reversal; None where that was not trained. `measure`: "accuracy", or "blind" without positions at test time."""
     runs = select(results, "reversal", "reverse marked" if marked else "reverse", scheme)
     return Range.over(runs, lambda run: run[measure]) if runs else None
@@ -38,19 +40,28 @@ def learnt_after(results: Results, task: str, scheme: str) -> Range:
 
 def mirrored_head(results: Results, scheme: str) -> Range:
     """Attention on the mirrored token, of the head that has most of it."""
-    return Range.over(select(results, "reversal", "reverse", scheme), lambda run: max(map(max, run["antidiagonal"])))
+    return Range.over(
+        select(results, "reversal", "reverse", scheme),
+        lambda run: max(map(max, run["antidiagonal"])),
+    )
 
 
 def dearest_head(results: Results, scheme: str) -> Range:
     """Accuracy lost without the head that is missed most."""
-    return Range.over(select(results, "reversal", "reverse", scheme), lambda run: max(map(max, run["lost"])))
+    return Range.over(
+        select(results, "reversal", "reverse", scheme), lambda run: max(map(max, run["lost"]))
+    )
 
 
 def at_length(results: Results, scheme: str, question: str, length: int) -> Range | None:
     """Accuracy of "left" or "recall"; None where the encoder refuses the length."""
     runs = select(results, "extrapolation", "recall", scheme)
     found = [run["accuracy"][str(length)] for run in runs]
-    return None if any(isinstance(each, str) for each in found) else Range.of([each[question] for each in found])
+    return (
+        None
+        if any(isinstance(each, str) for each in found)
+        else Range.of([each[question] for each in found])
+    )
 
 
 def over_lengths(results: Results, scheme: str, question: str) -> list[Range]:
@@ -65,7 +76,9 @@ def lost(run: Run, question: str) -> float:
     return float(first - last)
 
 
-def kept(results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0) -> Range:
+def kept(
+    results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0
+) -> Range:
     """Accuracy above the floor at a length, as a share of that at the length of the training: below 0 where it is below the floor.
 
     Args:
@@ -82,7 +95,9 @@ def kept(results: Results, scheme: str, question: str, length: int, *, errors: f
         moved = last + more * sampling_error(last, questions) - floor(results, question, length)
         return float(moved / gained) if gained > 0 else 0.0
 
-    ends = [Range.over(runs, functools.partial(share, more=more)) for more in (-errors, 0.0, errors)]
+    ends = [
+        Range.over(runs, functools.partial(share, more=more)) for more in (-errors, 0.0, errors)
+    ]
     return Range(ends[0].least, ends[1].mean, ends[2].most)
 
 
@@ -109,7 +124,9 @@ def noise(results: Results, experiment: str, question: str, length: int, share: 
 def above_floor(results: Results, scheme: str, question: str, length: int) -> bool:
     """Whether every seed answers better than who knows no places, by more than noise."""
     found, line = at_length(results, scheme, question, length), floor(results, question, length)
-    return found is not None and found.least > line + noise(results, "extrapolation", question, length, line)
+    return found is not None and found.least > line + noise(
+        results, "extrapolation", question, length, line
+    )
 
 
 def refusal(results: Results, scheme: str, length: int) -> str:
@@ -122,26 +139,37 @@ def refusal(results: Results, scheme: str, length: int) -> str:
 
 def mirrored_answers(results: Results, scheme: str) -> Range:
     """Share of the questions for the left neighbour that are answered with the right one, at the length of the training."""
-    return Range.over(select(results, "extrapolation", "recall", scheme), lambda run: run["mirrored"])
+    return Range.over(
+        select(results, "extrapolation", "recall", scheme), lambda run: run["mirrored"]
+    )
 
 
-def stretched(results: Results, theta: float, kind: str, stage: str, length: int, question: str) -> Range:
+def stretched(
+    results: Results, theta: float, kind: str, stage: str, length: int, question: str
+) -> Range:
     """Accuracy with rotary positions scaled. `stage`: "zero_shot" or "tuned"; `question`: "left", "recall" or "far"."""
     return Range.over(_scaled(results, theta), lambda run: run[kind][stage][str(length)][question])
 
 
-def ahead(results: Results, theta: float, kind: str, than: str, length: int, question: str) -> Range:
+def ahead(
+    results: Results, theta: float, kind: str, than: str, length: int, question: str
+) -> Range:
     """By how much one stretching answers better than another of the same seed, as stretched."""
     runs = _scaled(results, theta)
     return Range.over(
-        runs, lambda run: run[kind]["zero_shot"][str(length)][question] - run[than]["zero_shot"][str(length)][question]
+        runs,
+        lambda run: (
+            run[kind]["zero_shot"][str(length)][question]
+            - run[than]["zero_shot"][str(length)][question]
+        ),
     )
 
 
 def regained(results: Results, theta: float, kind: str, length: int, question: str) -> list[float]:
     """What the training after stretching gained, as a share of what could be gained, by seed: NaN where that was nothing."""
     before, after = (
-        [run[kind][stage][str(length)][question] for run in _scaled(results, theta)] for stage in ("zero_shot", "tuned")
+        [run[kind][stage][str(length)][question] for run in _scaled(results, theta)]
+        for stage in ("zero_shot", "tuned")
     )
     return [(b - a) / (1 - a) if a < 1 else math.nan for a, b in zip(before, after, strict=True)]
 

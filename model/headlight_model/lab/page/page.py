@@ -40,7 +40,9 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "heads": heads(results),
         "left": lengths(results, "left"),
         "recall": lengths(results, "recall"),
-        "mirrored": ", ".join(f"{scheme} {of.mirrored_answers(results, scheme).percent()}" for scheme in SCHEMES),
+        "mirrored": ", ".join(
+            f"{scheme} {of.mirrored_answers(results, scheme).percent()}" for scheme in SCHEMES
+        ),
         "few_keys": few_keys(results),
         "furthest_left": furthest(results, "left"),
         "furthest_recall": furthest(results, "recall"),
@@ -58,10 +60,15 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "error_far": _worst_error(results, "far"),
         **{f"scaling_{theta:g}": scaling(results, theta) for theta in THETAS},
         "predictions": predictions(results),
-        **{name.replace(" ", "_"): f"{100 * value:.1f}" for name, value in results["baselines"].items()},
+        **{
+            name.replace(" ", "_"): f"{100 * value:.1f}"
+            for name, value in results["baselines"].items()
+        },
     }
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(string.Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts), encoding="utf-8")
+    page.write_text(
+        string.Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts), encoding="utf-8"
+    )
     return page
 
 
@@ -84,7 +91,13 @@ def properties(results: Results) -> str:
     for name, each in PROPERTIES.items():
         cells = [found.get((name, scheme)) for scheme in schemes]
         lines.append(
-            [each.text, *("–" if cell is None else _cell(cell["delta"], holds=cell["holds"]) for cell in cells)]
+            [
+                each.text,
+                *(
+                    "–" if cell is None else _cell(cell["delta"], holds=cell["holds"])
+                    for cell in cells
+                ),
+            ]
         )
     return _table(["", *schemes], lines)
 
@@ -94,28 +107,56 @@ def reversal(results: Results) -> str:
     lines = []
     for scheme in SCHEMES:
         marked = of.reversed_rightly(results, scheme, marked=True)
-        plain, blind = of.reversed_rightly(results, scheme), of.reversed_rightly(results, scheme, measure="blind")
+        plain, blind = (
+            of.reversed_rightly(results, scheme),
+            of.reversed_rightly(results, scheme, measure="blind"),
+        )
         after = of.learnt_after(results, "reverse", scheme)
-        lines.append([scheme, *map(_range, (of.copied(results, scheme), plain, blind, marked)), _steps(after)])
-    return _table(["", "copy", "reverse", "the same, blinded", "reverse, ends marked", "steps to 99 %"], lines)
+        lines.append(
+            [
+                scheme,
+                *map(_range, (of.copied(results, scheme), plain, blind, marked)),
+                _steps(after),
+            ]
+        )
+    return _table(
+        ["", "copy", "reverse", "the same, blinded", "reverse, ends marked", "steps to 99 %"], lines
+    )
 
 
 def heads(results: Results) -> str:
     """The heads of the models that reverse."""
     lines = [
-        [scheme, of.mirrored_head(results, scheme).percent(), of.dearest_head(results, scheme).percent()]
+        [
+            scheme,
+            of.mirrored_head(results, scheme).percent(),
+            of.dearest_head(results, scheme).percent(),
+        ]
         for scheme in SCHEMES
     ]
     return _table(
-        ["", "on the mirrored token, of the head with most", "points lost without the head that is missed most"], lines
+        [
+            "",
+            "on the mirrored token, of the head with most",
+            "points lost without the head that is missed most",
+        ],
+        lines,
     )
 
 
 def lengths(results: Results, question: str) -> str:
     """Accuracy by length, and how many questions it rests on."""
     titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
-    lines = [[scheme, *(_length(results, scheme, question, length) for length in LENGTHS)] for scheme in SCHEMES]
-    lines.append(["*knowing no places*", *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS)])
+    lines = [
+        [scheme, *(_length(results, scheme, question, length) for length in LENGTHS)]
+        for scheme in SCHEMES
+    ]
+    lines.append(
+        [
+            "*knowing no places*",
+            *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS),
+        ]
+    )
     counts = (of.asked(results, "extrapolation", question, length) for length in LENGTHS)
     lines.append(["*questions*", *(f"*{count:,}*" for count in counts)])
     return _table(["", *titles], lines)
@@ -123,14 +164,20 @@ def lengths(results: Results, question: str) -> str:
 
 def few_keys(results: Results) -> str:
     """The left neighbour at the greatest length where keys are rare."""
-    found = {scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES}
-    return ", ".join(f"{scheme} {each.percent()}" for scheme, each in found.items() if each is not None)
+    found = {
+        scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES
+    }
+    return ", ".join(
+        f"{scheme} {each.percent()}" for scheme, each in found.items() if each is not None
+    )
 
 
 def furthest(results: Results, question: str) -> str:
     """Who answers best at the greatest length, and how well, if that is more than knowing no places gives by more than noise."""
     found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
-    best = max((scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme]))
+    best = max(
+        (scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme])
+    )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
         return f"by nobody better than without any places ({percent(of.floor(results, question, LENGTHS[-1]))} %)"
     return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"
@@ -147,10 +194,13 @@ def scaling(results: Results, theta: float) -> str:
     for kind in KINDS:
         for stage, title in (("zero_shot", ""), ("tuned", ", 100 steps later")):
             cells = [
-                of.stretched(results, theta, kind, stage, length, question).percent() for length, question in asked
+                of.stretched(results, theta, kind, stage, length, question).percent()
+                for length, question in asked
             ]
             lines.append([CALLED[kind] + title, *cells])
-    return _table([f"theta = {theta:g}", *(f"{question} at {length}" for length, question in asked)], lines)
+    return _table(
+        [f"theta = {theta:g}", *(f"{question} at {length}" for length, question in asked)], lines
+    )
 
 
 def predictions(results: Results) -> str:
@@ -158,7 +208,9 @@ def predictions(results: Results) -> str:
     lines = []
     for each in PREDICTIONS:
         finding, figures = each.check(results)
-        lines.append([each.text, each.source, "**no**" if finding is False else said(finding), figures])
+        lines.append(
+            [each.text, each.source, "**no**" if finding is False else said(finding), figures]
+        )
     return _table(["expected", "by", "came out so", "figures, %"], lines)
 
 
@@ -190,7 +242,9 @@ def _steps(found: Range) -> str:
     if math.isinf(found.most):
         return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
     return (
-        f"{found.mean:.0f}" if found.least == found.most else f"{found.mean:.0f} ({found.least:.0f}–{found.most:.0f})"
+        f"{found.mean:.0f}"
+        if found.least == found.most
+        else f"{found.mean:.0f} ({found.least:.0f}–{found.most:.0f})"
     )
 
 

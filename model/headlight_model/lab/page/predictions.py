@@ -8,7 +8,12 @@ from collections.abc import Callable, Sequence
 from headlight_model.lab.extrapolation import LENGTHS
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.figures import Results
-from headlight_model.lab.page.predictions_scaling import linear_hurts, linear_recovers, local_kept, none_worst
+from headlight_model.lab.page.predictions_scaling import (
+    linear_hurts,
+    linear_recovers,
+    local_kept,
+    none_worst,
+)
 from headlight_model.lab.page.verdicts import (
     ERRORS,
     LEARNT,
@@ -28,7 +33,11 @@ from headlight_model.lab.page.verdicts import (
 from headlight_model.lab.results import Range, Run, select
 from headlight_model.lab.training import SCHEMES
 
-RECALLING = ("sinusoidal", "rope", "alibi signed")  # schemes that learn to recall, and accept any length
+RECALLING = (
+    "sinusoidal",
+    "rope",
+    "alibi signed",
+)  # schemes that learn to recall, and accept any length
 NOTES, CRITERION, OURS = "notes", "criterion", "ours"
 
 
@@ -54,8 +63,13 @@ def _learnt(results: Results) -> Verdict:
 
 def _nowhere(results: Results) -> Verdict:
     found, lines = _reversed(results, "none"), results["baselines"]
-    finding = every((at_least(found, lines["multiset"]), at_most(found, lines["most frequent"] + NOISE)))
-    return finding, f"{found.percent()}; the lines: {percent(lines['multiset'])} and {percent(lines['most frequent'])}"
+    finding = every(
+        (at_least(found, lines["multiset"]), at_most(found, lines["most frequent"] + NOISE))
+    )
+    return (
+        finding,
+        f"{found.percent()}; the lines: {percent(lines['multiset'])} and {percent(lines['most frequent'])}",
+    )
 
 
 def _copying(results: Results) -> Verdict:
@@ -65,19 +79,30 @@ def _copying(results: Results) -> Verdict:
 
 def _blind(results: Results) -> Verdict:
     line = results["baselines"]["multiset"]
-    found = {scheme: _reversed(results, scheme, measure="blind") for scheme in ("learned", "sinusoidal")}
+    found = {
+        scheme: _reversed(results, scheme, measure="blind") for scheme in ("learned", "sinusoidal")
+    }
     near = [(at_least(each, line - NEAR), at_most(each, line + NEAR)) for each in found.values()]
-    return every(finding for pair in near for finding in pair), f"{listed(found)}; the line: {percent(line)}"
+    return every(
+        finding for pair in near for finding in pair
+    ), f"{listed(found)}; the line: {percent(line)}"
 
 
 def _marks(results: Results) -> Verdict:
-    found = {"rope": _reversed(results, "rope"), "with the ends marked": _reversed(results, "rope", marked=True)}
+    found = {
+        "rope": _reversed(results, "rope"),
+        "with the ends marked": _reversed(results, "rope", marked=True),
+    }
     return less(found["rope"], found["with the ends marked"]), listed(found)
 
 
 def _alibi_lower(results: Results) -> Verdict:
-    found = {scheme: _reversed(results, scheme) for scheme in ("alibi", "rope", "sinusoidal", "learned")}
-    return every(less(found["alibi"], each) for name, each in found.items() if name != "alibi"), listed(found)
+    found = {
+        scheme: _reversed(results, scheme) for scheme in ("alibi", "rope", "sinusoidal", "learned")
+    }
+    return every(
+        less(found["alibi"], each) for name, each in found.items() if name != "alibi"
+    ), listed(found)
 
 
 def _mirror(results: Results) -> Verdict:
@@ -87,22 +112,33 @@ def _mirror(results: Results) -> Verdict:
 
 def _flat(results: Results) -> Verdict:
     schemes = ("rope", "alibi signed")
-    return _if_learnt(results, schemes, "left", every(at_most(_lost(results, each, "left"), NEAR) for each in schemes))
+    return _if_learnt(
+        results,
+        schemes,
+        "left",
+        every(at_most(_lost(results, each, "left"), NEAR) for each in schemes),
+    )
 
 
 def _symmetric(results: Results) -> Verdict:
     left, right = of.over_lengths(results, "alibi", "left"), of.mirrored_answers(results, "alibi")
     apart = Range.over(
-        _runs(results, "alibi"), lambda run: abs(run["accuracy"][str(LENGTHS[0])]["left"] - run["mirrored"])
+        _runs(results, "alibi"),
+        lambda run: abs(run["accuracy"][str(LENGTHS[0])]["left"] - run["mirrored"]),
     )
     torn = (at_most(apart, NEAR), less(of.floor(results, "left", LENGTHS[0]) + NEAR, left[0]))
     finding = every((*torn, *(at_most(each, 0.5 + NEAR) for each in left)))
-    return finding, f"{series({'alibi': left})}; answers that are the right neighbour: {right.percent()}"
+    return (
+        finding,
+        f"{series({'alibi': left})}; answers that are the right neighbour: {right.percent()}",
+    )
 
 
 def _refuses(results: Results) -> Verdict:
     found = [of.at_length(results, "learned", "left", length) for length in LENGTHS]
-    return found[0] is not None and not any(found[1:]), f'"{of.refusal(results, "learned", LENGTHS[-1])}"'
+    return found[0] is not None and not any(
+        found[1:]
+    ), f'"{of.refusal(results, "learned", LENGTHS[-1])}"'
 
 
 def _sinusoidal(results: Results) -> Verdict:
@@ -119,15 +155,25 @@ def _decay(results: Results) -> Verdict:
 
 def _rope_most(results: Results) -> Verdict:
     """At the longest length at which there is something to compare: of those that are all at the floor, none decays most."""
-    above = [at for at in LENGTHS[1:] if any(of.above_floor(results, each, "recall", at) for each in RECALLING)]
+    above = [
+        at
+        for at in LENGTHS[1:]
+        if any(of.above_floor(results, each, "recall", at) for each in RECALLING)
+    ]
     if not above:
         return _if_learnt(results, RECALLING, "recall", Unseen.AT_FLOOR)
     furthest = above[-1]
-    wide = {scheme: of.kept(results, scheme, "recall", furthest, errors=ERRORS) for scheme in RECALLING}
+    wide = {
+        scheme: of.kept(results, scheme, "recall", furthest, errors=ERRORS) for scheme in RECALLING
+    }
     finding = every(less(wide["rope"], wide[scheme]) for scheme in RECALLING if scheme != "rope")
     verdict, moves = _if_learnt(results, RECALLING, "recall", finding)
     kept = listed({scheme: of.kept(results, scheme, "recall", furthest) for scheme in RECALLING})
-    beyond = "" if furthest == LENGTHS[-1] else f"; beyond {furthest} tokens none of them is above the floor"
+    beyond = (
+        ""
+        if furthest == LENGTHS[-1]
+        else f"; beyond {furthest} tokens none of them is above the floor"
+    )
     return verdict, f"{moves}; kept at {furthest} tokens of what is above the floor: {kept}{beyond}"
 
 
@@ -136,7 +182,9 @@ def _distance(results: Results) -> Verdict:
     return _if_learnt(results, ("alibi signed",), "recall", finding)
 
 
-def _if_learnt(results: Results, schemes: Sequence[str], question: str, finding: Finding) -> Verdict:
+def _if_learnt(
+    results: Results, schemes: Sequence[str], question: str, finding: Finding
+) -> Verdict:
     """NOT_LEARNT where one of the schemes has not learnt the question at the length of the training."""
     found = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
     learnt = all(each[0].least >= LEARNT for each in found.values())
@@ -151,7 +199,9 @@ def _runs(results: Results, scheme: str) -> list[Run]:
     return select(results, "extrapolation", "recall", scheme)
 
 
-def _reversed(results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False) -> Range:
+def _reversed(
+    results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
+) -> Range:
     found = of.reversed_rightly(results, scheme, measure=measure, marked=marked)
     assert found is not None  # asked of what was trained
     return found
@@ -159,31 +209,49 @@ def _reversed(results: Results, scheme: str, *, measure: str = "accuracy", marke
 
 PREDICTIONS = (
     Prediction("Copying needs no positions: every scheme does it.", OURS, _copying),
-    Prediction("Reversal of a fixed length: learned and sinusoidal reach 99 %.", CRITERION, _learnt),
     Prediction(
-        "Without positions, reversal stays between the two lines of who knows symbols and not places.", NOTES, _nowhere
+        "Reversal of a fixed length: learned and sinusoidal reach 99 %.", CRITERION, _learnt
     ),
     Prediction(
-        "Positions taken away at test time: within 5 points of naming one of the other symbols.", CRITERION, _blind
+        "Without positions, reversal stays between the two lines of who knows symbols and not places.",
+        NOTES,
+        _nowhere,
+    ),
+    Prediction(
+        "Positions taken away at test time: within 5 points of naming one of the other symbols.",
+        CRITERION,
+        _blind,
     ),
     Prediction("RoPE reverses better with the ends marked.", NOTES, _marks),
-    Prediction("Symmetric ALiBi reverses worse than RoPE, sinusoidal and learned.", NOTES, _alibi_lower),
-    Prediction("A head of the reversing model has 80 % of its attention on the mirrored token.", CRITERION, _mirror),
+    Prediction(
+        "Symmetric ALiBi reverses worse than RoPE, sinusoidal and learned.", NOTES, _alibi_lower
+    ),
+    Prediction(
+        "A head of the reversing model has 80 % of its attention on the mirrored token.",
+        CRITERION,
+        _mirror,
+    ),
     Prediction(
         "The left neighbour: RoPE and signed ALiBi are flat, no more than 5 points lost at 16 times the length.",
         NOTES,
         _flat,
     ),
     Prediction(
-        "The left neighbour: symmetric ALiBi fails at any length, torn between left and right.", NOTES, _symmetric
+        "The left neighbour: symmetric ALiBi fails at any length, torn between left and right.",
+        NOTES,
+        _symmetric,
     ),
     Prediction("The left neighbour: sinusoidal collapses, to less than half.", NOTES, _sinusoidal),
     Prediction("Learned positions refuse what is longer than their table.", NOTES, _refuses),
     Prediction("Recall: every scheme that learnt it decays with length.", NOTES, _decay),
     Prediction("Recall: RoPE decays most.", NOTES, _rope_most),
-    Prediction("Recall: distance hurts signed ALiBi, which keeps less than half.", NOTES, _distance),
     Prediction(
-        "Linear interpolation hurts the left neighbour at once, at the length of the training.", NOTES, linear_hurts
+        "Recall: distance hurts signed ALiBi, which keeps less than half.", NOTES, _distance
+    ),
+    Prediction(
+        "Linear interpolation hurts the left neighbour at once, at the length of the training.",
+        NOTES,
+        linear_hurts,
     ),
     Prediction(
         "Linear interpolation recovers fastest: in a little more training it regains the greatest share of what it lacks "
@@ -191,6 +259,14 @@ PREDICTIONS = (
         NOTES,
         linear_recovers,
     ),
-    Prediction("NTK-aware and YaRN keep the left neighbour at the length of the training.", NOTES, local_kept),
-    Prediction("Recall from further away than any in training: worst without stretching.", NOTES, none_worst),
+    Prediction(
+        "NTK-aware and YaRN keep the left neighbour at the length of the training.",
+        NOTES,
+        local_kept,
+    ),
+    Prediction(
+        "Recall from further away than any in training: worst without stretching.",
+        NOTES,
+        none_worst,
+    ),
 )

@@ -41,7 +41,10 @@ def local_kept(results: Results) -> Verdict:
     """By NTK-aware scaling and YaRN, at the length of the training."""
 
     def finding(theta: float) -> Finding:
-        return every(at_least(of.ahead(results, theta, kind, "none", SHORT, "left"), -NEAR) for kind in ("ntk", "yarn"))
+        return every(
+            at_least(of.ahead(results, theta, kind, "none", SHORT, "left"), -NEAR)
+            for kind in ("ntk", "yarn")
+        )
 
     return _each_theta(results, finding, SHORT, "left")
 
@@ -50,12 +53,18 @@ def none_worst(results: Results) -> Verdict:
     """At recall from further away than any in training, by more than the few questions leave open."""
 
     def behind(theta: float, kind: str) -> Finding:
-        means = (of.stretched(results, theta, each, "zero_shot", LONG, "far").mean for each in ("none", kind))
+        means = (
+            of.stretched(results, theta, each, "zero_shot", LONG, "far").mean
+            for each in ("none", kind)
+        )
         noise = math.hypot(*(of.noise(results, "scaling", "far", LONG, mean) for mean in means))
         return less(of.ahead(results, theta, "none", kind, LONG, "far"), -noise)
 
     return _each_theta(
-        results, lambda theta: every(behind(theta, kind) for kind in KINDS if kind != "none"), LONG, "far"
+        results,
+        lambda theta: every(behind(theta, kind) for kind in KINDS if kind != "none"),
+        LONG,
+        "far",
     )
 
 
@@ -69,7 +78,9 @@ def linear_recovers(results: Results) -> Verdict:
         )
         shares = {kind: of.regained(results, theta, kind, LONG, "left") for kind in KINDS}
         others = zip(*(shares[kind] for kind in KINDS if kind != "linear"), strict=True)
-        lead = Range.of([linear - max(rest) for linear, rest in zip(shares["linear"], others, strict=True)])
+        lead = Range.of(
+            [linear - max(rest) for linear, rest in zip(shares["linear"], others, strict=True)]
+        )
         room = min(1 - each.most for each in before.values())
         findings[theta] = less(0.0, lead) if room > NOISE else Unseen.AT_CEILING
         moves = (
@@ -80,16 +91,23 @@ def linear_recovers(results: Results) -> Verdict:
     return _over_thetas(results, findings, told, "left")
 
 
-def _each_theta(results: Results, finding: Callable[[float], Finding], length: int, question: str) -> Verdict:
+def _each_theta(
+    results: Results, finding: Callable[[float], Finding], length: int, question: str
+) -> Verdict:
     """Whether something holds whatever theta, and the accuracies as stretched."""
     told = {}
     for theta in THETAS:
-        found = {CALLED[kind]: of.stretched(results, theta, kind, "zero_shot", length, question) for kind in KINDS}
+        found = {
+            CALLED[kind]: of.stretched(results, theta, kind, "zero_shot", length, question)
+            for kind in KINDS
+        }
         told[theta] = listed(found)
     return _over_thetas(results, {theta: finding(theta) for theta in THETAS}, told, question)
 
 
-def _over_thetas(results: Results, findings: dict[float, Finding], told: dict[float, str], question: str) -> Verdict:
+def _over_thetas(
+    results: Results, findings: dict[float, Finding], told: dict[float, str], question: str
+) -> Verdict:
     """NOT_LEARNT with a theta with which the question was not learnt by every seed. Thetas that differ say what each came to."""
     learnt = "recall" if question == "far" else question  # "far" is recall
     seen = {
@@ -99,5 +117,8 @@ def _over_thetas(results: Results, findings: dict[float, Finding], told: dict[fl
         for theta, finding in findings.items()
     }
     differ = len(set(seen.values())) > 1
-    parts = (f"theta {theta:g}{f' ({said(seen[theta])})' if differ else ''}: {told[theta]}" for theta in seen)
+    parts = (
+        f"theta {theta:g}{f' ({said(seen[theta])})' if differ else ''}: {told[theta]}"
+        for theta in seen
+    )
     return every(seen.values()), "; ".join(parts)

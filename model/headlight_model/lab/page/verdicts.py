@@ -72,4 +72,7 @@ def listed(found: Mapping[str, Range]) -> str:
 
 def series(found: Mapping[str, Sequence[Range]]) -> str:
     """Means by length."""
-    return "; ".join(f"{name} {' → '.join(percent(each.mean) for each in ranges)}" for name, ranges in found.items())
+    return "; ".join(
+        f"{name} {' → '.join(percent(each.mean) for each in ranges)}"
+        for name, ranges in found.items()
+    )

@@ -54,12 +54,16 @@ def maps(results: Results, path: Path) -> Path:
     for axes_row, (title, weights) in zip(grid, rows, strict=True):
         for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
             image = heat(axes, head, low=0, high=1)
-            axes.set_title((f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored")
+            axes.set_title(
+                (f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored"
+            )
         axes_row[0].set_ylabel(f"{title}\n\nposition that looks")
     for axes in grid[-1]:
         axes.set_xlabel("position looked at")
         axes.set(xticks=TICKS, yticks=TICKS)
-    made.colorbar(image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6)
+    made.colorbar(
+        image, ax=[axes for row in grid for axes in row], label="attention weight", shrink=0.6
+    )
     return save(made, path)
 
 
@@ -74,7 +78,12 @@ def heads(results: Results, path: Path) -> Path:
     for layer, axes in enumerate(row):
         for scheme in ("sinusoidal", "learned", "rope"):
             runs = select(results, "reversal", "reverse", scheme)
-            _points(axes, scheme, [run["antidiagonal"][layer] for run in runs], [run["lost"][layer] for run in runs])
+            _points(
+                axes,
+                scheme,
+                [run["antidiagonal"][layer] for run in runs],
+                [run["lost"][layer] for run in runs],
+            )
         axes.axhline(0, color=GREY, linewidth=1)
         axes.set_title(f"layer {layer}")
         axes.set_xlabel("attention on the mirrored token, %")

@@ -33,18 +33,30 @@ def draw_biases(path: Path) -> Path:
     low = min(float(np.nanmin(values)) for values in forms.values())
     made, axes = style.figure(len(forms), HEADS, height=5.1, share_x=True, share_y=True)
     # Slopes span a factor of 64: equal steps of the square root show the flat heads too.
-    scale = FuncNorm((lambda x: -np.sqrt(np.maximum(-x, 0)), lambda x: -np.square(x)), vmin=low, vmax=0)
+    scale = FuncNorm(
+        (lambda x: -np.sqrt(np.maximum(-x, 0)), lambda x: -np.square(x)), vmin=low, vmax=0
+    )
     for row, (form, values) in zip(axes, forms.items(), strict=True):
         for head, panel in enumerate(row):
             image = style.heat(panel, values[head], low=low, high=0, unseen=True)
             image.set_norm(scale)
             panel.set_title(f"{form}, head {head}\nslope {slope(values[head])}")
             panel.set(xticks=range(0, LENGTH, 16), yticks=range(0, LENGTH, 16), aspect="equal")
-    made.supxlabel("key, position in tokens (hatched: the head does not see it)", fontsize=style.TEXT)
+    made.supxlabel(
+        "key, position in tokens (hatched: the head does not see it)", fontsize=style.TEXT
+    )
     made.supylabel("query, position in tokens", fontsize=style.TEXT)
     every = [panel for row in axes for panel in row]
     ticks = [0, -0.25, -1, -4, -8, -15]
-    made.colorbar(image, ax=every, label="added to the score (no unit)", ticks=ticks, format="%g", aspect=35, pad=0.02)
+    made.colorbar(
+        image,
+        ax=every,
+        label="added to the score (no unit)",
+        ticks=ticks,
+        format="%g",
+        aspect=35,
+        pad=0.02,
+    )
     made.suptitle("ALiBi adds −slope · |query − key| to the score: four heads")
     return style.save(made, path)
 

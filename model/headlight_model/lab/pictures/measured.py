@@ -50,18 +50,46 @@ def reversal(results: Results, path: Path) -> Path:
             select(results, "reversal", "reverse marked", scheme),
         )
         spread(axes, at - 0.2, _percent(plain, "accuracy"), "as trained", SERIES[0])
-        spread(axes, at, _percent(plain, "blind"), "the same, without positions at test time", SERIES[1])
+        spread(
+            axes,
+            at,
+            _percent(plain, "blind"),
+            "the same, without positions at test time",
+            SERIES[1],
+        )
         if marked:
-            spread(axes, at + 0.2, _percent(marked, "accuracy"), "trained with the ends marked", SERIES[2])
-    lines = {"multiset": "naming one of the other symbols", "most frequent": "naming the most frequent of them"}
+            spread(
+                axes,
+                at + 0.2,
+                _percent(marked, "accuracy"),
+                "trained with the ends marked",
+                SERIES[2],
+            )
+    lines = {
+        "multiset": "naming one of the other symbols",
+        "most frequent": "naming the most frequent of them",
+    }
     for (name, text), dash in zip(lines.items(), (":", "--"), strict=True):
-        axes.axhline(PERCENT * results["baselines"][name], color=GREY, linestyle=dash, linewidth=1.4, label=text)
+        axes.axhline(
+            PERCENT * results["baselines"][name],
+            color=GREY,
+            linestyle=dash,
+            linewidth=1.4,
+            label=text,
+        )
     axes.set_xticks(range(len(SCHEMES)), SCHEMES)
     axes.set_ylabel("tokens reversed rightly, %")
     axes.set_ylim(-2, 104)
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    made.legend(list(once.values()), list(once), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+    made.legend(
+        list(once.values()),
+        list(once),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=SMALL,
+    )
     return save(made, path)
 
 
@@ -89,7 +117,10 @@ def extrapolated(results: Results, path: Path) -> Path:
     for axes, question in zip(row, QUESTIONS, strict=True):
         for scheme in SCHEMES:
             runs = select(results, "extrapolation", "recall", scheme)
-            values = [[_accuracy(each["accuracy"][str(length)], question) for length in at] for each in runs]
+            values = [
+                [_accuracy(each["accuracy"][str(length)], question) for length in at]
+                for each in runs
+            ]
             band(axes, at, values, scheme)
         floors = [PERCENT * floor(results, question, length) for length in at]
         axes.plot(at, floors, color=GREY, linewidth=1.4, linestyle="--", label="knowing no places")
@@ -106,10 +137,18 @@ def stretched(results: Results, path: Path) -> Path:
     """Accuracy by length for each stretching and theta: as stretched (above), and after a few steps more (below)."""
     columns = [(theta, question) for theta in scaling.THETAS for question in QUESTIONS]
     made, rows = figure(2, len(columns), height=5.2, share_x=True, share_y=True)
-    for row, (stage, title) in zip(rows, (("zero_shot", "as stretched"), ("tuned", "100 steps later")), strict=True):
+    for row, (stage, title) in zip(
+        rows, (("zero_shot", "as stretched"), ("tuned", "100 steps later")), strict=True
+    ):
         for axes, (theta, question) in zip(row, columns, strict=True):
             for kind, style in zip(scaling.KINDS, SERIES, strict=False):
-                band(axes, scaling.LENGTHS, _stretched(results, theta, kind, stage, question), CALLED[kind], style)
+                band(
+                    axes,
+                    scaling.LENGTHS,
+                    _stretched(results, theta, kind, stage, question),
+                    CALLED[kind],
+                    style,
+                )
             mark(axes, scaling.TRAINED[1], "longest of the training")
             lengths(axes, scaling.LENGTHS)
             if row is rows[0]:
@@ -121,10 +160,15 @@ def stretched(results: Results, path: Path) -> Path:
     return save(made, path)
 
 
-def _stretched(results: Results, theta: float, kind: str, stage: str, question: str) -> list[list[float]]:
+def _stretched(
+    results: Results, theta: float, kind: str, stage: str, question: str
+) -> list[list[float]]:
     """Per cent, [seeds][lengths]."""
     runs = [each for each in results["scaling"] if each["theta"] == theta]
-    return [[PERCENT * each[kind][stage][str(length)][question] for length in scaling.LENGTHS] for each in runs]
+    return [
+        [PERCENT * each[kind][stage][str(length)][question] for length in scaling.LENGTHS]
+        for each in runs
+    ]
 
 
 def _percent(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:

@@ -43,8 +43,12 @@ def rope(theta: float, scaling: RopeScaling | None = None) -> Positions:
 
 def turned(scheme: Positions, count: int) -> Floats:
     """Pairs that all begin as (1, 0), turned as queries at positions 0 .. count-1: [count, pairs, 2]."""
-    start = torch.cat([torch.ones(HEAD // 2), torch.zeros(HEAD // 2)])  # the first of each pair, then the second
-    heads = scheme.rotate(start.expand(1, 1, count, HEAD), scheme.prepare(torch.arange(count)[None]))
+    start = torch.cat(
+        [torch.ones(HEAD // 2), torch.zeros(HEAD // 2)]
+    )  # the first of each pair, then the second
+    heads = scheme.rotate(
+        start.expand(1, 1, count, HEAD), scheme.prepare(torch.arange(count)[None])
+    )
     pairs: Floats = torch.stack(heads[0, 0].double().chunk(2, dim=-1), dim=-1).numpy()
     return pairs
 
@@ -77,18 +81,48 @@ def draw_circles(path: Path) -> Path:
     for axes, (pair, (speed, written)) in zip(panels, SHOWN_PAIRS.items(), strict=True):
         axes.plot(np.cos(around), np.sin(around), color=style.GREY, lw=0.8, zorder=1)
         x, y = places[:, pair].T
-        image = axes.scatter(x, y, c=range(SHOWN_POSITIONS), cmap=style.SEQUENTIAL, s=42, ec="white", lw=0.5, zorder=2)
+        image = axes.scatter(
+            x,
+            y,
+            c=range(SHOWN_POSITIONS),
+            cmap=style.SEQUENTIAL,
+            s=42,
+            ec="white",
+            lw=0.5,
+            zorder=2,
+        )
         for at in written:
-            axes.text(1.2 * x[at], 1.2 * y[at], str(at), ha="center", va="center", fontsize=style.SMALL)
-        axes.text(0, 0, f"0 to {last}:\n{last / turns[pair]:.2g} turns", ha="center", va="center", fontsize=style.SMALL)
-        axes.set_title(f"{speed}: pair {pair}\n{turns[pair]:,.{1 if turns[pair] < 1000 else 0}f} positions a turn")
-        axes.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+            axes.text(
+                1.2 * x[at], 1.2 * y[at], str(at), ha="center", va="center", fontsize=style.SMALL
+            )
+        axes.text(
+            0,
+            0,
+            f"0 to {last}:\n{last / turns[pair]:.2g} turns",
+            ha="center",
+            va="center",
+            fontsize=style.SMALL,
+        )
+        axes.set_title(
+            f"{speed}: pair {pair}\n{turns[pair]:,.{1 if turns[pair] < 1000 else 0}f} positions a turn"
+        )
+        axes.set(
+            aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), xticks=[-1, 0, 1], yticks=[-1, 0, 1]
+        )
         axes.set_xlabel(f"dimension {pair} (no unit)")
         axes.set_ylabel(f"dimension {pair + HEAD // 2} (no unit)", labelpad=0)
     made.suptitle(
         f"RoPE turns pair i of a query or key by position · theta^(-2i/d): d = {HEAD}, theta = {THETAS[-1]:g}"
     )
-    made.colorbar(image, ax=panels, label="position, tokens", ticks=[0, 8, 16, 24, 31], aspect=20, pad=0.02, shrink=0.8)
+    made.colorbar(
+        image,
+        ax=panels,
+        label="position, tokens",
+        ticks=[0, 8, 16, 24, 31],
+        aspect=20,
+        pad=0.02,
+        shrink=0.8,
+    )
     return style.save(made, path)
 
 
@@ -96,13 +130,33 @@ def plot_turns(axes: Axes, each: Mapping[str, Positions]) -> None:
     """The wavelength of each pair, a line a scheme, and the trained length."""
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
         turns = wavelengths(scheme)
-        axes.plot(turns, color=look.colour, linestyle=look.line, marker=look.marker, ms=5, markevery=4, label=name)
-    axes.axhline(TRAINED, color=style.GREY, linestyle=":", lw=1.6, label=f"{TRAINED} tokens: the longest in training")
+        axes.plot(
+            turns,
+            color=look.colour,
+            linestyle=look.line,
+            marker=look.marker,
+            ms=5,
+            markevery=4,
+            label=name,
+        )
+    axes.axhline(
+        TRAINED,
+        color=style.GREY,
+        linestyle=":",
+        lw=1.6,
+        label=f"{TRAINED} tokens: the longest in training",
+    )
     axes.set_yscale("log")
-    axes.set(xlabel=f"pair i of {HEAD // 2}", ylabel="wavelength, positions", title="How fast each pair turns")
+    axes.set(
+        xlabel=f"pair i of {HEAD // 2}",
+        ylabel="wavelength, positions",
+        title="How fast each pair turns",
+    )
 
 
-def plot_scores(axes: Axes, each: Mapping[str, Positions], shown: Sequence[str], title: str) -> None:
+def plot_scores(
+    axes: Axes, each: Mapping[str, Positions], shown: Sequence[str], title: str
+) -> None:
     """The score over distance of those shown, in the colours that they have among all, and the trained length."""
     count = TRAINED * FACTOR + 1
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
@@ -110,7 +164,9 @@ def plot_scores(axes: Axes, each: Mapping[str, Positions], shown: Sequence[str],
             axes.plot(scores(scheme, count), color=look.colour, linestyle=look.line, lw=1.5)
     axes.axhline(0, color=style.GREY, lw=0.8)
     axes.axvline(TRAINED, color=style.GREY, linestyle=":", lw=1.6)
-    axes.set(xlabel="distance of query and key, tokens", ylabel="score q · k / d (no unit)", title=title)
+    axes.set(
+        xlabel="distance of query and key, tokens", ylabel="score q · k / d (no unit)", title=title
+    )
     axes.set(xlim=(0, count - 1), xticks=range(0, count, TRAINED))
 
 

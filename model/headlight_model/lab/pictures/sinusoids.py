@@ -45,8 +45,12 @@ def draw_table(path: Path) -> Path:
     axes.set_ylabel("dimension (even: sine, odd: cosine)")
     axes.set_xticks(range(0, POSITIONS, 16))
     axes.set_yticks(range(0, WIDTH, 16))
-    axes.set_title(f"Sinusoidal encoding of {POSITIONS} positions, {WIDTH} dimensions: fast waves at the low ones")
-    made.colorbar(image, ax=axes, label="PE (no unit)", ticks=[-1, -0.5, 0, 0.5, 1], aspect=30, pad=0.02)
+    axes.set_title(
+        f"Sinusoidal encoding of {POSITIONS} positions, {WIDTH} dimensions: fast waves at the low ones"
+    )
+    made.colorbar(
+        image, ax=axes, label="PE (no unit)", ticks=[-1, -0.5, 0, 0.5, 1], aspect=30, pad=0.02
+    )
     return style.save(made, path)
 
 
@@ -58,11 +62,24 @@ def draw_pairs(path: Path) -> Path:
         table, turns = encoding(FEW_POSITIONS, width), wavelengths(width)
         for pair in range(PAIRS):
             panel = axes[pair][column]
-            for odd, (name, look) in enumerate((("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))):
+            for odd, (name, look) in enumerate(
+                (("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))
+            ):
                 values = table[:, 2 * pair + odd]
-                panel.plot(places, values, color=look.colour, linestyle=look.line, marker=".", ms=5, lw=1.4, label=name)
+                panel.plot(
+                    places,
+                    values,
+                    color=look.colour,
+                    linestyle=look.line,
+                    marker=".",
+                    ms=5,
+                    lw=1.4,
+                    label=name,
+                )
             head = f"{width} dimensions in all\n" if pair == 0 else ""
-            panel.set_title(f"{head}dimensions {2 * pair}, {2 * pair + 1}: {turns[pair]:.1f} positions a turn")
+            panel.set_title(
+                f"{head}dimensions {2 * pair}, {2 * pair + 1}: {turns[pair]:.1f} positions a turn"
+            )
             panel.set_yticks([-1, 0, 1])
         axes[-1][column].set_xlabel("position, tokens")
     made.supylabel("PE (no unit)", fontsize=style.TEXT)
@@ -75,22 +92,47 @@ def draw_wavelengths(path: Path) -> Path:
     made, ((axes,),) = style.figure(height=5.2)
     dimensions, measured = np.arange(0, WIDTH, 2), wavelengths(WIDTH)
     plain = 10000.0 ** (dimensions / WIDTH)
-    axes.plot(dimensions, measured, ".", color=style.SERIES[0].colour, ms=9, label="measured on the model's encoding")
+    axes.plot(
+        dimensions,
+        measured,
+        ".",
+        color=style.SERIES[0].colour,
+        ms=9,
+        label="measured on the model's encoding",
+    )
     right = 2 * math.pi * plain
-    axes.plot(dimensions, right, color=style.SERIES[0].colour, lw=1.4, label="2π · 10000^(2i/D): the definition")
+    axes.plot(
+        dimensions,
+        right,
+        color=style.SERIES[0].colour,
+        lw=1.4,
+        label="2π · 10000^(2i/D): the definition",
+    )
     wrong = (
         ("10000^(2i/D): without 2π", plain, (0, (5, 2))),
-        ("10000^(2·2i/D): as one tutorial has it, without 2π and with the factor 2 twice", plain**2, (0, (9, 2))),
-        ("low dimensions slowest: as one tutorial has it, the other way round", right[::-1], (0, (2, 1.5))),
+        (
+            "10000^(2·2i/D): as one tutorial has it, without 2π and with the factor 2 twice",
+            plain**2,
+            (0, (9, 2)),
+        ),
+        (
+            "low dimensions slowest: as one tutorial has it, the other way round",
+            right[::-1],
+            (0, (2, 1.5)),
+        ),
     )
     for (label, values, dashes), look in zip(wrong, style.SERIES[1:], strict=False):
         axes.plot(dimensions, values, color=look.colour, linestyle=dashes, lw=1.8, label=label)
-    axes.axhline(TRAINED, color=style.GREY, lw=1.0, label=f"{TRAINED} tokens: the longest in training")
+    axes.axhline(
+        TRAINED, color=style.GREY, lw=1.0, label=f"{TRAINED} tokens: the longest in training"
+    )
     axes.set_yscale("log")
     axes.set_xticks(range(0, WIDTH + 1, 16))
     axes.set_xlabel(f"dimension 2i of D = {WIDTH}")
     axes.set_ylabel("wavelength, positions")
     never = int((measured > TRAINED).sum())
-    axes.set_title(f"Low dimensions turn fastest; {never} of {WIDTH // 2} pairs finish no turn in {TRAINED} tokens")
+    axes.set_title(
+        f"Low dimensions turn fastest; {never} of {WIDTH // 2} pairs finish no turn in {TRAINED} tokens"
+    )
     style.legend_below(made, axes, columns=1)
     return style.save(made, path)

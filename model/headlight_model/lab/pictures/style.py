@@ -77,7 +77,12 @@ SERIES = (
 
 
 def figure(
-    rows: int = 1, columns: int = 1, height: float = 3.6, *, share_x: bool = False, share_y: bool = False
+    rows: int = 1,
+    columns: int = 1,
+    height: float = 3.6,
+    *,
+    share_x: bool = False,
+    share_y: bool = False,
 ) -> tuple[Figure, list[list[Axes]]]:
     """An empty figure as wide as a README, `height` inches high, and its axes by row and column."""
     with mpl.rc_context(DEFAULTS):
@@ -98,7 +103,9 @@ def save(made: Figure, path: Path) -> Path:
     return path
 
 
-def band(axes: Axes, x: ArrayLike, values: ArrayLike, name: str, style: Style | None = None) -> None:
+def band(
+    axes: Axes, x: ArrayLike, values: ArrayLike, name: str, style: Style | None = None
+) -> None:
     """The mean over seeds as a line, the range from the least to the greatest as a band.
 
     Args:
@@ -112,7 +119,9 @@ def band(axes: Axes, x: ArrayLike, values: ArrayLike, name: str, style: Style | 
         KeyError: no style is given and `name` is no scheme.
     """
     chosen, each = style or SCHEMES[name], np.asarray(values, dtype=np.float64)
-    axes.fill_between(np.asarray(x), each.min(0), each.max(0), color=chosen.colour, alpha=BAND_ALPHA, linewidth=0)
+    axes.fill_between(
+        np.asarray(x), each.min(0), each.max(0), color=chosen.colour, alpha=BAND_ALPHA, linewidth=0
+    )
     axes.plot(
         np.asarray(x),
         each.mean(0),
@@ -125,7 +134,9 @@ def band(axes: Axes, x: ArrayLike, values: ArrayLike, name: str, style: Style | 
     )
 
 
-def spread(axes: Axes, at: float, values: Sequence[float], name: str, style: Style | None = None) -> None:
+def spread(
+    axes: Axes, at: float, values: Sequence[float], name: str, style: Style | None = None
+) -> None:
     """The mean over seeds as a mark at `at`, the range from the least to the greatest as a bar. Else as `band`."""
     chosen, mean = style or SCHEMES[name], float(np.mean(values))
     axes.errorbar(
@@ -143,7 +154,13 @@ def spread(axes: Axes, at: float, values: Sequence[float], name: str, style: Sty
 
 
 def heat(
-    axes: Axes, values: ArrayLike, *, low: float, high: float, colours: str = SEQUENTIAL, unseen: bool = False
+    axes: Axes,
+    values: ArrayLike,
+    *,
+    low: float,
+    high: float,
+    colours: str = SEQUENTIAL,
+    unseen: bool = False,
 ) -> AxesImage:
     """A matrix as colours, the first row on top, cells of equal height and width filling the axes.
 
@@ -160,7 +177,9 @@ def heat(
         axes.patch.set(facecolor=UNSEEN, hatch="////", edgecolor="#9a9a9a")
     shown = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
     colour_map: Colormap = mpl.colormaps[colours]
-    return axes.imshow(shown, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest", aspect="auto")
+    return axes.imshow(
+        shown, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest", aspect="auto"
+    )
 
 
 def lengths(axes: Axes, at: Sequence[int], label: str = "length, tokens") -> None:
@@ -180,5 +199,11 @@ def legend_below(made: Figure, axes: Axes, columns: int) -> Legend:
     """The legend of one of the axes under all of them, where it covers no data."""
     handles, labels = axes.get_legend_handles_labels()
     return made.legend(
-        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL, handlelength=3
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=SMALL,
+        handlelength=3,
     )

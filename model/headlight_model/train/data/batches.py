@@ -26,10 +26,14 @@ from headlight_model.train.recipe import Recipe
 MASKED_SHARE = 0.15
 ROWS = 64  # sentences or functions encoded together
 WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS, ORDER = range(6)  # independent random streams of one seed
-STREAM_CHARACTERS = 800_000  # of the source of a package, drawn by file: no package may drown the others
+STREAM_CHARACTERS = (
+    800_000  # of the source of a package, drawn by file: no package may drown the others
+)
 
 
-def prepare(tokenizer: Tokenizer, recipe: Recipe, part: Part, pairs: TextPairs | None = None) -> Data:
+def prepare(
+    tokenizer: Tokenizer, recipe: Recipe, part: Part, pairs: TextPairs | None = None
+) -> Data:
     """Tokenise one part of the corpus. `pairs`: those of that part, if they are known already."""
     chosen = packages.everything(recipe.packages)
     tokenised = {
@@ -45,13 +49,18 @@ def prepare(tokenizer: Tokenizer, recipe: Recipe, part: Part, pairs: TextPairs |
 def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
     """Source as one stream of ids, [SEP] after each text."""
     texts = [source.text for source in stream_sources(chosen)]
-    return Rows.of([*encoding.ids, SEP_ID] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)).ids
+    return Rows.of(
+        [*encoding.ids, SEP_ID]
+        for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)
+    ).ids
 
 
 def stream_sources(chosen: Iterable[Source]) -> list[Source]:
     """The standard library, and of each package files of STREAM_CHARACTERS in all, by a hash of their names."""
     kept, used = [], Counter[str]()
-    for source in sorted(chosen, key=lambda source: hashlib.sha256(source.module.encode()).digest()):
+    for source in sorted(
+        chosen, key=lambda source: hashlib.sha256(source.module.encode()).digest()
+    ):
         if source.package == STDLIB or used[source.package] < STREAM_CHARACTERS:
             kept.append(source)
             used[source.package] += len(source.text)
@@ -64,14 +73,18 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list
     return [[CLS_ID, *encoding.ids[: length - 2], SEP_ID] for encoding in encodings]
 
 
-def windows(stream: NDArray[np.integer], count: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:
+def windows(
+    stream: NDArray[np.integer], count: int, length: int, random: np.random.Generator
+) -> NDArray[np.int64]:
     """`count` windows from anywhere in the stream, each [CLS] ... [SEP]: int64 [count, length]."""
     starts = random.integers(0, len(stream) - (length - 2) + 1, size=count)
     inner = stream[starts[:, None] + np.arange(length - 2)[None, :]].astype(np.int64)
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (CLS_ID, SEP_ID)))
 
 
-def corrupt(ids: NDArray[np.int64], vocab_size: int, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+def corrupt(
+    ids: NDArray[np.int64], vocab_size: int, random: np.random.Generator
+) -> tuple[Tensor, Tensor]:
     """Hide tokens of int64 [B, S]; special tokens are never hidden.
 
     Returns:
@@ -81,10 +94,14 @@ def corrupt(ids: NDArray[np.int64], vocab_size: int, random: np.random.Generator
     fate = random.random(ids.shape)
     replaced = random.integers(len(SPECIALS), vocab_size, size=ids.shape)
     shown = np.where(fate < 0.8, MASK_ID, np.where(fate < 0.9, replaced, ids))
-    return torch.from_numpy(np.where(asked, shown, ids)), torch.from_numpy(np.where(asked, ids, IGNORED))
+    return torch.from_numpy(np.where(asked, shown, ids)), torch.from_numpy(
+        np.where(asked, ids, IGNORED)
+    )
 
 
-def masked_batch(data: Data, recipe: Recipe, vocab_size: int, seed: int, step: int) -> tuple[Tensor, Tensor]:
+def masked_batch(
+    data: Data, recipe: Recipe, vocab_size: int, seed: int, step: int
+) -> tuple[Tensor, Tensor]:
     """Ids and labels (see `corrupt`) of one step: windows of one length, so that none needs padding."""
     random = np.random.default_rng([seed, WINDOWS, step])
     length = int(random.choice(recipe.lengths))
@@ -116,7 +133,9 @@ def thin(rows: list[list[int]], drop: float, random: np.random.Generator) -> lis
     if not drop:
         return rows
     kept = (random.random(len(row) - 2) >= drop for row in rows)
-    return [[row[0], *compress(row[1:-1], keep), row[-1]] for row, keep in zip(rows, kept, strict=True)]
+    return [
+        [row[0], *compress(row[1:-1], keep), row[-1]] for row, keep in zip(rows, kept, strict=True)
+    ]
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -128,7 +147,9 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return ids, ids != PAD_ID
 
 
-def embed(encoder: Encoder, rows: Sequence[Sequence[int]], *, bfloat16: bool = False) -> tuple[Tensor, int]:
+def embed(
+    encoder: Encoder, rows: Sequence[Sequence[int]], *, bfloat16: bool = False
+) -> tuple[Tensor, int]:
     """Pooled vectors, float32 [N, D] in the order of `rows`, and the tokens computed for them, padding included.
 
     Rows of like length go together: padding the shortest to the longest would cost several times the work.
@@ -151,11 +172,19 @@ def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
     """Pooled vectors of the embeddings alone, no block applied, of an encoder that pools by the mean: float [N, D]."""
     table = encoder.embed(torch.arange(encoder.config.vocab_size), None)  # [V, D]
     lengths = np.array([len(row) for row in rows])
-    counts = np.zeros((len(rows), len(table)), dtype=np.float32)  # [N, V]: a product is faster than to gather rows
-    np.add.at(counts, (np.repeat(np.arange(len(rows)), lengths), np.concatenate([*map(np.array, rows)])), 1)
+    counts = np.zeros(
+        (len(rows), len(table)), dtype=np.float32
+    )  # [N, V]: a product is faster than to gather rows
+    np.add.at(
+        counts,
+        (np.repeat(np.arange(len(rows)), lengths), np.concatenate([*map(np.array, rows)])),
+        1,
+    )
     words = torch.from_numpy(counts / lengths[:, None].astype(np.float32)) @ table
     state = encoder.positions.prepare(torch.arange(int(lengths.max())).unsqueeze(0))
-    places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[0]  # [S, D]
+    places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[
+        0
+    ]  # [S, D]
     means = places.cumsum(dim=0) / torch.arange(1, len(places) + 1)[:, None]
     summed = (words + means[torch.from_numpy(lengths - 1)]).unsqueeze(1)  # [N, 1, D]
     return encoder.pool(summed, torch.ones(summed.shape[:2], dtype=torch.bool))

@@ -17,7 +17,16 @@ from pathlib import Path
 
 # Folders that are not the library itself, and `encodings`, which is almost wholly tables of characters.
 LEFT_OUT = frozenset(
-    {"test", "tests", "idlelib", "turtledemo", "ensurepip", "site-packages", "dist-packages", "encodings"}
+    {
+        "test",
+        "tests",
+        "idlelib",
+        "turtledemo",
+        "ensurepip",
+        "site-packages",
+        "dist-packages",
+        "encodings",
+    }
 )
 ONE_PLATFORM = ("_sysconfigdata", "_osx_support")  # prefixes: facts about one build or one system
 PROSE_MODULE = "pydoc_data"  # its one table holds the language reference as plain text
@@ -42,7 +51,9 @@ TEST_PACKAGES = frozenset(
         "tqdm",
     )
 )
-VALIDATION_PACKAGES = frozenset(("distlib", "execnet", "httpx2", "platformdirs", "pluggy", "virtualenv"))
+VALIDATION_PACKAGES = frozenset(
+    ("distlib", "execnet", "httpx2", "platformdirs", "pluggy", "virtualenv")
+)
 
 
 class Part(enum.Enum):
@@ -102,7 +113,9 @@ def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:
 @functools.cache
 def files() -> tuple[Source, ...]:
     """The library's files, sorted by module."""
-    return tuple(Source(module, path.read_text(encoding="utf-8")) for module, path in stdlib_files())
+    return tuple(
+        Source(module, path.read_text(encoding="utf-8")) for module, path in stdlib_files()
+    )
 
 
 @functools.cache
@@ -118,7 +131,11 @@ def topics() -> list[Source]:
     for source in files():
         if top_level(source.module) == PROSE_MODULE:
             for node in ast.walk(ast.parse(source.text)):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
+                if (
+                    isinstance(node, ast.Constant)
+                    and isinstance(node.value, str)
+                    and "\n" in node.value
+                ):
                     found.append(Source(source.module, node.value))
     return found
 
@@ -135,8 +152,14 @@ def select(modules: Sequence[str]) -> list[Source]:
     """The files of the named modules and packages. Raises ValueError for a name without any."""
     chosen: dict[str, Source] = {}
     for name in modules:
-        held = {source.module: source for source in files() if f"{source.module}.".startswith(f"{name}.")}
+        held = {
+            source.module: source
+            for source in files()
+            if f"{source.module}.".startswith(f"{name}.")
+        }
         if not held:
-            raise ValueError(f"module {name!r} is not in the corpus; name one of the library, written in Python")
+            raise ValueError(
+                f"module {name!r} is not in the corpus; name one of the library, written in Python"
+            )
         chosen |= held
     return [chosen[module] for module in sorted(chosen)]

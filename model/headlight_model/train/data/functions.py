@@ -25,7 +25,9 @@ class Function:
     name: str  # qualified inside its module: "Path.read_text"
     parameters: tuple[str, ...]  # without self and cls
     docstring: str  # with its indentation removed; empty where there is none
-    body_words: tuple[str, ...]  # lower-case words of names and strings in the body, once each; no docstring
+    body_words: tuple[
+        str, ...
+    ]  # lower-case words of names and strings in the body, once each; no docstring
     first_line: int  # 1-based, of the `def`
     last_line: int  # inclusive
     package: str = corpus.STDLIB  # that holds it
@@ -93,7 +95,9 @@ def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctio
     return Function(
         module=source.module,
         name=name,
-        parameters=tuple(argument.arg for argument in declared if argument.arg not in ("self", "cls")),
+        parameters=tuple(
+            argument.arg for argument in declared if argument.arg not in ("self", "cls")
+        ),
         docstring=docstring or "",
         body_words=body_words(node.body if docstring is None else node.body[1:]),
         first_line=node.lineno,
@@ -110,9 +114,15 @@ def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
             if isinstance(node, ast.Constant):
                 text = node.value
             else:
-                text = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
+                text = (
+                    getattr(node, "id", None)
+                    or getattr(node, "attr", None)
+                    or getattr(node, "arg", None)
+                )
             if isinstance(text, str):
-                said.append((getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0), text))
+                said.append(
+                    (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0), text)
+                )
     return unique_words(text for _, _, text in sorted(said))
 
 
@@ -125,7 +135,10 @@ def document_text(function: Function, name_weight: int = 1, *, module: bool = Tr
         name_weight: how often the name is said, for contestants that cannot weigh it themselves.
         module: whether the module is said.
     """
-    words = [*(module_words(function.module) if module else ()), *split_words(function.name) * name_weight]
+    words = [
+        *(module_words(function.module) if module else ()),
+        *split_words(function.name) * name_weight,
+    ]
     return " ".join([*words, signature_text(function)])
 
 
@@ -143,6 +156,12 @@ def signature_text(function: Function) -> str:
 
 def document_of_0_1(function: Function) -> str:
     """The document that models before 0.2 learnt from: the name thrice | parameters | body, empty parts left out."""
-    parameters = " ".join(word for parameter in function.parameters for word in split_words(parameter))
-    parts = (" ".join(split_words(function.name) * NAME_WEIGHT), parameters, " ".join(function.body_words))
+    parameters = " ".join(
+        word for parameter in function.parameters for word in split_words(parameter)
+    )
+    parts = (
+        " ".join(split_words(function.name) * NAME_WEIGHT),
+        parameters,
+        " ".join(function.body_words),
+    )
     return " | ".join(part for part in parts if part)

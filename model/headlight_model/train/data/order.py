@@ -78,7 +78,9 @@ def words(part: Part) -> list[str]:
     return held if part is Part.TEST else [word for word in WORDS if word not in held]
 
 
-def triplet(family: str, question: str, answer: str, a: str, b: str, *, trained: bool = True) -> Triplet:
+def triplet(
+    family: str, question: str, answer: str, a: str, b: str, *, trained: bool = True
+) -> Triplet:
     """A template with its blanks filled, in both orders."""
     return Triplet(
         family,
@@ -94,7 +96,10 @@ def draw(random: np.random.Generator, count: int) -> list[Triplet]:
     """`count` triplets to learn from."""
     known, fill = templates(TRAINED), words(Part.TRAINING)
     places = random.integers(len(known), size=count)
-    return [triplet(*known[place], *random.choice(fill, size=2, replace=False).tolist()) for place in places]
+    return [
+        triplet(*known[place], *random.choice(fill, size=2, replace=False).tolist())
+        for place in places
+    ]
 
 
 def questions(each: int = 20) -> Iterator[Triplet]:

@@ -23,7 +23,17 @@ CONSTRAINTS = Path(__file__).parents[4] / "constraints.txt"
 MANIFEST = Path(__file__).with_name("corpus.json")
 # Folders that describe nothing, or are copies of other packages.
 LEFT_OUT = frozenset(
-    ("test", "tests", "testing", "vendor", "_vendor", "vendored", "_vendored", "third_party", "_thirdparty")
+    (
+        "test",
+        "tests",
+        "testing",
+        "vendor",
+        "_vendor",
+        "vendored",
+        "_vendored",
+        "third_party",
+        "_thirdparty",
+    )
 )
 LONGEST = 400_000  # characters; longer files are tables
 
@@ -123,7 +133,12 @@ def manifest() -> dict[str, object]:
     listed = []
     for name in sorted(held):
         split = "by module" if name == STDLIB else corpus.part_of_package(name).value
-        entry = {"name": name, "version": licences[name][0], "licence": licences[name][1], "part": split}
+        entry = {
+            "name": name,
+            "version": licences[name][0],
+            "licence": licences[name][1],
+            "part": split,
+        }
         counts = {"files": len(held[name]), "characters": sum(len(s.text) for s in held[name])}
         listed.append({**entry, **counts, "sha256": digest(held[name])})
     return {"sha256": digest(everything(with_packages=True)), "packages": listed}

@@ -6,7 +6,9 @@ import re
 
 # A full stop ends a sentence where a new one begins, so that "e.g. this" and "3.11" do not.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(>])")
-SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?(: .*)?")  # old docstrings begin with how the function is called
+SIGNATURE = re.compile(
+    r"[\w.]+\(.*\)\s*(->.*)?(: .*)?"
+)  # old docstrings begin with how the function is called
 
 
 def first_sentence(docstring: str) -> str:
@@ -29,5 +31,7 @@ def first_sentence(docstring: str) -> str:
 def sentences(text: str) -> list[str]:
     """All sentences, each on one line, in order. A paragraph ends one."""
     paragraphs = re.split(r"\n\s*\n", text)
-    found = [" ".join(part.split()) for paragraph in paragraphs for part in SENTENCE_END.split(paragraph)]
+    found = [
+        " ".join(part.split()) for paragraph in paragraphs for part in SENTENCE_END.split(paragraph)
+    ]
     return [sentence for sentence in found if sentence]

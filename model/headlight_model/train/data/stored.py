@@ -40,7 +40,9 @@ class Rows(Sequence[list[int]]):
             return [self[place] for place in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(f"row {index} of {len(self)}")
-        found: list[int] = self.ids[self.ends[index - 1] if index else 0 : self.ends[index]].tolist()
+        found: list[int] = self.ids[
+            self.ends[index - 1] if index else 0 : self.ends[index]
+        ].tolist()
         return found
 
 
@@ -79,7 +81,10 @@ def load(path: Path, about: str) -> Data | None:
             return None
     arrays = load_file(path)
     tasks = dict.fromkeys(name.split(".")[0] for name in arrays if name != "stream")
-    pairs = {task: Pairs(*(_rows(arrays, f"{task}.{side}") for side in ("queries", "documents"))) for task in tasks}
+    pairs = {
+        task: Pairs(*(_rows(arrays, f"{task}.{side}") for side in ("queries", "documents")))
+        for task in tasks
+    }
     return Data(arrays["stream"], pairs)
 
 

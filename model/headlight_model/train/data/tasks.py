@@ -12,7 +12,13 @@ from collections.abc import Iterable, Iterator
 
 from headlight_model.train.data import corpus
 from headlight_model.train.data.corpus import Part, Source
-from headlight_model.train.data.functions import document_text, parse, signature_text, split_words, unique_words
+from headlight_model.train.data.functions import (
+    document_text,
+    parse,
+    signature_text,
+    split_words,
+    unique_words,
+)
 from headlight_model.train.data.sentences import sentences
 
 Pair = tuple[str, str]
@@ -39,18 +45,26 @@ def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
 
     Those for training hold no sentence and no document that the other parts hold too.
     """
-    found: dict[Part, dict[str, dict[Pair, None]]] = {each: {task: {} for task in TASKS} for each in Part}
+    found: dict[Part, dict[str, dict[Pair, None]]] = {
+        each: {task: {} for task in TASKS} for each in Part
+    }
     gc.disable()  # syntax trees are short-lived, and so many that collections take most of the time
     try:
         for source in sources:
             if part in (source.part, Part.TRAINING):
-                prose = source.package == corpus.STDLIB and corpus.top_level(source.module) == corpus.PROSE_MODULE
+                prose = (
+                    source.package == corpus.STDLIB
+                    and corpus.top_level(source.module) == corpus.PROSE_MODULE
+                )
                 for task, pair in prose_pairs(source) if prose else code_pairs(source):
                     found[source.part][task][pair] = None
     finally:
         gc.enable()
     kept_back = {text for each in Part if each is not part for text in said(found[each]["summary"])}
-    return {task: [pair for pair in found[part][task] if kept_back.isdisjoint(said([pair]))] for task in TASKS}
+    return {
+        task: [pair for pair in found[part][task] if kept_back.isdisjoint(said([pair]))]
+        for task in TASKS
+    }
 
 
 def said(chosen: Iterable[Pair]) -> Iterator[str]:
@@ -98,7 +112,13 @@ def comment_pairs(source: Source) -> Iterator[Pair]:
         while row in comments:
             said.append(comments[row])
             row += 1
-        while row < len(lines) and row not in comments and lines[row].strip() and said and len(code) < CODE_LINES:
+        while (
+            row < len(lines)
+            and row not in comments
+            and lines[row].strip()
+            and said
+            and len(code) < CODE_LINES
+        ):
             code.append(lines[row].partition("#")[0])
             row += 1
         comment, words = " ".join(said), unique_words(code)

@@ -34,7 +34,9 @@ def shell(model: WordPiece) -> Tokenizer:
             normalizers.NFD(),
             normalizers.StripAccents(),
             normalizers.Lowercase(),
-            normalizers.Replace(Regex(LAST_BREAK), LINE_END),  # of blank lines the last stands for all
+            normalizers.Replace(
+                Regex(LAST_BREAK), LINE_END
+            ),  # of blank lines the last stands for all
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="removed", invert=True)
@@ -44,7 +46,12 @@ def shell(model: WordPiece) -> Tokenizer:
 def letters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
     """The ALPHABET most frequent characters of the texts as the tokenizer normalises them; ties by code point."""
     assert tokenizer.normalizer is not None  # set in `shell`
-    counts = Counter(char for text in texts for char in tokenizer.normalizer.normalize_str(text) if not char.isspace())
+    counts = Counter(
+        char
+        for text in texts
+        for char in tokenizer.normalizer.normalize_str(text)
+        if not char.isspace()
+    )
     return sorted(sorted(counts), key=counts.__getitem__, reverse=True)[:ALPHABET]
 
 
@@ -61,7 +68,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Token
     # they are numbered as listed; the tokenizer that is returned no longer knows them as such.
     inner = [f"##{letter}" for letter in letters(learner, texts)]
     trainer = WordPieceTrainer(
-        vocab_size=vocab_size, special_tokens=[*SPECIALS, *inner], limit_alphabet=ALPHABET, show_progress=False
+        vocab_size=vocab_size,
+        special_tokens=[*SPECIALS, *inner],
+        limit_alphabet=ALPHABET,
+        show_progress=False,
     )
     learner.train_from_iterator(texts, trainer)
     tokenizer = shell(WordPiece(learner.get_vocab(), unk_token=UNK))

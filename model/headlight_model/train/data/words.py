@@ -39,7 +39,12 @@ def starting_vectors(pieces: Sequence[str], data: Data, dim: int) -> Tensor:
     stems = [piece if piece.startswith(INNER) else stem(piece) for piece in pieces]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(stems))}
     shared = torch.randn(len(numbers), dim)[[numbers[name] for name in stems]]
-    texts = [row for pairs in data.pairs.values() for rows in (pairs.queries, pairs.documents) for row in rows]
+    texts = [
+        row
+        for pairs in data.pairs.values()
+        for rows in (pairs.queries, pairs.documents)
+        for row in rows
+    ]
     with_piece = document_frequencies(texts, len(pieces))
     rarity = torch.log1p((len(texts) - with_piece + 0.5) / (with_piece + 0.5))
     directions = functional.normalize(shared + OWN_SHARE * torch.randn(len(pieces), dim), dim=1)
@@ -61,9 +66,13 @@ def learn_words(encoder: Encoder, data: Data, recipe: Recipe, seed: int) -> None
         for group in optimizer.param_groups:
             group["lr"] = recipe.word_rate * word_scale(encoder) * (1 - step / recipe.word_steps)
         random = np.random.default_rng([seed, WORDS, step])
-        queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
+        queries, documents = pair_batch(
+            data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run
+        )
         bags = bag_of_words(encoder, queries), bag_of_words(encoder, documents)
-        loss, _ = nested_loss(*bags, equal_texts(queries, documents), recipe.temperature, recipe.widths)
+        loss, _ = nested_loss(
+            *bags, equal_texts(queries, documents), recipe.temperature, recipe.widths
+        )
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

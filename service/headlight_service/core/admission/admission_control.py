@@ -140,7 +140,9 @@ class Admission:
             raise _shed(f"the queue is full{of} ({used})", Shortage.QUEUE_TOKENS, seconds)
         pool.take(tokens)
 
-    def take_output(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
+    def take_output(
+        self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None
+    ) -> None:
         """Take the bytes of an answer, before it is computed.
 
         Args:
@@ -163,7 +165,9 @@ class Admission:
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
         self.outputs.take(size)
 
-    def check_wait(self, tokens: int, patience_seconds: float, priority: Priority) -> Expected | None:
+    def check_wait(
+        self, tokens: int, patience_seconds: float, priority: Priority
+    ) -> Expected | None:
         """Refuse a request that the queue would not reach in time.
 
         Args:

@@ -61,19 +61,27 @@ class WaitEstimate:
 
     def seconds(self, tokens: float) -> float:
         """Return the seconds that so many tokens take on all slots; 0: no rate is known."""
-        return tokens * self._recent_seconds / self._recent_tokens / self._streams if self._recent_tokens else 0.0
+        return (
+            tokens * self._recent_seconds / self._recent_tokens / self._streams
+            if self._recent_tokens
+            else 0.0
+        )
 
     def worked_off(self, tokens: int, seconds: float, wide: bool = False) -> None:
         """Learn the seconds of a batch; an exclusive (`wide`) one used the threads of all slots."""
         self._recent_tokens = RATE_MEMORY * self._recent_tokens + tokens
-        self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (self._streams if wide else 1)
+        self._recent_seconds = RATE_MEMORY * self._recent_seconds + seconds * (
+            self._streams if wide else 1
+        )
         self._recent_batches = RATE_MEMORY * self._recent_batches + 1
 
     def latest(self, expected: Expected, priority: Priority) -> float:
         """Return the seconds in which nearly all such requests end; 0: it runs at once, alone."""
         return expected.before * self._overrun[priority] + expected.own if expected.before else 0.0
 
-    def waited(self, expected: Expected, priority: Priority, seconds: float, *, answered: bool) -> None:
+    def waited(
+        self, expected: Expected, priority: Priority, seconds: float, *, answered: bool
+    ) -> None:
         """Learn the wait of an admitted request.
 
         Args:
@@ -98,7 +106,9 @@ class Density:
         self._tokens = 0.0
         self._characters = 0.0
 
-    def learn(self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]) -> None:
+    def learn(
+        self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]
+    ) -> None:
         """Learn from tokenised inputs of so many characters or ids. A race may lose one update."""
         told = zip(inputs, sizes, found, strict=False)
         texts = [(one, size) for value, size, one in told if not isinstance(value, TokenIds)]

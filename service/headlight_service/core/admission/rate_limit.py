@@ -93,7 +93,9 @@ class Bucket:
 class Quotas:
     """Token buckets of the recent clients, and of those with a request under way."""
 
-    def __init__(self, rate: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, rate: float, burst_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Start with every bucket full.
 
         Args:

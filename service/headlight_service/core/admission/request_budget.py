@@ -40,7 +40,9 @@ class RequestBudget:
         "bucket",
     )
 
-    def __init__(self, admission: Admission, priority: Priority, bucket: Bucket | None = None) -> None:
+    def __init__(
+        self, admission: Admission, priority: Priority, bucket: Bucket | None = None
+    ) -> None:
         self._admission = admission
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0

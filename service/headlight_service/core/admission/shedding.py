@@ -27,7 +27,9 @@ class Shed(Overloaded):
         shortage: the resource.
     """
 
-    def __init__(self, message: str, shortage: Shortage, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, shortage: Shortage, retry_after_seconds: float | None = None
+    ) -> None:
         super().__init__(message, retry_after_seconds)
         self.shortage = shortage
 

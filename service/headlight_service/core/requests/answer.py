@@ -70,7 +70,9 @@ class Prepared:
         if size > most:
             fits = self.what_fits(most + self.data_bytes - size)
             problem = f"attention would have {size} bytes, over the {most} allowed{fits}"
-            raise InvalidInput("outputs.attention.max_bytes", f"{problem}; ask for less, or allow more")
+            raise InvalidInput(
+                "outputs.attention.max_bytes", f"{problem}; ask for less, or allow more"
+            )
 
     def what_fits(self, limit_bytes: int) -> str:
         """Return a clause that names a selection of at most so many bytes; empty: there is none."""
@@ -86,9 +88,13 @@ class Prepared:
                 return f"; {fitting} of these {len(part.layers)} {what} would fit"
             if isinstance(part, Choice) and (smaller := self._smaller(part, room)):
                 return smaller
-        sums = itertools.accumulate(sum(item.output_bytes(self.architecture).values()) for item in self.items)
+        sums = itertools.accumulate(
+            sum(item.output_bytes(self.architecture).values()) for item in self.items
+        )
         fitting = sum(total <= limit_bytes for total in sums)
-        return f"; the first {fitting} of these {len(self.items)} inputs would fit" if fitting else ""
+        return (
+            f"; the first {fitting} of these {len(self.items)} inputs would fit" if fitting else ""
+        )
 
     def _smaller(self, choice: Choice, room: int) -> str:
         """Return a clause that names a smaller form of the same attention; empty: none fits."""

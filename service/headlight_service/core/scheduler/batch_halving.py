@@ -23,7 +23,9 @@ class Run(Protocol):
     def __call__(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]: ...
 
 
-def rescued(error: DeviceFull | NotFinite, run: Encode, items: Sequence[EncodeItem]) -> list[Outcome]:
+def rescued(
+    error: DeviceFull | NotFinite, run: Encode, items: Sequence[EncodeItem]
+) -> list[Outcome]:
     """Return the results that a failed batch has; if memory is short, run each half of it.
 
     A half of a GPU's batch is not divided again. If the process is short of memory, a half that

@@ -94,7 +94,9 @@ class Lanes(Generic[T]):
         waiting: items of each priority.
     """
 
-    def __init__(self, budgets: Mapping[LaneKey, Budget], *, bulk_seconds: float = math.inf) -> None:
+    def __init__(
+        self, budgets: Mapping[LaneKey, Budget], *, bulk_seconds: float = math.inf
+    ) -> None:
         """Start with empty lanes.
 
         Args:
@@ -146,9 +148,13 @@ class Lanes(Generic[T]):
 
     def fills_batch(self, priority: Priority) -> bool:
         """Return whether enough waits to fill one batch."""
-        return any(lane.waiting >= self._budgets[key].tokens for key, lane in self._lanes[priority].items())
+        return any(
+            lane.waiting >= self._budgets[key].tokens for key, lane in self._lanes[priority].items()
+        )
 
-    def take(self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None) -> Batch[T]:
+    def take(
+        self, now: float, slots: ExecutionSlots = IDLE, only: Priority | None = None
+    ) -> Batch[T]:
         """Remove and return the next batch; empty: none can begin, or all its items had expired.
 
         Args:

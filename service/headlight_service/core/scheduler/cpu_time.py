@@ -19,7 +19,9 @@ class Begun(NamedTuple):
 class Stopwatch:
     """Timer of batches."""
 
-    def __init__(self, clock: Callable[[], float], worked: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], worked: Callable[[], float] | None = None
+    ) -> None:
         """Start without a reading.
 
         Args:

@@ -48,7 +48,9 @@ class Budget:
 
     def within(self, tokens: int, squares: int | None = None) -> Budget:
         """Return this budget with at most so many tokens, and so many squares."""
-        squares = min((bound for bound in (self.squares, squares) if bound is not None), default=None)
+        squares = min(
+            (bound for bound in (self.squares, squares) if bound is not None), default=None
+        )
         return Budget(min(self.tokens, tokens), squares, self.max_padding)
 
     def admits(self, count: int, longest: int, total: int) -> bool:

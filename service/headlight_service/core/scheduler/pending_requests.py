@@ -133,7 +133,10 @@ class PendingRequest:
 
     def delivered(self, begun: float, done: float) -> bool:
         """Note a batch that had some of its items; True: those were the last."""
-        self._first_begun, self._last_done = min(self._first_begun, begun), max(self._last_done, done)
+        self._first_begun, self._last_done = (
+            min(self._first_begun, begun),
+            max(self._last_done, done),
+        )
         if self.missing or self.over:
             return False
         results = [result for result in self.results if result is not None]
@@ -190,7 +193,9 @@ class Members:
         """Fail all the requests; returns those to notify."""
         return [pending for pending in self._own if pending.decide(error)]
 
-    def deliver(self, outcomes: Sequence[Outcome], begun: float, done: float) -> list[PendingRequest]:
+    def deliver(
+        self, outcomes: Sequence[Outcome], begun: float, done: float
+    ) -> list[PendingRequest]:
         """Deliver results, and errors of items without one; returns the requests to notify."""
         over = []
         for entry, outcome in zip(self._entries, outcomes, strict=True):

@@ -61,7 +61,9 @@ def patience_for(batch: Batch[Member], usual: int) -> float:
     return batch.padded / usual * (1 + batch.longest / ATTENTION_LENGTH)
 
 
-def compute(run: Run, items: Sequence[EncodeItem], *, wide: bool = False) -> list[Outcome] | Exception:
+def compute(
+    run: Run, items: Sequence[EncodeItem], *, wide: bool = False
+) -> list[Outcome] | Exception:
     """Run a batch; returns the outcome of each item, or the error of all.
 
     An error holds this frame, so no variable here may hold the error.

@@ -224,7 +224,9 @@ class Scheduler:
     def _run_batch(self, running: RunningBatch) -> None:
         model = running.batch.entries[0].lane.model
         bulk = running.slot.priority == "bulk"  # only bulk batch sizes are learnt
-        begun_at = self._stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
+        begun_at = (
+            self._stopwatch.begin(self._slots.running) if bulk else Begun(self._clock(), 0.0, 0)
+        )
         span = self._tracing and self._tracing.begin(running.batch, wide=running.slot.wide)
         items = [entry.value.item for entry in running.batch.entries]
         outcomes = compute(self._engines[model].run, items, wide=running.slot.wide)

@@ -63,12 +63,18 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
             extent = width // 8 if VECTOR_BITS[dtype] == 1 else width
             response.pooled.add(dtype=VECTOR_TYPES[dtype], shape=(len(inputs), extent))
     if wanted.tokens:
-        _ragged(response.tokens, ROW_TYPES[wanted.rows.dtype], (), [(item.row_count, dim) for item in items])
+        _ragged(
+            response.tokens,
+            ROW_TYPES[wanted.rows.dtype],
+            (),
+            [(item.row_count, dim) for item in items],
+        )
         if wanted.rows.skip_special or wanted.rows.skip_prompt:
             response.kept_tokens.extend(pb.TokenIndices(indices=item.rows) for item in items)
     if (states := wanted.hidden) is not None:
         shapes = [
-            (len(states.layers), len(item.ids) if item.states is None else len(item.states), dim) for item in items
+            (len(states.layers), len(item.ids) if item.states is None else len(item.states), dim)
+            for item in items
         ]
         _ragged(response.hidden, NUMBERS[states.spec.dtype], states.layers, shapes)
         if states.spec.tokens != "all":
@@ -78,7 +84,9 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     return response
 
 
-def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequence[EncodeItem]) -> None:
+def _announce_attention(
+    response: pb.EncodeResponse, choice: Choice, items: Sequence[EncodeItem]
+) -> None:
     spec = choice.spec
     shapes = [attention_shape(choice, item.where) for item in items]
     _ragged(response.attention, NUMBERS[spec.dtype], choice.layers, shapes)
@@ -97,12 +105,19 @@ def _announce_attention(response: pb.EncodeResponse, choice: Choice, items: Sequ
         drop_special=spec.drop_special,
     )
     if any(queries or keys for queries, keys in places):
-        told.places.extend(pb.AttentionPlaces(queries=_units(queries), keys=_units(keys)) for queries, keys in places)
+        told.places.extend(
+            pb.AttentionPlaces(queries=_units(queries), keys=_units(keys))
+            for queries, keys in places
+        )
     response.attention_map.CopyFrom(told)
 
 
 def _units(units: Units | None) -> pb.Units | None:
-    return None if units is None else pb.Units(tokens=units.tokens, starts=() if units.starts is None else units.starts)
+    return (
+        None
+        if units is None
+        else pb.Units(tokens=units.tokens, starts=() if units.starts is None else units.starts)
+    )
 
 
 def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
@@ -114,13 +129,17 @@ def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
     # The usual case: rows as they are.
     if LITTLE_ENDIAN and answer.prepared.selection.vector.dtypes == ("float32",):
         for tensor in response.pooled:
-            tensor.data = b"".join([result.pooled.data for result in results if result.pooled is not None])
+            tensor.data = b"".join(
+                [result.pooled.data for result in results if result.pooled is not None]
+            )
     else:
         for tensor, array in zip(response.pooled, answer.pooled(), strict=True):
             tensor.data = raw(array).tobytes()
     for name, attribute in RAGGED.items():
         if response.HasField(name):
-            getattr(response, name).data = b"".join([raw(getattr(result, attribute)).data for result in results])
+            getattr(response, name).data = b"".join(
+                [raw(getattr(result, attribute)).data for result in results]
+            )
     return response
 
 
@@ -149,7 +168,10 @@ def token_info(info: TokenList) -> pb.TokenInfo:
 
 
 def _ragged(
-    tensor: pb.RaggedTensor, dtype: pb.DataType, layers: Sequence[int], shapes: Sequence[Sequence[int]]
+    tensor: pb.RaggedTensor,
+    dtype: pb.DataType,
+    layers: Sequence[int],
+    shapes: Sequence[Sequence[int]],
 ) -> None:
     offsets = itertools.accumulate(map(math.prod, shapes), initial=0)
     sizes = [pb.Extents(sizes=shape) for shape in shapes]
@@ -158,7 +180,9 @@ def _ragged(
 
 def item_of(tokenized: Tokenized) -> pb.Item:
     """Return an input's counts, and its tokens."""
-    return _item(len(tokenized.ids), tokenized.original_length, tokenized.prompt_length, tokenized.info)
+    return _item(
+        len(tokenized.ids), tokenized.original_length, tokenized.prompt_length, tokenized.info
+    )
 
 
 def _item(length: int, original: int, prompt: int, info: TokenList | None = None) -> pb.Item:

@@ -82,7 +82,9 @@ class StreamForm(UnaryForm):
         return info
 
 
-def frames(request_id: str, header: pb.EncodeResponse, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:
+def frames(
+    request_id: str, header: pb.EncodeResponse, answer: Answer
+) -> Iterator[pb.EncodeStreamResponse]:
     """Yield the frames that answer one request of a stream.
 
     Args:
@@ -141,7 +143,9 @@ def _cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[int, int, in
     row_bytes = width * whole.itemsize
     most_rows = max(1, CHUNK_BYTES // row_bytes)
     most_heads = max(1, most_rows // rows)
-    for place in itertools.product(range(layers), range(0, heads, most_heads), range(0, rows, most_rows)):
+    for place in itertools.product(
+        range(layers), range(0, heads, most_heads), range(0, rows, most_rows)
+    ):
         layer, head, row = place
         yield *place, whole[layer, head : head + most_heads, row : row + most_rows]
 
@@ -157,7 +161,9 @@ class OccludedForm:
         # Zeros of the final size.
         moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
         item = item_of(prepared.inputs[0])
-        self._response = pb.OccludeResponse(model=model_ref(ref), item=item, tokens=hidden, moved=moved)
+        self._response = pb.OccludeResponse(
+            model=model_ref(ref), item=item, tokens=hidden, moved=moved
+        )
         return self._response.ByteSize()
 
     def encode(self, answer: Answer) -> bytes:
@@ -182,7 +188,9 @@ class TokenizeForm:
             parts.append(pb.TokenizeResponse(items=[token_info(each)]).SerializeToString())
             size += len(parts[-1])
             if size > self._limit_bytes:
-                have = f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+                have = (
+                    f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
+                )
                 problem = f"{have} would have {size} bytes, over {self._limit_bytes}; send fewer or shorter inputs"
                 raise InvalidInput("inputs", problem)
         return b"".join(parts)
@@ -197,4 +205,6 @@ def _too_large(prepared: Prepared, overhead: int, most: int, remedy: str) -> Inv
 def _check_header(info: int, limit_bytes: int) -> None:
     """Raise InvalidInput, with the size, if an answer's header is too large."""
     if info > limit_bytes:
-        raise InvalidInput("outputs.token_info", f"would have {info} bytes; send fewer inputs per request")
+        raise InvalidInput(
+            "outputs.token_info", f"would have {info} bytes; send fewer inputs per request"
+        )

@@ -124,7 +124,9 @@ class StreamCall:
         if not 1 <= len(request_id.encode()) <= MAX_ID_BYTES:
             raise InvalidInput("id", f"must have 1 to {MAX_ID_BYTES} bytes")
         if request_id in self._live:
-            raise InvalidInput("id", "is that of a request still unanswered; use each id once at a time")
+            raise InvalidInput(
+                "id", "is that of a request still unanswered; use each id once at a time"
+            )
 
     async def _answer(self, request: pb.EncodeStreamRequest) -> None:
         """Answer one request with all its frames."""
@@ -178,7 +180,9 @@ class StreamCall:
             raise
         except Exception as error:
             # The transport keeps an untaken frame, and so its bytes stay held.
-            kept = handle.close(error, error.unread_bytes if isinstance(error, ReaderStalled) else 0)
+            kept = handle.close(
+                error, error.unread_bytes if isinstance(error, ReaderStalled) else 0
+            )
             if kept:
                 self._call.acts.append(functools.partial(handle.release, kept))
             raise

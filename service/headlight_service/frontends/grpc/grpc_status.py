@@ -39,7 +39,9 @@ PUSHBACK = "grpc-retry-pushback-ms"
 DETAILS = "grpc-status-details-bin"  # clients of every language look here for a google.rpc.Status
 DOMAIN = "headlight"  # the domain of ErrorInfo's reasons
 LONGEST_DETAIL_CHARACTERS = 1000  # trailers may have 8 KiB in all, and they hold the message twice
-NOT_IMPLEMENTED = "the server does not have this method; is it older than the contract of the client?"
+NOT_IMPLEMENTED = (
+    "the server does not have this method; is it older than the contract of the client?"
+)
 
 
 class Refusal(NamedTuple):
@@ -77,10 +79,14 @@ class Refusal(NamedTuple):
         parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
         if self.field:
-            violation = BadRequest.FieldViolation(field=self.field, description=message.removeprefix(f"{self.field}: "))
+            violation = BadRequest.FieldViolation(
+                field=self.field, description=message.removeprefix(f"{self.field}: ")
+            )
             parts.append(BadRequest(field_violations=[violation]))
         if self.retry_after_ms is not None:
-            parts.append(RetryInfo(retry_delay=datetime.timedelta(milliseconds=self.retry_after_ms)))
+            parts.append(
+                RetryInfo(retry_delay=datetime.timedelta(milliseconds=self.retry_after_ms))
+            )
         if self.request_id:
             parts.append(RequestInfo(request_id=self.request_id))
         status = Status(code=self.number, message=message)
@@ -91,7 +97,10 @@ class Refusal(NamedTuple):
     @property
     def trailing_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """The details, the retry delay for gRPC clients, and the id of a failure to report."""
-        more: dict[str, str | bytes] = {DETAILS: self.details.SerializeToString(), REQUEST_ID: self.request_id}
+        more: dict[str, str | bytes] = {
+            DETAILS: self.details.SerializeToString(),
+            REQUEST_ID: self.request_id,
+        }
         if self.retry_after_ms is not None:
             more[PUSHBACK] = str(self.retry_after_ms)
         return tuple((name, value) for name, value in more.items() if value)
@@ -114,7 +123,10 @@ def refusal(error: Exception, context: Any = None, trace: RequestTrace | None = 
 def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> None:
     """Log, at debug level, that a client disconnected before the end."""
     if log.isEnabledFor(logging.DEBUG):
-        log.debug("a caller has left", extra={"event": "caller_left", "status": code.name, **about(context, trace)})
+        log.debug(
+            "a caller has left",
+            extra={"event": "caller_left", "status": code.name, **about(context, trace)},
+        )
 
 
 def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refusal:
@@ -126,20 +138,31 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
         # gRPC's generated code answers like this for a method without an implementation.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
     if isinstance(error, MemoryError):  # outside of the engine, as in the encoding of an answer
-        log.warning("memory is short for an answer", extra={"event": "batch_memory_short", **about(context, trace)})
+        log.warning(
+            "memory is short for an answer",
+            extra={"event": "batch_memory_short", **about(context, trace)},
+        )
         error = HostFull()
     if not isinstance(error, HeadlightError):
         error_id, known = uuid.uuid4().hex[:12], about(context, trace)
         extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}
         log.error("unexpected failure", extra=extra)
         message = f"internal error; see error id {error_id} in the server's log"
-        return Refusal(grpc.StatusCode.INTERNAL, message, None, reason_of(error), "", known["request_id"])
+        return Refusal(
+            grpc.StatusCode.INTERNAL, message, None, reason_of(error), "", known["request_id"]
+        )
     status, reason, request_id = STATUS_BY_CODE[error.code], reason_of(error), ""
     field = error.field if isinstance(error, InvalidInput) else ""
     serious = status is grpc.StatusCode.INTERNAL
     if serious or log.isEnabledFor(logging.DEBUG):
         known = about(context, trace)
-        told = {"event": "request_failed", "status": status.name, "reason": reason, "problem": error.message, **known}
+        told = {
+            "event": "request_failed",
+            "status": status.name,
+            "reason": reason,
+            "problem": error.message,
+            **known,
+        }
         log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
         request_id = known["request_id"]
     seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None

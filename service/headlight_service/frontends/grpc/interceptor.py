@@ -111,12 +111,18 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
             in_flight=self._in_flight if ours else InFlight(),
             waiting=self._probes if probe else self._arrivals,
             gate=None if probe else self._gate,
-            trace=functools.partial(self._tracing.call, service, name) if ours and self._tracing is not None else None,
+            trace=functools.partial(self._tracing.call, service, name)
+            if ours and self._tracing is not None
+            else None,
             probe=probe,
         )
         if not handler.response_streaming:
             return self._bridge.unary(guard)
-        return self._bridge.stream_stream(guard) if handler.request_streaming else self._bridge.unary_stream(guard)
+        return (
+            self._bridge.stream_stream(guard)
+            if handler.request_streaming
+            else self._bridge.unary_stream(guard)
+        )
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -171,7 +177,11 @@ class _Guard:
                 raise CallerGone
             response = self.handler.unary_unary(self._request(call, message), call)
             # Headlight's own answers are serialised already.
-            answer: bytes = response if isinstance(response, bytes) else self.handler.response_serializer(response)
+            answer: bytes = (
+                response
+                if isinstance(response, bytes)
+                else self.handler.response_serializer(response)
+            )
             call.acts.append(functools.partial(self._answered, call))
             return answer
         except (CancelledError, CallerGone):

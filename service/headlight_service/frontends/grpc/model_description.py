@@ -12,7 +12,11 @@ from headlight_service.frontends.grpc.answer_encoding import model_ref
 
 def describe(model: ServedModel) -> pb.GetModelResponse:
     """Return a model's description, its limits and its outputs."""
-    manifest, prompts, offer = model.runtime.bundle.manifest, model.runtime.prompts, model.runtime.offer
+    manifest, prompts, offer = (
+        model.runtime.bundle.manifest,
+        model.runtime.prompts,
+        model.runtime.offer,
+    )
     architecture = manifest.architecture
     info = pb.ModelInfo(
         positions=architecture.positions,
@@ -25,7 +29,12 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         pooling=manifest.pooling,
         normalized=manifest.normalize,
         accepts=model.accepts,
-        outputs=["pooled", "tokens", *(["attention", "hidden"] if model.attends else []), "token_info"],
+        outputs=[
+            "pooled",
+            "tokens",
+            *(["attention", "hidden"] if model.attends else []),
+            "token_info",
+        ],
         pooled_dim=architecture.pooled_dim,
         prompts=[pb.NamedPrompt(name=name, text=text) for name, text in prompts.by_name.items()],
         default_prompt=prompts.default,

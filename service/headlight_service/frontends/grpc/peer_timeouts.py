@@ -19,7 +19,10 @@ from collections.abc import Callable, Mapping
 import grpc
 
 from headlight.errors import DeadlineExceeded
-from headlight_service.frontends.grpc.transport.connection_traffic import bytes_moved, close_connection
+from headlight_service.frontends.grpc.transport.connection_traffic import (
+    bytes_moved,
+    close_connection,
+)
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.telemetry.request_id import given_id
 
@@ -106,7 +109,9 @@ class _Watch:
 
     def _look_later(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(max(PAUSE * self._stall_seconds, SPARED * self._took), self._look)
+            self._timer = self._loop.call_later(
+                max(PAUSE * self._stall_seconds, SPARED * self._took), self._look
+            )
 
     def _look(self) -> None:
         """Judge the calls whose time is over; check again while any wait."""
@@ -126,7 +131,10 @@ class _Watch:
         """Give a call more time, or give it up."""
         moved = self._moved.get(call.context.peer(), (0, 0))[self.direction]
         if waited.moved is None:
-            waited.moved, waited.due = moved, waited.since + allowance(self._stall_seconds, waited.size)
+            waited.moved, waited.due = (
+                moved,
+                waited.since + allowance(self._stall_seconds, waited.size),
+            )
             return
         due = waited.since + allowance(self._stall_seconds, moved - waited.moved)
         waited.due = min(due, waited.latest)
@@ -182,7 +190,14 @@ class Replies(_Watch):
 
     direction = 0
 
-    def add(self, call: Call, size: int = 0, on_cut: Callable[[], None] | None = None, *, delay: float = 0.0) -> None:
+    def add(
+        self,
+        call: Call,
+        size: int = 0,
+        on_cut: Callable[[], None] | None = None,
+        *,
+        delay: float = 0.0,
+    ) -> None:
         """Close the client's connection unless it takes everything in time.
 
         Args:
@@ -194,7 +209,9 @@ class Replies(_Watch):
         since = self._loop.time() + delay
         # Hardly any answer takes half of its time; only then is the connection's traffic checked.
         latest = since + allowance(self._stall_seconds, max(size, AT_ONCE_BYTES))
-        self._add(call, _Waited(since, since + self._stall_seconds / 2, latest, size, on_cut=on_cut))
+        self._add(
+            call, _Waited(since, since + self._stall_seconds / 2, latest, size, on_cut=on_cut)
+        )
         call.acts.append(functools.partial(self.discard, call))
 
     def linger(self, call: Call) -> None:
@@ -204,7 +221,11 @@ class Replies(_Watch):
     def _give_up(self, call: Call) -> None:
         """Close the connection of a call, which ends all calls on it."""
         peer = call.context.peer()
-        lost = {each: waited for each, waited in self._waiting.copy().items() if each.context.peer() == peer}
+        lost = {
+            each: waited
+            for each, waited in self._waiting.copy().items()
+            if each.context.peer() == peer
+        }
         for each, waited in lost.items():
             self.discard(each)  # gRPC notices their ends one after another
             if waited.on_cut is not None:
@@ -213,7 +234,11 @@ class Replies(_Watch):
             each.context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
         named = [*lost][:MOST_NAMED]
         ids = [given for each in named if (given := given_id(each.context.invocation_metadata()))]
-        about: dict[str, object] = {"event": "reader_cut", "calls": len(lost), "found": close_connection(peer)}
+        about: dict[str, object] = {
+            "event": "reader_cut",
+            "calls": len(lost),
+            "found": close_connection(peer),
+        }
         about["request_ids"] = ids
         if call.trace is not None:
             about["trace_ids"] = [each.trace.trace_id for each in named if each.trace is not None]

@@ -17,7 +17,14 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.wire.attention_codec import REDUCTIONS, attention_spec, has_unknown, hidden_spec, known, token_choice
+from headlight.wire.attention_codec import (
+    REDUCTIONS,
+    attention_spec,
+    has_unknown,
+    hidden_spec,
+    known,
+    token_choice,
+)
 from headlight.wire.vector_codec import (
     VECTOR_TYPES,
     PromptWish,
@@ -64,7 +71,9 @@ def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
     return _outputs(pb.Outputs.FromString(asked), model)
 
 
-def decode_encode(message: pb.EncodeRequest, model: ServedModel, deadline: float, client: str | None) -> Request:
+def decode_encode(
+    message: pb.EncodeRequest, model: ServedModel, deadline: float, client: str | None
+) -> Request:
     """Return the request of a message to Encode.
 
     Args:
@@ -145,7 +154,9 @@ def decode_occlude(
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
     """Return texts, pairs and ids. Raises InvalidInput: a list is longer than the model takes."""
     if len(inputs) > model.limits.max_items:
-        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}")
+        raise InvalidInput(
+            "inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}"
+        )
     decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")
@@ -180,7 +191,9 @@ def counted(model: ServedModel) -> Iterator[None]:
 def check_count(field: str, count: int, most: int) -> None:
     """Raise InvalidInput if a list has more entries than there are values."""
     if count > most:
-        raise InvalidInput(field, f"has {count} entries, of which there are at most {most}; name each once")
+        raise InvalidInput(
+            field, f"has {count} entries, of which there are at most {most}; name each once"
+        )
 
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
@@ -189,7 +202,10 @@ def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
     if segments not in (0, count):
-        raise InvalidInput(f"{field}.segments", f"has {segments} entries for {count} ids; send one of each, or none")
+        raise InvalidInput(
+            f"{field}.segments",
+            f"has {segments} entries for {count} ids; send one of each, or none",
+        )
     return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
 
 
@@ -239,11 +255,15 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
             raise InvalidInput(field, ATTENTION_OFF)
         if len(value.head_mask.values) != layers * heads:
             found = len(value.head_mask.values)
-            raise InvalidInput(field, f"has {found} values; send {layers} x {heads}, heads within layers")
+            raise InvalidInput(
+                field, f"has {found} values; send {layers} x {heads}, heads within layers"
+            )
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond that range, numbers could overflow, and with them those of other batch members.
         if not ((mask >= 0) & (mask <= 1)).all():
-            raise InvalidInput(field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it")
+            raise InvalidInput(
+                field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
+            )
         masks.append(mask)
     return masks
 

@@ -48,10 +48,14 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         with counted(model):
             wanted = decode_encode(request, model, call.deadline, call.client)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
-        handle = self._pipeline.submit(wanted, form, trace=call.trace, here=True, when_gone=call.when_gone)
+        handle = self._pipeline.submit(
+            wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
+        )
         return self._reply(call, model, handle, form.encode)
 
-    async def EncodeStream(self, requests: AsyncIterator[pb.EncodeStreamRequest], call: Call) -> None:
+    async def EncodeStream(
+        self, requests: AsyncIterator[pb.EncodeStreamRequest], call: Call
+    ) -> None:
         stream = StreamCall(self._pipeline, call, self._stall_seconds)
         if self._draining:
             stream.drain()
@@ -66,7 +70,9 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model = self._pipeline.models.get(request.model)
         with counted(model):
             wanted = decode_tokenize(request, model, call.client)
-        handle = self._pipeline.tokenize(wanted, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone)
+        handle = self._pipeline.tokenize(
+            wanted, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
+        )
         return self._reply(call, model, handle, bytes)
 
     def Occlude(self, request: pb.OccludeRequest, call: Call) -> bytes:
@@ -84,7 +90,9 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         self._replies.add(call, on_cut=_count_stalled(model))
         return describe(model)
 
-    def _reply(self, call: Call, model: ServedModel, handle: Handle[T], encode: Callable[[T], bytes]) -> bytes:
+    def _reply(
+        self, call: Call, model: ServedModel, handle: Handle[T], encode: Callable[[T], bytes]
+    ) -> bytes:
         """Wait for an answer; its resources are held until it has been sent."""
         answer = handle.result()  # a failed request has given everything back
         try:

@@ -28,7 +28,9 @@ class Strict(FakeServicer):
     def check(self, request: pb.EncodeRequest) -> None:
         for place, item in enumerate(request.inputs):
             if "long" in item.text:
-                raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"inputs[{place}].text: is too long")
+                raise Refusal(
+                    grpc.StatusCode.INVALID_ARGUMENT, f"inputs[{place}].text: is too long"
+                )
         super().check(request)
         self.computed.append(len(request.inputs))
 
@@ -42,7 +44,17 @@ def servicer() -> Strict:
 def embed(target: str, tmp_path: Path) -> Callable[..., int]:
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(LINES), encoding="utf-8")
-    arguments = ["embed", "--target", target, "--file", str(path), "--format", "npy", "--out", str(tmp_path / "v")]
+    arguments = [
+        "embed",
+        "--target",
+        target,
+        "--file",
+        str(path),
+        "--format",
+        "npy",
+        "--out",
+        str(tmp_path / "v"),
+    ]
     return lambda *options: main([*arguments, *options])
 
 
@@ -59,7 +71,9 @@ def test_a_timeout_beyond_all_times_is_none(embed: Callable[..., int], seconds: 
     assert embed("--skip-bad", "--timeout", seconds) == 0
 
 
-def test_whoever_waits_to_ask_again_waits_no_longer_than_the_client_is_open(client: Client, servicer: Strict) -> None:
+def test_whoever_waits_to_ask_again_waits_no_longer_than_the_client_is_open(
+    client: Client, servicer: Strict
+) -> None:
     later = (("grpc-retry-pushback-ms", "100000"),)
     servicer.refusals.extend([Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", later)] * 3)
     failed: list[BaseException] = []

@@ -20,5 +20,7 @@ def test_what_is_beyond_float16_is_null_in_json() -> None:
     found = Embeddings({"float16": vectors}, counts, counts, counts, MODEL)
     rows = Rows(io.BytesIO(), found)
     rows.append(["a"], found, {})
-    told = json.loads("".join(as_json(rows, MODEL, ids=None, skips=False)), parse_constant=lambda name: 1 / 0)
+    told = json.loads(
+        "".join(as_json(rows, MODEL, ids=None, skips=False)), parse_constant=lambda name: 1 / 0
+    )
     assert told["embeddings"] == [[1.5, None, None, None]]

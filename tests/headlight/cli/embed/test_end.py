@@ -26,12 +26,20 @@ from tests.headlight.fake_server import Refusal, default_limits, serving
 
 
 def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Failing) -> None:
-    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    other = pb.ModelRef(
+        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+    )
     servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
     code, err = embed("--retry-for", "50")
     assert code == 1
-    assert "; the same command goes on from there, once the weights before answer again; else remove it\n" in err
-    assert "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)" in err
+    assert (
+        "; the same command goes on from there, once the weights before answer again; else remove it\n"
+        in err
+    )
+    assert (
+        "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)"
+        in err
+    )
 
 
 def test_so_do_those_that_answer_one_block_together(
@@ -40,13 +48,18 @@ def test_so_do_those_that_answer_one_block_together(
     """As during a rollout; whoever has vectors of the one cannot go on with the other when it has ended."""
     # Requests of several blocks may take turns, so that each block has the answers of one alone.
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
-    other = pb.ModelRef(name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32")
+    other = pb.ModelRef(
+        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+    )
     servicer.limits.max_request_tokens = 40  # some requests a block
     first = servicer.ref
     servicer.ref = lambda call: other if call % 2 else first(call)
     code, err = embed()
     assert code == 1
-    assert "headlight: replicas answered one call with different weights (fake 1 fp32, fake 2 fp32)\n" in err
+    assert (
+        "headlight: replicas answered one call with different weights (fake 1 fp32, fake 2 fp32)\n"
+        in err
+    )
 
 
 def test_a_service_that_is_away_is_waited_for(
@@ -65,7 +78,10 @@ def test_a_service_that_is_away_is_waited_for(
     assert embed("--retry-for", "0")[0] == 1
     assert pauses == []
     code, err = embed("--retry-for", "50")
-    assert (code, err.splitlines()[1:]) == (0, ["headlight: error 4f2a; waiting for it, for 50 s at most"])
+    assert (code, err.splitlines()[1:]) == (
+        0,
+        ["headlight: error 4f2a; waiting for it, for 50 s at most"],
+    )
     assert pauses == [0.25, 0.5, 1.0]
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
@@ -96,7 +112,8 @@ def test_once_it_has_answered_what_a_connection_says_is_waited_out(
 ) -> None:
     """It is the word of the last address tried: of a proxy that has no service behind it for a while, say."""
     monkeypatch.setattr(
-        "headlight.cli.embed.embed_job.time.sleep", lambda seconds: setattr(servicer, "do", lambda: None)
+        "headlight.cli.embed.embed_job.time.sleep",
+        lambda seconds: setattr(servicer, "do", lambda: None),
     )
 
     def fail() -> None:
@@ -156,8 +173,19 @@ def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
         free.wait(50)
 
     with serving(Held(default_limits(), do=hold)) as target:
-        command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
-        process = subprocess.Popen([*command, "--out", str(path.with_name("v"))], stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "headlight",
+            "embed",
+            "--file",
+            str(path),
+            "--target",
+            target,
+        ]
+        process = subprocess.Popen(
+            [*command, "--out", str(path.with_name("v"))], stderr=subprocess.PIPE, text=True
+        )
         try:
             assert reached.wait(50)
             process.send_signal(number)
@@ -168,8 +196,13 @@ def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
             process.wait()
     assert process.returncode == 128 + number
     folder = path.with_name("v.partial")
-    assert err == f"headlight: {KEPT} of 80 texts are kept in {folder}; the same command goes on from there\n"
-    assert (folder / "rows").stat().st_size == KEPT * (16 + 3 * 8 + DIM * 4 + 4)  # digests, counts, vectors, checksums
+    assert (
+        err
+        == f"headlight: {KEPT} of 80 texts are kept in {folder}; the same command goes on from there\n"
+    )
+    assert (folder / "rows").stat().st_size == KEPT * (
+        16 + 3 * 8 + DIM * 4 + 4
+    )  # digests, counts, vectors, checksums
 
 
 def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:
@@ -199,12 +232,17 @@ def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
     assert names(path) == ["texts.txt", "v"]
 
 
-def test_the_timeout_is_of_the_whole_job(embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_is_of_the_whole_job(
+    embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [0.0]
     monkeypatch.setattr("headlight.cli.embed.embed_job.time.monotonic", lambda: clock[0])
     servicer.do = lambda: clock.__setitem__(0, 1e9)
     code, err = embed("--timeout", "1e8")
-    assert (code, err.splitlines()[-1]) == (1, "headlight: the client's timeout passed; give more time by --timeout")
+    assert (code, err.splitlines()[-1]) == (
+        1,
+        "headlight: the client's timeout passed; give more time by --timeout",
+    )
 
 
 def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:

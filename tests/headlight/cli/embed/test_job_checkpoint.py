@@ -34,13 +34,14 @@ def test_what_came_stays_and_the_same_command_goes_on_from_there(
     path.with_name("v").write_bytes(b"as it was")
     servicer.fail()
     code, err = embed(form=form)
-    kept = (
-        f"headlight: {KEPT} of 80 texts are kept in {path.with_name('v')}.partial; the same command goes on from there"
-    )
+    kept = f"headlight: {KEPT} of 80 texts are kept in {path.with_name('v')}.partial; the same command goes on from there"
     assert (code, err.splitlines()) == (1, [kept, "headlight: error 4f2a"])
     assert path.with_name("v").read_bytes() == b"as it was"
     code, err, served = elsewhere(embed, form=form)
-    assert (code, err) == (0, f"headlight: going on from {path.with_name('v')}.partial, which has {KEPT} of 80 texts\n")
+    assert (code, err) == (
+        0,
+        f"headlight: going on from {path.with_name('v')}.partial, which has {KEPT} of 80 texts\n",
+    )
     assert sorted(served) == sorted(TEXTS[KEPT:])
     assert names(path) == ["texts.txt", "v"]
     servicer.do = lambda: None
@@ -77,7 +78,9 @@ def test_texts_that_are_not_done_may_be_mended_and_added(
         ["--no-normalize"],
     ],
 )
-def test_vectors_made_otherwise_are_refused(embed: Embed, servicer: Failing, path: Path, options: list[str]) -> None:
+def test_vectors_made_otherwise_are_refused(
+    embed: Embed, servicer: Failing, path: Path, options: list[str]
+) -> None:
     servicer.fail()
     embed()
     code, err = embed(*options)
@@ -101,9 +104,13 @@ def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> N
 
 
 @pytest.mark.parametrize("option", ["--text-field", "--id-field"])
-def test_so_are_those_of_other_fields(embed: Embed, servicer: Failing, path: Path, option: str) -> None:
+def test_so_are_those_of_other_fields(
+    embed: Embed, servicer: Failing, path: Path, option: str
+) -> None:
     """With other fields, lines that were encoded might be bad ones."""
-    texts = [{"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)]
+    texts = [
+        {"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)
+    ]
     lines = path.with_name("t.jsonl")
     lines.write_text("\n".join(map(json.dumps, texts)), encoding="utf-8")
     servicer.fail()
@@ -115,7 +122,9 @@ def test_so_are_those_of_other_fields(embed: Embed, servicer: Failing, path: Pat
     assert embed(*options)[0] == 0
 
 
-def test_so_are_those_of_other_weights_and_of_other_texts(embed: Embed, servicer: Failing, path: Path) -> None:
+def test_so_are_those_of_other_weights_and_of_other_texts(
+    embed: Embed, servicer: Failing, path: Path
+) -> None:
     servicer.fail()
     embed()
     folder = path.with_name("v.partial")
@@ -142,18 +151,27 @@ def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path)
     servicer.do = another
     assert embed()[0] == 1
     (line,) = said
-    assert line.startswith(f"headlight: {path.with_name('v')}.partial: another process is at work in it")
+    assert line.startswith(
+        f"headlight: {path.with_name('v')}.partial: another process is at work in it"
+    )
 
 
-def test_a_folder_with_something_else_is_left_alone(embed: Embed, servicer: Failing, path: Path) -> None:
+def test_a_folder_with_something_else_is_left_alone(
+    embed: Embed, servicer: Failing, path: Path
+) -> None:
     folder = path.with_name("v.partial")
     folder.mkdir()
     (folder / "mine").touch()
-    assert embed() == (2, f"headlight: {folder}: holds mine, which is not of a job; name another --out\n")
+    assert embed() == (
+        2,
+        f"headlight: {folder}: holds mine, which is not of a job; name another --out\n",
+    )
     assert servicer.texts() == []
 
 
-def test_a_record_that_was_cut_off_is_made_again(embed: Embed, servicer: Failing, path: Path, client: Client) -> None:
+def test_a_record_that_was_cut_off_is_made_again(
+    embed: Embed, servicer: Failing, path: Path, client: Client
+) -> None:
     servicer.fail()
     embed()
     servicer.do = lambda: None

@@ -17,7 +17,10 @@ from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
-SKIPPED = {5: "is empty", 2: "is too long"}  # as they are found: what is empty before what the service refuses
+SKIPPED = {
+    5: "is empty",
+    2: "is too long",
+}  # as they are found: what is empty before what the service refuses
 
 
 def found(count: int, dimensions: int = 3) -> Embeddings:
@@ -65,14 +68,18 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "v.partial"
     path.touch()
     with (
-        pytest.raises(UsageError, match=r"v\.partial: is no folder, .*; remove it, or name another --out"),
+        pytest.raises(
+            UsageError, match=r"v\.partial: is no folder, .*; remove it, or name another --out"
+        ),
         opened(path),
     ):
         pass
 
 
 @pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])
-def test_a_row_without_vectors_and_without_a_reason_is_made_again(folder: Path, lost: bytes) -> None:
+def test_a_row_without_vectors_and_without_a_reason_is_made_again(
+    folder: Path, lost: bytes
+) -> None:
     notes = folder / "skipped.jsonl"
     first = notes.read_bytes().splitlines(keepends=True)[0]
     notes.write_bytes(first + lost)
@@ -111,7 +118,10 @@ def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
     def come(path: Path, missing_ok: bool = False) -> None:
         unlink(path, missing_ok)
         if path.name != ROWS:  # of whose removal nothing is left that another could find
-            with pytest.raises(UsageError, match="another process is at work in it"), opened(folder):
+            with (
+                pytest.raises(UsageError, match="another process is at work in it"),
+                opened(folder),
+            ):
                 pass
             refused.append(path.name)
 
@@ -125,8 +135,13 @@ def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
 
 def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
     job = folder / JOB
-    job.write_text(job.read_text().replace('"version of this command": 1', '"version of this command": 0'))
-    with pytest.raises(UsageError, match="made with another version of this command"), opened(folder):
+    job.write_text(
+        job.read_text().replace('"version of this command": 1', '"version of this command": 0')
+    )
+    with (
+        pytest.raises(UsageError, match="made with another version of this command"),
+        opened(folder),
+    ):
         pass
 
 

@@ -22,7 +22,9 @@ OUTPUTS = pb.Outputs(attention=pb.AttentionOutput(layers=[2, 0]))
 
 
 def whole() -> pb.EncodeResponse:
-    return answer(pb.EncodeRequest(inputs=[pb.Input(text="one two three")], outputs=OUTPUTS), max_length=32)
+    return answer(
+        pb.EncodeRequest(inputs=[pb.Input(text="one two three")], outputs=OUTPUTS), max_length=32
+    )
 
 
 def taken(frames: Frames) -> list[AttentionPiece]:
@@ -39,7 +41,9 @@ def test_pieces_carry_their_places() -> None:
     expected = np.frombuffer(response.attention.data, "<f4").reshape(2, -1, n, n)
     for piece in taken(frames_of("pieces", response, rows_per_chunk=2)):
         layer = [2, 0].index(piece.layer)
-        rows = expected[layer, piece.heads.start : piece.heads.stop, piece.rows.start : piece.rows.stop]
+        rows = expected[
+            layer, piece.heads.start : piece.heads.stop, piece.rows.start : piece.rows.stop
+        ]
         np.testing.assert_array_equal(piece.values, rows)
 
 
@@ -50,8 +54,13 @@ def test_a_small_answer_is_a_piece_for_each_layer() -> None:
 
 def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
     """A caller that writes to it would else find out with the first long text."""
-    small, large = [pb.EncodeStreamResponse(id="pieces", response=whole())], frames_of("pieces", whole())
-    assert not any(piece.values.flags.writeable for frames in (small, large) for piece in taken(frames))
+    small, large = (
+        [pb.EncodeStreamResponse(id="pieces", response=whole())],
+        frames_of("pieces", whole()),
+    )
+    assert not any(
+        piece.values.flags.writeable for frames in (small, large) for piece in taken(frames)
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,10 @@ def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
         pytest.param(lambda frames: [*frames[:2], frames[-1]], id="chunks missing"),
         pytest.param(lambda frames: [*frames[:2], *frames[1:]], id="a chunk twice"),
         pytest.param(lambda frames: [], id="nothing"),
-        pytest.param(lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())] * 2, id="whole twice"),
+        pytest.param(
+            lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())] * 2,
+            id="whole twice",
+        ),
         pytest.param(lambda frames: [*frames, frames[-1]], id="two ends"),
     ],
 )
@@ -93,7 +105,9 @@ class Draining(FakeServicer):
 async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: bool) -> None:
     spec, servicer = AttentionSpec(layers=(2, 0)), Draining(default_limits())
     if small:
-        servicer.change_frames = lambda frames: [pb.EncodeStreamResponse(id="pieces", response=whole())]
+        servicer.change_frames = lambda frames: [
+            pb.EncodeStreamResponse(id="pieces", response=whole())
+        ]
     with serving(servicer) as target, Client(target) as client:
         expected = [piece.layer for piece in client.attention_pieces("one two three", spec)]
         async with AsyncClient(target) as other:
@@ -105,5 +119,9 @@ async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: 
 
 def test_one_that_goes_before_is() -> None:
     servicer = Draining(default_limits(), change_frames=lambda frames: frames[:-1])
-    with serving(servicer) as target, Client(target) as client, pytest.raises(Unavailable, match="draining"):
+    with (
+        serving(servicer) as target,
+        Client(target) as client,
+        pytest.raises(Unavailable, match="draining"),
+    ):
         list(client.attention_pieces("one two three", AttentionSpec()))

@@ -35,7 +35,9 @@ def test_a_spec_is_sent_as_it_is(client: Client, servicer: FakeServicer) -> None
     client.encode(["a"], PooledSpec(dimensions=3, normalize=False, dtypes=("float16",)))
     plain, chosen = (request.outputs for request in servicer.encoded)
     assert plain == pb.Outputs(pooled=pb.PooledOutput())
-    assert chosen.pooled == pb.PooledOutput(dimensions=3, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16])
+    assert chosen.pooled == pb.PooledOutput(
+        dimensions=3, normalize=False, dtypes=[pb.DATA_TYPE_FLOAT16]
+    )
 
 
 def test_one_type_is_an_array_and_several_are_a_mapping(client: Client) -> None:
@@ -58,8 +60,20 @@ def test_one_type_is_an_array_and_several_are_a_mapping(client: Client) -> None:
 
 def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
     found = client.encode_with_info([], PooledSpec(dimensions=8, dtypes=TYPES))
-    assert [each.shape for each in found.by_type.values()] == [(0, 8), (0, 8), (0, 1), (0, 1), (0, 8)]
-    assert [each.dtype.name for each in found.by_type.values()] == ["int8", "float32", "uint8", "int8", "float16"]
+    assert [each.shape for each in found.by_type.values()] == [
+        (0, 8),
+        (0, 8),
+        (0, 1),
+        (0, 1),
+        (0, 8),
+    ]
+    assert [each.dtype.name for each in found.by_type.values()] == [
+        "int8",
+        "float32",
+        "uint8",
+        "int8",
+        "float16",
+    ]
     assert client.encode([], PooledSpec(dimensions=3)).shape == (0, 3)
 
 
@@ -67,7 +81,9 @@ def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
 async def test_dimensions_that_the_vectors_have_not_are_refused_though_nothing_is_sent(
     client: Client, target: str, dimensions: int
 ) -> None:
-    says = rf"^outputs\.pooled\.dimensions: is {dimensions}; this model's vectors have 1 \.\. {DIM}$"
+    says = (
+        rf"^outputs\.pooled\.dimensions: is {dimensions}; this model's vectors have 1 \.\. {DIM}$"
+    )
     with pytest.raises(InvalidInput, match=says):
         client.encode([], PooledSpec(dimensions=dimensions))
     async with AsyncClient(target) as other:
@@ -82,8 +98,12 @@ def test_small_types_let_more_texts_into_an_answer(client: Client, servicer: Fak
     assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + DIM // 8)
 
 
-def test_types_that_were_not_asked_for_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headlight.client.calls.unary_calls.pooled_output", lambda spec: pb.PooledOutput())
+def test_types_that_were_not_asked_for_are_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "headlight.client.calls.unary_calls.pooled_output", lambda spec: pb.PooledOutput()
+    )
     with pytest.raises(EngineError, match="malformed: vectors of the types"):
         client.encode(["a"], PooledSpec(dtypes=("int8",)))
 
@@ -91,36 +111,61 @@ def test_types_that_were_not_asked_for_are_refused(client: Client, monkeypatch: 
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"dtypes": ("float64",)}, "dtypes: is 'float64'; must be one of float32, float16, int8, binary, ubinary"),
+        (
+            {"dtypes": ("float64",)},
+            "dtypes: is 'float64'; must be one of float32, float16, int8, binary, ubinary",
+        ),
         ({"dtypes": "float16"}, "dtypes: is a text; must be a tuple of types, as ('float16',)"),
         ({"dtypes": None}, "dtypes: must be a tuple of float32, float16, int8, binary, ubinary"),
-        ({"dimensions": -1}, "dimensions: must be a whole number from 1 to the width of the vectors, and is -1"),
-        ({"dimensions": 2**40}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 1099"),
-        ({"dimensions": "64"}, "dimensions: must be a whole number from 1 to the width of the vectors, and is '64'"),
-        ({"dimensions": 64.0}, "dimensions: must be a whole number from 1 to the width of the vectors, and is 64.0"),
+        (
+            {"dimensions": -1},
+            "dimensions: must be a whole number from 1 to the width of the vectors, and is -1",
+        ),
+        (
+            {"dimensions": 2**40},
+            "dimensions: must be a whole number from 1 to the width of the vectors, and is 1099",
+        ),
+        (
+            {"dimensions": "64"},
+            "dimensions: must be a whole number from 1 to the width of the vectors, and is '64'",
+        ),
+        (
+            {"dimensions": 64.0},
+            "dimensions: must be a whole number from 1 to the width of the vectors, and is 64.0",
+        ),
         ({"normalize": "no"}, "normalize: must be True, False or None"),
     ],
 )
-def test_what_the_contract_cannot_say_is_refused_here(client: Client, values: dict[str, Any], says: str) -> None:
+def test_what_the_contract_cannot_say_is_refused_here(
+    client: Client, values: dict[str, Any], says: str
+) -> None:
     with pytest.raises(InvalidInput, match=f"^outputs.pooled.{re.escape(says)}"):
         client.encode(["a"], PooledSpec(**values))
 
 
 def test_a_wrong_choice_for_token_vectors_is_named_with_those_there_are(client: Client) -> None:
-    with pytest.raises(InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"):
+    with pytest.raises(
+        InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"
+    ):
         client.encode_tokens(["a"], TokensSpec(dtype="int8"))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^outputs.tokens.skip_special: must be True or False"):
         client.token_vectors(["a"], TokensSpec(skip_special="no"))  # type: ignore[arg-type]
 
 
-def test_a_prompt_that_is_refused_has_the_name_that_the_caller_wrote(client: Client, servicer: FakeServicer) -> None:
+def test_a_prompt_that_is_refused_has_the_name_that_the_caller_wrote(
+    client: Client, servicer: FakeServicer
+) -> None:
     invalid = grpc.StatusCode.INVALID_ARGUMENT
     servicer.refusals.append(Refusal(invalid, "prompt_text: has 9 characters"))
-    servicer.refusals.append(Refusal(invalid, "prompt_name: is none; there is query, or use prompt_text"))
+    servicer.refusals.append(
+        Refusal(invalid, "prompt_name: is none; there is query, or use prompt_text")
+    )
     with pytest.raises(InvalidInput, match=r"^prompt: has 9 characters") as caught:
         client.encode(["a"], prompt="x" * 9)
     assert caught.value.field == "prompt"
-    with pytest.raises(InvalidInput, match=r"^prompt_name: is none; there is query, or use prompt$"):
+    with pytest.raises(
+        InvalidInput, match=r"^prompt_name: is none; there is query, or use prompt$"
+    ):
         client.attend("a", prompt_name="x")
 
 
@@ -139,12 +184,16 @@ CALLS: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_the_prompt(client: Client, servicer: FakeServicer, call: Callable[..., Any]) -> None:
+def test_every_method_sends_the_prompt(
+    client: Client, servicer: FakeServicer, call: Callable[..., Any]
+) -> None:
     call(client)
     call(client, prompt_name="query")
     call(client, prompt="")
     sent: list[pb.EncodeRequest | pb.TokenizeRequest] = [*servicer.encoded, *servicer.tokenized]
-    said = [(request.WhichOneof("prompt"), request.prompt_name, request.prompt_text) for request in sent]
+    said = [
+        (request.WhichOneof("prompt"), request.prompt_name, request.prompt_text) for request in sent
+    ]
     assert said == [(None, "", ""), ("prompt_name", "query", ""), ("prompt_text", "", "")]
     with pytest.raises(InvalidInput, match="prompt: and prompt_name are both given"):
         call(client, prompt="x", prompt_name="query")
@@ -178,7 +227,9 @@ def test_token_vectors_say_which_they_are(client: Client, servicer: FakeServicer
     whole = hidden_of(list(found.tokens.ids), [3])[0]
     assert found.places == (1, 2)
     np.testing.assert_array_equal(found.vectors, whole[1:3])
-    np.testing.assert_array_equal(client.encode_tokens(["one two"], TokensSpec(skip_special=True))[0], whole[1:3])
+    np.testing.assert_array_equal(
+        client.encode_tokens(["one two"], TokensSpec(skip_special=True))[0], whole[1:3]
+    )
     [every] = client.token_vectors(["one two"])
     assert every.places == (0, 1, 2, 3)
     assert servicer.encoded[0].outputs.tokens == pb.TokensOutput(skip_special=True)
@@ -204,7 +255,17 @@ async def test_the_asyncio_client_does_the_same(target: str, client: Client) -> 
 def test_the_command_line_sends_options(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    own = ("embed", "--target", target, "a", "--prompt-name", "query", "--dimensions", "8", "--no-normalize")
+    own = (
+        "embed",
+        "--target",
+        target,
+        "a",
+        "--prompt-name",
+        "query",
+        "--dimensions",
+        "8",
+        "--no-normalize",
+    )
     assert main([*own, "--dtype", "int8"]) == 0
     assert capsys.readouterr().out.split() == [
         str(number) for number in (np.floor(vector("a") * 255) - 128).astype(int)
@@ -213,7 +274,12 @@ def test_the_command_line_sends_options(
     assert servicer.encoded[0].outputs.pooled == pb.PooledOutput(
         dimensions=8, normalize=False, dtypes=[pb.DATA_TYPE_INT8]
     )
-    assert main(["heads", "--target", target, "one two three", "--prompt-name", "query", "--importance"]) == 0
+    assert (
+        main(
+            ["heads", "--target", target, "one two three", "--prompt-name", "query", "--importance"]
+        )
+        == 0
+    )
     assert {request.prompt_name for request in servicer.encoded} == {"query"}
     capsys.readouterr()
     several = ("--dtype", "ubinary", "--dtype", "float32")
@@ -222,7 +288,9 @@ def test_the_command_line_sends_options(
     assert main([*own, *several, "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["embeddings"]["ubinary"] == [[255]]
-    np.testing.assert_array_equal(np.array(answer["embeddings"]["float32"][0], np.float32), vector("a"))
+    np.testing.assert_array_equal(
+        np.array(answer["embeddings"]["float32"][0], np.float32), vector("a")
+    )
     assert answer["usage"] == {"tokens": 3, "prompt_tokens": 2, "original_tokens": 3}
     path = tmp_path / "out.npz"
     assert main([*own, *several, "--format", "npz", "--out", str(path)]) == 0

@@ -36,11 +36,15 @@ def test_no_range_could_have_taken_the_next_input(costs: list[Cost], budget: Cos
 
 @given(
     st.lists(
-        st.text(st.characters(codec="utf-8"), min_size=1) | st.lists(st.integers(0, 2**62), min_size=1), max_size=8
+        st.text(st.characters(codec="utf-8"), min_size=1)
+        | st.lists(st.integers(0, 2**62), min_size=1),
+        max_size=8,
     )
 )
 def test_measures_are_upper_bounds(inputs: list[str | list[int]]) -> None:
     for item, (size, tokens) in zip(inputs, measure(inputs, 2**20), strict=True):
-        message = pb.Input(text=item) if isinstance(item, str) else pb.Input(ids=pb.TokenIds(ids=item))
+        message = (
+            pb.Input(text=item) if isinstance(item, str) else pb.Input(ids=pb.TokenIds(ids=item))
+        )
         assert pb.EncodeRequest(inputs=[message]).ByteSize() <= size
         assert len(tokens_of(message).ids) <= tokens

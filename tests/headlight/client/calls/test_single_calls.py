@@ -15,7 +15,9 @@ from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import REF, tokens_of
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
 
-SHED = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),))
+SHED = Refusal(
+    grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", (("grpc-retry-pushback-ms", "1"),)
+)
 METHODS: list[Callable[[Any], Any]] = [
     lambda client: client.occlusion("one two"),
     lambda client: client.attention_bytes("one two", AttentionSpec()),
@@ -45,7 +47,9 @@ class Shedding(FakeServicer):
     def Occlude(self, request: pb.OccludeRequest, context: Any) -> pb.OccludeResponse:
         self.refuse(context)
         moved = pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=[1], data=bytes(4))
-        return pb.OccludeResponse(model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved)
+        return pb.OccludeResponse(
+            model=REF, item=pb.Item(tokens=tokens_of(request.input)), tokens=[1], moved=moved
+        )
 
 
 @pytest.fixture
@@ -66,7 +70,9 @@ def test_what_was_shed_is_sent_again_when_the_server_says(
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_and_with_asyncio(target: str, servicer: Shedding, method: Callable[[Any], Any]) -> None:
+async def test_and_with_asyncio(
+    target: str, servicer: Shedding, method: Callable[[Any], Any]
+) -> None:
     async with AsyncClient(target) as client:
         servicer.refusals.extend([SHED] * MOST_RETRIES)
         assert await method(client) is not None

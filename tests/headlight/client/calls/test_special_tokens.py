@@ -19,12 +19,16 @@ SAID: list[dict[str, Any]] = [{}, {"special_tokens": "parse"}, {"special_tokens"
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_it(client: Client, servicer: FakeServicer, call: Callable[..., Any]) -> None:
+def test_every_method_sends_it(
+    client: Client, servicer: FakeServicer, call: Callable[..., Any]
+) -> None:
     for said in SAID:
         call(client, **said)
     assert [request.special_tokens for request in servicer.encoded] == SENT
     for wrong in ("plain", ["text"], 2):
-        with pytest.raises(InvalidInput, match=r'^special_tokens: must be None, "parse" or "text"$'):
+        with pytest.raises(
+            InvalidInput, match=r'^special_tokens: must be None, "parse" or "text"$'
+        ):
             call(client, special_tokens=wrong)
 
 
@@ -32,14 +36,21 @@ def test_tokenising_and_occlusion_send_it(client: Client, servicer: FakeServicer
     for said in SAID:
         client.tokenize(["a"], **said)
     assert [request.special_tokens for request in servicer.tokenized] == SENT
-    assert occlusion_request("", "one", None, {"special_tokens": "text"}).special_tokens == pb.SPECIAL_TOKENS_TEXT
+    assert (
+        occlusion_request("", "one", None, {"special_tokens": "text"}).special_tokens
+        == pb.SPECIAL_TOKENS_TEXT
+    )
 
 
 async def test_the_asynchronous_client_sends_it(target: str, servicer: FakeServicer) -> None:
     async with AsyncClient(target) as client:
         await client.encode(["a"], special_tokens="text")
         await client.tokenize(["a"], special_tokens="text")
-    assert servicer.encoded[0].special_tokens == servicer.tokenized[0].special_tokens == pb.SPECIAL_TOKENS_TEXT
+    assert (
+        servicer.encoded[0].special_tokens
+        == servicer.tokenized[0].special_tokens
+        == pb.SPECIAL_TOKENS_TEXT
+    )
 
 
 @pytest.mark.parametrize("command", ["embed", "attend", "heads", "tokens"])

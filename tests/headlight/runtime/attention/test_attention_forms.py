@@ -50,7 +50,15 @@ def reference(runtime: Runtime, checkpoint: Path, text: str) -> Text:
     scores = torch.cat(out.scores).numpy()
     scores[scores < -1e29] = -np.inf
     words, pooling = tokenized.words.tolist(), runtime.bundle.manifest.pooling
-    return Text(torch.cat(out.attention).numpy(), scores, info.special, info.starts, info.ends, words, pooling)
+    return Text(
+        torch.cat(out.attention).numpy(),
+        scores,
+        info.special,
+        info.starts,
+        info.ends,
+        words,
+        pooling,
+    )
 
 
 def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: AttentionSpec) -> None:
@@ -60,7 +68,9 @@ def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: Attentio
         assert values.dtype == spec.dtype
         assert (result.indices is None) == (spec.top_k is None)
         weights = values.astype(np.float32) if scales is None else values * scales[..., None]
-        check(spec, reference(runtime, checkpoint, text), weights, values, result.indices, TOLERANCE)
+        check(
+            spec, reference(runtime, checkpoint, text), weights, values, result.indices, TOLERANCE
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,7 +81,15 @@ def test_any_form_of_any_text(opened: Opened, kind: str, text: str, data: st.Dat
     architecture = runtime.bundle.manifest.architecture
     assert runtime.tokenizer is not None
     length = len(runtime.tokenizer.encode(text).ids)
-    spec = data.draw(specs(architecture.layers, architecture.heads, length, len(text), runtime.bundle.manifest.pooling))
+    spec = data.draw(
+        specs(
+            architecture.layers,
+            architecture.heads,
+            length,
+            len(text),
+            runtime.bundle.manifest.pooling,
+        )
+    )
     compare(runtime, checkpoint, [text], spec)
 
 
@@ -82,7 +100,12 @@ SPECS = [
     AttentionSpec(reduce=("rollout",), queries=(1, -1), keys=Span(0, 2)),
     AttentionSpec(reduce=("rollout", "head_max"), drop_special=True),
     AttentionSpec(unit="span", spans=(Span(0, 1), Span(1, 3)), dtype="float16"),
-    AttentionSpec(reduce=("pooling_weights", "head_mean", "layer_mean"), unit="word", drop_special=True, top_k=2),
+    AttentionSpec(
+        reduce=("pooling_weights", "head_mean", "layer_mean"),
+        unit="word",
+        drop_special=True,
+        top_k=2,
+    ),
     AttentionSpec(top_k=3),
     AttentionSpec(top_k=3, dtype="uint8", queries=(2, 1)),
     AttentionSpec(queries="first"),
@@ -94,7 +117,11 @@ SPECS = [
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_texts_of_different_lengths_share_a_batch(opened: Opened, spec: AttentionSpec) -> None:
-    compare(*opened("rope"), ["ab cd9 efg hi", "abc", "a longer one with many more letters in it " * 2], spec)
+    compare(
+        *opened("rope"),
+        ["ab cd9 efg hi", "abc", "a longer one with many more letters in it " * 2],
+        spec,
+    )
 
 
 def test_items_that_want_different_things_share_a_batch(opened: Opened) -> None:
@@ -104,11 +131,26 @@ def test_items_that_want_different_things_share_a_batch(opened: Opened) -> None:
     items = []
     for text, spec in zip(texts, SPECS, strict=True):
         assert runtime.tokenizer is not None
-        items.append(runtime.item(runtime.tokenizer.encode(text, with_info=True), runtime.select(attention=spec)))
+        items.append(
+            runtime.item(
+                runtime.tokenizer.encode(text, with_info=True), runtime.select(attention=spec)
+            )
+        )
     for text, spec, result in zip(texts, SPECS, runtime.engine.run(items), strict=True):
         assert result.attention is not None
-        weights = result.attention if result.scales is None else result.attention * result.scales[..., None]
-        check(spec, reference(runtime, checkpoint, text), weights, result.attention, result.indices, TOLERANCE)
+        weights = (
+            result.attention
+            if result.scales is None
+            else result.attention * result.scales[..., None]
+        )
+        check(
+            spec,
+            reference(runtime, checkpoint, text),
+            weights,
+            result.attention,
+            result.indices,
+            TOLERANCE,
+        )
 
 
 def test_the_pooled_row_is_that_of_the_token_that_is_the_vector(opened: Opened) -> None:
@@ -124,6 +166,11 @@ def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
     assert np.isnan(result.attention[..., 1]).all()
     assert np.isfinite(np.delete(result.attention, 1, axis=-1)).all()
     of_span = AttentionSpec(reduce=("statistics",), queries=Span(0, 3))
-    for spec in (AttentionSpec(drop_special=True), AttentionSpec(keys="special"), AttentionSpec(unit="word"), of_span):
+    for spec in (
+        AttentionSpec(drop_special=True),
+        AttentionSpec(keys="special"),
+        AttentionSpec(unit="word"),
+        of_span,
+    ):
         with pytest.raises(InvalidInput, match="send texts, not ids"):
             runtime.encode([[5, 6, 7]], attention=spec)

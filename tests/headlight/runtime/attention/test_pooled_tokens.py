@@ -30,7 +30,9 @@ WEIGHTS = AttentionSpec(reduce=("pooling_weights",))
         ("last", 2, [0, 0, 0, 1]),
     ],
 )
-def test_each_token_has_the_weight_that_pooling_gives_it(pooling: str, left_out: int, expected: list[float]) -> None:
+def test_each_token_has_the_weight_that_pooling_gives_it(
+    pooling: str, left_out: int, expected: list[float]
+) -> None:
     choice = resolve_attention(WEIGHTS, ARCHITECTURE, pooling)
     weights = pooling_weights(choice, Places(4, left_out=left_out))
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
@@ -38,7 +40,9 @@ def test_each_token_has_the_weight_that_pooling_gives_it(pooling: str, left_out:
 
 def test_the_pooled_token_stands_behind_a_prompt_that_is_left_out() -> None:
     tokenized = Tokenized(np.arange(5), 5, None, np.zeros(5, dtype=np.int64), left_out=3)
-    rows = place(resolve_attention(AttentionSpec(queries="pooled"), ARCHITECTURE, "cls"), tokenized).queries
+    rows = place(
+        resolve_attention(AttentionSpec(queries="pooled"), ARCHITECTURE, "cls"), tokenized
+    ).queries
     assert rows is not None
     assert rows.tokens.tolist() == [3]
     choice = resolve_attention(AttentionSpec(reduce=("pooled_row",)), ARCHITECTURE, "cls")
@@ -47,6 +51,7 @@ def test_the_pooled_token_stands_behind_a_prompt_that_is_left_out() -> None:
 
 def test_a_maximum_has_no_weights() -> None:
     with pytest.raises(
-        InvalidInput, match=r"^outputs.attention.reduce: this model pools by max, where no token has a weight"
+        InvalidInput,
+        match=r"^outputs.attention.reduce: this model pools by max, where no token has a weight",
     ):
         resolve_attention(WEIGHTS, ARCHITECTURE, "max")

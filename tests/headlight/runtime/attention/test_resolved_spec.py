@@ -22,7 +22,9 @@ def test_the_role_is_the_cheapest_graph_that_serves() -> None:
         Selection(False, False, whole((1,), 3)),
     ],
 )
-def test_output_bytes_are_known_before_anything_runs(runtime: Runtime, selection: Selection) -> None:
+def test_output_bytes_are_known_before_anything_runs(
+    runtime: Runtime, selection: Selection
+) -> None:
     ids = np.arange(1, 14, dtype=np.int64)
     item = EncodeItem(ids, selection)
     [result] = runtime.engine.run([item])

@@ -29,7 +29,9 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
 ) -> None:
     random = np.random.default_rng(seed)
     count = data.draw(st.integers(1, length))
-    rows = random.permuted(np.arange(1, 3 * 5 * length + 1)).reshape(3, 5, length).astype(np.float32)  # none twice
+    rows = (
+        random.permuted(np.arange(1, 3 * 5 * length + 1)).reshape(3, 5, length).astype(np.float32)
+    )  # none twice
     rows[random.random(rows.shape) < zeros] = 0
     padded = np.concatenate([rows, np.zeros((3, 5, padding), np.float32)], axis=-1)
     # Ties broken by chance.
@@ -41,7 +43,9 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_the_keys_of_a_text_do_not_depend_on_its_batch(provider: str, make_bundle: Callable[[str], Path]) -> None:
+def test_the_keys_of_a_text_do_not_depend_on_its_batch(
+    provider: str, make_bundle: Callable[[str], Path]
+) -> None:
     """Causal: most rows have fewer keys that weigh something than are asked for."""
     runtime = Runtime(make_bundle("causal"), provider=provider, threads=1)
     random = np.random.default_rng(0)
@@ -54,7 +58,12 @@ def test_the_keys_of_a_text_do_not_depend_on_its_batch(provider: str, make_bundl
         assert result.indices is not None
         return result.indices
 
-    for short, few, long, many in ((16, 8, 20, 18), (17, 12, 20, 18), (40, 30, 60, 50), (40, 8, 60, 10)):
+    for short, few, long, many in (
+        (16, 8, 20, 18),
+        (17, 12, 20, 18),
+        (40, 30, 60, 50),
+        (40, 8, 60, 10),
+    ):
         text, other = item(short, few), item(long, many)
         [alone] = runtime.engine.run([text])
         together, _ = runtime.engine.run([text, other])
@@ -65,7 +74,9 @@ def test_the_keys_of_a_text_do_not_depend_on_its_batch(provider: str, make_bundl
         assert keys(alone).max() < short
 
 
-def test_a_text_of_fewer_tokens_than_asked_for_has_its_zeros_in_order(make_bundle: Callable[[str], Path]) -> None:
+def test_a_text_of_fewer_tokens_than_asked_for_has_its_zeros_in_order(
+    make_bundle: Callable[[str], Path],
+) -> None:
     runtime = Runtime(make_bundle("causal"), provider="cpu", threads=1)
     [found] = runtime.encode([range(5, 35)], attention=AttentionSpec(top_k=100))
     assert found.indices is not None

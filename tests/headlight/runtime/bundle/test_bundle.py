@@ -24,7 +24,8 @@ def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: 
 
 
 @pytest.mark.parametrize(
-    "name", ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"]
+    "name",
+    ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"],
 )
 def test_one_flipped_bit_in_any_file_is_found_and_named(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
@@ -96,22 +97,31 @@ def test_broken_json_and_wrong_shapes_name_the_field(copy: Path) -> None:
         Bundle(copy)
 
 
-def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opened(copy: Path) -> None:
+def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opened(
+    copy: Path,
+) -> None:
     model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
-    external = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    external = next(
+        t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
+    )
     next(e for e in external.external_data if e.key == "location").value = "../../etc/passwd"
     onnx.save(model, str(copy / "embed.onnx"))
     relist(copy, "embed.onnx")
     with pytest.raises(
-        BundleError, match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it"
+        BundleError,
+        match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it",
     ):
         Bundle(copy)
 
 
 @pytest.mark.parametrize(("offset", "length"), [(10**15, 8), (0, 10**15), (-4096, 8), (0, -1)])
-def test_a_graph_that_refers_beyond_its_weights_is_refused(copy: Path, offset: int, length: int) -> None:
+def test_a_graph_that_refers_beyond_its_weights_is_refused(
+    copy: Path, offset: int, length: int
+) -> None:
     model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
-    external = next(t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    external = next(
+        t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL
+    )
     for entry in external.external_data:
         if entry.key in ("offset", "length"):
             entry.value = str(offset if entry.key == "offset" else length)
@@ -132,7 +142,9 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     tensor = onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [1], b"\0\0\0\0", raw=True)
     set_external_data(tensor, "hidden.bin", offset=4, length=4)
     tensor.ClearField("raw_data")
-    inner = onnx.helper.make_graph([onnx.helper.make_node("Constant", [], ["c"], value=tensor)], "inner", [], [])
+    inner = onnx.helper.make_graph(
+        [onnx.helper.make_node("Constant", [], ["c"], value=tensor)], "inner", [], []
+    )
     branch = onnx.helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
     model = onnx.helper.make_model(onnx.helper.make_graph([branch], "outer", [], []))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
@@ -142,13 +154,17 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     ] * 2
 
 
-def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(copy: Path) -> None:
+def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(
+    copy: Path,
+) -> None:
     """ONNX Runtime looks for weights beside the file that the link leads to: all digests agree, other weights would serve."""
     (copy / "sub").mkdir()
     (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")
     (copy / "embed.onnx").symlink_to("sub/embed.onnx")
     (copy / "sub" / "weights.bin").write_bytes(b"\0" * (copy / "weights.bin").stat().st_size)
-    with pytest.raises(BundleError, match=r"^embed\.onnx: would not find the verified weights\.bin"):
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: would not find the verified weights\.bin"
+    ):
         Bundle(copy)
 
 
@@ -163,7 +179,9 @@ def test_a_volume_that_links_every_file_into_one_folder_is_accepted(copy: Path) 
 def test_a_loop_of_links_is_refused(copy: Path) -> None:
     (copy / "golden.npz").unlink()
     (copy / "golden.npz").symlink_to("golden.npz")
-    with pytest.raises(BundleError, match=r"golden\.npz.*is not a name that a file can be found by"):
+    with pytest.raises(
+        BundleError, match=r"golden\.npz.*is not a name that a file can be found by"
+    ):
         Bundle(copy)
 
 

@@ -100,14 +100,18 @@ def test_files_that_change_once_they_are_hashed_are_not_used(
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_an_opened_bundle_needs_no_file(provider: str, wide: bool, copy: Path, runtime: Runtime) -> None:
+def test_an_opened_bundle_needs_no_file(
+    provider: str, wide: bool, copy: Path, runtime: Runtime
+) -> None:
     ours = Runtime(copy, provider=provider, threads=1, streams=2, wide=wide)
     shutil.rmtree(copy)
     ours.check_golden()
     ours.probe()
     ours.warm_up([8, 64])
     spec = AttentionSpec()
-    for a, b in zip(ours.encode(TEXTS, attention=spec), runtime.encode(TEXTS, attention=spec), strict=True):
+    for a, b in zip(
+        ours.encode(TEXTS, attention=spec), runtime.encode(TEXTS, attention=spec), strict=True
+    ):
         np.testing.assert_allclose(a.pooled, b.pooled, atol=1e-5)  # type: ignore[arg-type]
         np.testing.assert_allclose(a.attention, b.attention, atol=1e-5)  # type: ignore[arg-type]
 
@@ -120,7 +124,9 @@ def test_weights_that_no_session_keeps_are_given_back(tmp_path: Path) -> None:
     whole = weights.array(tensor(0, len(numbers)))
     weights.keep(kept)
     weights.release()
-    np.testing.assert_array_equal(weights.array(kept), numbers[(2 * page + 400) // 4 :][: page // 4])
+    np.testing.assert_array_equal(
+        weights.array(kept), numbers[(2 * page + 400) // 4 :][: page // 4]
+    )
     assert not whole[: 2 * page // 4].any()
     assert not whole[4 * page // 4 :].any()
 
@@ -135,7 +141,9 @@ def test_weights_that_all_sessions_keep_stay() -> None:
     assert weights.array(whole).all()
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "w").write_bytes(b"x" * 10)
     longer = SimpleNamespace(st_mode=stat.S_IFREG, st_size=11)
     monkeypatch.setattr(os, "fstat", lambda _: longer)
@@ -144,13 +152,17 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(tmp_path: Path, monkeypa
             read(tmp_path / "w", "w", entry(b"x" * 11))
 
 
-def test_a_file_that_memory_has_no_room_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_memory_has_no_room_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise MemoryError
 
     (tmp_path / "w").write_bytes(b"x" * 10)
     monkeypatch.setattr(file_contents, "Weights", full)
-    with pytest.raises(BundleError, match=r"^w: has 10 bytes, which memory has no room for; allow more"):
+    with pytest.raises(
+        BundleError, match=r"^w: has 10 bytes, which memory has no room for; allow more"
+    ):
         read_weights(tmp_path / "w", "w", entry(b"x" * 10))
 
 
@@ -162,12 +174,18 @@ def test_weights_that_are_not_those_of_an_initialiser_are_refused(copy: Path) ->
     model.graph.node.append(onnx.helper.make_node("Constant", [], ["c"], value=constant))
     (copy / "embed.onnx").write_bytes(model.SerializeToString())
     relist(copy, "embed.onnx")
-    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"):
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"
+    ):
         Bundle(copy)
 
 
-@pytest.mark.parametrize(("kind", "shape"), [(FLOAT, [3]), (FLOAT, [-1, -2]), (onnx.TensorProto.STRING, [2])])
-def test_weights_of_another_size_than_their_shape_are_refused(copy: Path, kind: int, shape: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(FLOAT, [3]), (FLOAT, [-1, -2]), (onnx.TensorProto.STRING, [2])]
+)
+def test_weights_of_another_size_than_their_shape_are_refused(
+    copy: Path, kind: int, shape: list[int]
+) -> None:
     model = onnx.load(copy / "embed.onnx", load_external_data=False)
     other = onnx.TensorProto(name="t", data_type=kind, dims=shape, raw_data=b"\0" * 8)
     set_external_data(other, "weights.bin", offset=0, length=8)
@@ -175,13 +193,17 @@ def test_weights_of_another_size_than_their_shape_are_refused(copy: Path, kind: 
     model.graph.initializer.append(other)
     (copy / "embed.onnx").write_bytes(model.SerializeToString())
     relist(copy, "embed.onnx")
-    with pytest.raises(BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"):
+    with pytest.raises(
+        BundleError, match=r"^embed\.onnx: refers to 8 bytes of weights\.bin that are not an init"
+    ):
         Bundle(copy)
 
 
 def test_a_file_that_is_weights_and_something_else_is_refused(copy: Path) -> None:
     set_value(copy, "golden", "weights.bin")
-    with pytest.raises(BundleError, match=r"^weights\.bin: is listed as weights and for another use"):
+    with pytest.raises(
+        BundleError, match=r"^weights\.bin: is listed as weights and for another use"
+    ):
         Runtime(copy, threads=1)
 
 
@@ -197,7 +219,9 @@ def test_initialisers_become_inputs_and_nothing_else_changes(bundle_path: Path) 
         kind = value.type.tensor_type
         assert kind.elem_type == initial[value.name].data_type
         assert [size.dim_value for size in kind.shape.dim] == list(initial[value.name].dims)
-    assert [tensor.name for tensor in after.graph.initializer] == [name for name in initial if name not in names]
+    assert [tensor.name for tensor in after.graph.initializer] == [
+        name for name in initial if name not in names
+    ]
     assert list(after.graph.node) == list(before.graph.node)
     assert list(after.graph.output) == list(before.graph.output)
     assert list(after.opset_import) == list(before.opset_import)
@@ -207,6 +231,8 @@ def test_tables_of_embeddings_are_told_from_other_weights(bundle_path: Path) -> 
     graph = onnx.load(bundle_path / "embed.onnx", load_external_data=False).graph
     tables = {node.input[0] for node in graph.node if node.op_type == "Gather"}
     found = external_data((bundle_path / "embed.onnx").read_bytes(), "embed.onnx")
-    assert {reference.name for reference in found if reference.table} == tables & {one.name for one in found}
+    assert {reference.name for reference in found if reference.table} == tables & {
+        one.name for one in found
+    }
     assert any(reference.table for reference in found)
     assert not all(reference.table for reference in found)

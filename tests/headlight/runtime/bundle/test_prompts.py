@@ -51,13 +51,17 @@ def test_which_prompt_is_meant(name: str | None, text: str | None, expected: Pro
         (None, "x" * 5000, "prompt_text: has 5000 characters; at most 4096"),
     ],
 )
-def test_a_prompt_that_cannot_be_is_refused(name: str | None, text: str | None, message: str) -> None:
+def test_a_prompt_that_cannot_be_is_refused(
+    name: str | None, text: str | None, message: str
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         PROMPTS.choose(name, text)
 
 
 @given(text=TEXTS, prompt=TEXTS)
-def test_a_prompt_is_read_as_if_it_stood_in_the_text(tokenizer: Tokenizer, text: str, prompt: str) -> None:
+def test_a_prompt_is_read_as_if_it_stood_in_the_text(
+    tokenizer: Tokenizer, text: str, prompt: str
+) -> None:
     """The same ids; offsets of the text alone; and what is the prompt's is told."""
     found = tokenizer.encode(text, prompt=prompt, limit=False, with_info=True)
     whole = tokenizer.encode(prompt + text, limit=False, with_info=True)
@@ -76,7 +80,10 @@ def test_a_prompt_is_read_as_if_it_stood_in_the_text(tokenizer: Tokenizer, text:
             assert info.starts[at] == max(0, other.starts[at] - len(prompt))
             assert info.ends[at] == other.ends[at] - len(prompt) > 0
             if info.pieces[at] != "[UNK]":
-                assert info.pieces[at].removeprefix("##") == text[info.starts[at] : info.ends[at]].lower()
+                assert (
+                    info.pieces[at].removeprefix("##")
+                    == text[info.starts[at] : info.ends[at]].lower()
+                )
 
 
 @pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "q:abcd"), ("cut_start", "q:ghij")])
@@ -91,13 +98,17 @@ def test_truncation_leaves_the_prompt(tokenizer: Tokenizer, truncation: str, kep
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(InvalidInput, match="prompt and special tokens are 9 tokens, the model takes 8; shorten"):
+    with pytest.raises(
+        InvalidInput, match="prompt and special tokens are 9 tokens, the model takes 8; shorten"
+    ):
         tokenizer.encode("a", prompt="bcdefgh ", truncation="cut_start")
     with pytest.raises(InvalidInput, match="has 10 tokens with its prompt"):
         tokenizer.encode("a", prompt="bcdefgh ")
 
 
-def test_what_is_left_out_is_counted_with_the_first_special_token(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_what_is_left_out_is_counted_with_the_first_special_token(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
     assert tokenizer.encode("ab", prompt="q: ").left_out == 3  # [CLS] q :
     assert tokenizer.encode("ab").left_out == 0
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
@@ -108,7 +119,8 @@ def pooling_bundle(bundle: Path, target: Path) -> Path:
     """A bundle whose graph `embed` gives the means of its ids, over the tokens that pool_mask leaves."""
     with_options(bundle, target, include_prompt=False, prompts={"query": "q: "})
     ids, mask, pool = (
-        helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "S"]) for name in ("ids", "mask", "pool_mask")
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "S"])
+        for name in ("ids", "mask", "pool_mask")
     )
     pooled = helper.make_tensor_value_info("pooled", TensorProto.FLOAT, ["B", 36])
     tokens = helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["B", "S", 36])
@@ -140,7 +152,9 @@ def pooling_bundle(bundle: Path, target: Path) -> Path:
     return target
 
 
-def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(bundle_path: Path, tmp_path: Path) -> None:
+def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(
+    bundle_path: Path, tmp_path: Path
+) -> None:
     runtime = Runtime(pooling_bundle(bundle_path, tmp_path / "bundle"), threads=1, attend=False)
     [plain, longer] = runtime.encode(["ab", "abcdef"], prompt_name="query")
     tokenizer = runtime.tokenizer
@@ -157,7 +171,10 @@ def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(bundle_path: 
 @pytest.fixture(scope="module")
 def prompted(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     target = tmp_path_factory.mktemp("prompted") / "bundle"
-    return Runtime(with_options(bundle_path, target, prompts={"query": "q: "}, default_prompt="query"), threads=1)
+    return Runtime(
+        with_options(bundle_path, target, prompts={"query": "q: "}, default_prompt="query"),
+        threads=1,
+    )
 
 
 def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime) -> None:
@@ -171,17 +188,24 @@ def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime
     ids = prompted.tokenizer.encode("ab").ids  # type: ignore[union-attr]  # it has one
     [given_ids] = prompted.encode([ids.tolist()])
     np.testing.assert_array_equal(given_ids.pooled, other.pooled)
-    with pytest.raises(InvalidInput, match=r"inputs\[0\]: a prompt goes before a text, and ids are taken as they are"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"inputs\[0\]: a prompt goes before a text, and ids are taken as they are",
+    ):
         prompted.encode([[7, 8]], prompt_name="query")
 
 
 def test_spans_and_skips_know_the_prompt(prompted: Runtime) -> None:
     spec = AttentionSpec(queries=Span(0, 1), layers=(0,))
-    [result] = prompted.encode(["ab"], attention=spec, tokens=TokensSpec(skip_special=True, skip_prompt=True))
+    [result] = prompted.encode(
+        ["ab"], attention=spec, tokens=TokensSpec(skip_special=True, skip_prompt=True)
+    )
     [whole] = prompted.encode(["ab"], attention=AttentionSpec(layers=(0,)), tokens=True)
     np.testing.assert_allclose(result.attention[0, :, 0], whole.attention[0, :, 3], atol=1e-6)  # type: ignore[index]
     np.testing.assert_allclose(result.tokens, whole.tokens[3:5], atol=1e-6)  # type: ignore[arg-type, index]
-    [unit] = prompted.encode(["ab"], tokens=TokensSpec(skip_prompt=True, normalize=True, dtype="float16"))
+    [unit] = prompted.encode(
+        ["ab"], tokens=TokensSpec(skip_prompt=True, normalize=True, dtype="float16")
+    )
     assert unit.tokens is not None
     assert unit.tokens.dtype == np.float16
     assert unit.tokens.shape[0] == 4

@@ -33,7 +33,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda each: each.name.replace(" ", "_"))
-def test_it_is_refused_by_name_before_anything_is_opened(copy: Path, opened: list[str], tampering: Tampering) -> None:
+def test_it_is_refused_by_name_before_anything_is_opened(
+    copy: Path, opened: list[str], tampering: Tampering
+) -> None:
     tampering.apply(copy)
     with pytest.raises(BundleError) as refused:
         Runtime(copy, threads=1)
@@ -44,7 +46,9 @@ def test_it_is_refused_by_name_before_anything_is_opened(copy: Path, opened: lis
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda each: each.name.replace(" ", "_"))
-def test_what_agrees_with_itself_and_does_not_fit_is_refused_by_name(copy: Path, misfit: Tampering) -> None:
+def test_what_agrees_with_itself_and_does_not_fit_is_refused_by_name(
+    copy: Path, misfit: Tampering
+) -> None:
     misfit.apply(copy)
     with pytest.raises(BundleError) as refused:
         Runtime(copy, threads=1).check_golden()

@@ -18,7 +18,9 @@ MULTIPLE = 8
 
 
 @given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 5000))
-def test_a_rounded_length_is_a_multiple_or_the_most_there_is(length: int, multiple: int, most: int) -> None:
+def test_a_rounded_length_is_a_multiple_or_the_most_there_is(
+    length: int, multiple: int, most: int
+) -> None:
     rounded = Rounding(multiple, most).up(length)
     assert rounded >= length
     assert rounded <= max(length, most)
@@ -42,7 +44,10 @@ def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runti
 
 def items_of(lengths: list[int], selection: Selection) -> list[EncodeItem]:
     rng = np.random.default_rng(lengths)
-    return [EncodeItem(rng.integers(1, 90, size=length, dtype=np.int64), selection) for length in lengths]
+    return [
+        EncodeItem(rng.integers(1, 90, size=length, dtype=np.int64), selection)
+        for length in lengths
+    ]
 
 
 def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
@@ -50,7 +55,9 @@ def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
         other = getattr(rounded, name)
         assert (one is None) == (other is None)
         if one is not None:
-            np.testing.assert_allclose(other, one, atol=5e-6 if name in ("tokens", "hidden") else 1e-6, rtol=0)
+            np.testing.assert_allclose(
+                other, one, atol=5e-6 if name in ("tokens", "hidden") else 1e-6, rtol=0
+            )
 
 
 @settings(max_examples=15)
@@ -58,14 +65,18 @@ def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
 def test_results_are_those_of_lengths_as_they_are(
     pair: tuple[Runtime, Runtime], lengths: list[int], whole: bool
 ) -> None:
-    selection = everything(pair[0].bundle.manifest.architecture) if whole else Selection(tokens=True)
+    selection = (
+        everything(pair[0].bundle.manifest.architecture) if whole else Selection(tokens=True)
+    )
     items = items_of(lengths, selection)
     for plain, rounded in zip(*(runtime.engine.run(items) for runtime in pair), strict=True):
         check_equal(plain, rounded)
 
 
 @pytest.mark.parametrize("below", [0, 1, MULTIPLE - 1])
-def test_nothing_is_padded_beyond_what_the_model_takes(pair: tuple[Runtime, Runtime], below: int) -> None:
+def test_nothing_is_padded_beyond_what_the_model_takes(
+    pair: tuple[Runtime, Runtime], below: int
+) -> None:
     length = pair[0].bundle.manifest.max_length - below
     items = items_of([length], Selection(tokens=True))
     [plain], [rounded] = (runtime.engine.run(items) for runtime in pair)

@@ -16,7 +16,9 @@ from headlight.runtime.engine.engine import output_names
 from headlight.runtime.values import Ids
 from headlight.runtime.vectors.vector_forms import Vector
 
-ALL = everything(Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90))
+ALL = everything(
+    Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
+)
 
 
 def ids_of(length: int, seed: int = 0) -> Ids:
@@ -93,7 +95,9 @@ def test_vectors_alone_are_those_that_come_with_tokens(runtime: Runtime, vector:
     wanted = Selection(vector=vector)
     texts = [ids_of(3), ids_of(40), ids_of(9)]
     results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])
-    others = runtime.engine.run([EncodeItem(ids, Selection(tokens=True, vector=vector)) for ids in texts])
+    others = runtime.engine.run(
+        [EncodeItem(ids, Selection(tokens=True, vector=vector)) for ids in texts]
+    )
     for result, other in zip(results, others, strict=True):
         assert result.tokens is None
         assert result.pooled is not None
@@ -107,9 +111,13 @@ def test_who_wants_nothing_gets_nothing(runtime: Runtime) -> None:
     assert runtime.engine.run([EncodeItem(ids_of(3), nothing)] * 2) == [ItemResult(), ItemResult()]
 
 
-def test_a_failure_names_an_error_id_and_not_its_cause(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_names_an_error_id_and_not_its_cause(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
     beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
-    beyond[0] = 10**6  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
+    beyond[0] = (
+        10**6
+    )  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
     with pytest.raises(
         EngineError, match=r"^the engine failed; see error id [0-9a-f]{12} in the server's log$"
     ) as caught:

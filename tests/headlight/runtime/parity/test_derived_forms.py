@@ -15,7 +15,9 @@ from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.parity.golden_inputs import FORMS, TOP, form, form_error
 from headlight.runtime.values import Floats
 
-ARCHITECTURE = Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
+ARCHITECTURE = Architecture(
+    positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90
+)
 N = 6
 
 
@@ -47,7 +49,9 @@ def right(name: str, scores: Floats) -> ItemResult:
     if name == "pooling_weights":
         return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]  # not 0
     keys = np.argsort(-maps, axis=-1, kind="stable")[..., :TOP]
-    return ItemResult(attention=np.take_along_axis(maps, keys, axis=-1), indices=keys.astype(np.uint16))
+    return ItemResult(
+        attention=np.take_along_axis(maps, keys, axis=-1), indices=keys.astype(np.uint16)
+    )
 
 
 def attention(result: ItemResult) -> NDArray[Any]:
@@ -61,9 +65,9 @@ def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
     result, maps = right(name, scores), weights_of(scores)
     assert form_error(name, result, maps) < 1e-6
     if name != "scores":
-        assert form_error(name, result._replace(attention=attention(result) + 0.25), maps) == pytest.approx(
-            0.25, abs=0.1
-        )
+        assert form_error(
+            name, result._replace(attention=attention(result) + 0.25), maps
+        ) == pytest.approx(0.25, abs=0.1)
     broken = attention(result).copy()
     broken[-1, 0, 0] = np.nan
     assert form_error(name, result._replace(attention=broken), maps) == np.inf
@@ -75,9 +79,14 @@ def test_of_scores_what_comes_of_them_counts() -> None:
     scores = some_scores()
     more = np.arange(N, dtype=np.float32)[:, None]  # the same for all keys of a query
     assert form_error("scores", ItemResult(attention=scores + more), weights_of(scores)) < 1e-6
-    assert form_error("scores", ItemResult(attention=scores * np.float32(1.1)), weights_of(scores)) > 1e-3
+    assert (
+        form_error("scores", ItemResult(attention=scores * np.float32(1.1)), weights_of(scores))
+        > 1e-3
+    )
     seen = np.where(np.isfinite(scores), scores, 0)
-    assert form_error("scores", ItemResult(attention=seen), weights_of(scores)) > 1e-2, "of what no query sees"
+    assert form_error("scores", ItemResult(attention=seen), weights_of(scores)) > 1e-2, (
+        "of what no query sees"
+    )
 
 
 def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
@@ -85,7 +94,11 @@ def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
 
     def error(*keys: int) -> float:
         entries = np.full((1, 1, 1, TOP), 1 / N, dtype=np.float32)
-        return form_error("top_k", ItemResult(attention=entries, indices=np.array([[[keys]]], dtype=np.uint16)), maps)
+        return form_error(
+            "top_k",
+            ItemResult(attention=entries, indices=np.array([[[keys]]], dtype=np.uint16)),
+            maps,
+        )
 
     assert error(0, 1, 2) == error(5, 0, 3) < 1e-7
     assert error(0, 1, 1) == error(0, 1, N) == np.inf
@@ -93,5 +106,9 @@ def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
 
 def test_between_them_they_take_each_way_out_of_the_graph() -> None:
     """Whole maps are compared with every output."""
-    sources = {name: source_of(choice, Places(N)) for name in FORMS if (choice := form(name, ARCHITECTURE).attention)}
+    sources = {
+        name: source_of(choice, Places(N))
+        for name in FORMS
+        if (choice := form(name, ARCHITECTURE).attention)
+    }
     assert sorted(sources.values()) == ["mixed", "rows", "scores", "top"]

@@ -15,7 +15,9 @@ def test_attention_and_pooled_are_measured_absolutely() -> None:
 
 def test_rows_of_large_numbers_are_measured_by_their_size_and_small_ones_absolutely() -> None:
     large, small = floats([[30.0, 40.0]]), floats([[0.3, 0.4]])
-    np.testing.assert_allclose(distance("hidden", large + np.float32(1), large), 1 / np.sqrt(1250), rtol=1e-6)
+    np.testing.assert_allclose(
+        distance("hidden", large + np.float32(1), large), 1 / np.sqrt(1250), rtol=1e-6
+    )
     np.testing.assert_allclose(distance("tokens", small + np.float32(1), small), 1.0, rtol=1e-6)
 
 

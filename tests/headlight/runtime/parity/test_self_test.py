@@ -36,7 +36,9 @@ def test_a_right_bundle_passes(kind: str, provider: str, make_bundle: MakeBundle
 def test_a_graph_that_is_wrong_in_one_thing_alone_is_refused(name: str, copy: Path) -> None:
     fault = FAULTS[name]
     change_graph(copy, fault.role, fault.apply)
-    found = rf"^{fault.role}\.onnx: golden {fault.found_as} is off by .* on cpu/fp32, tolerance 1e-05"
+    found = (
+        rf"^{fault.role}\.onnx: golden {fault.found_as} is off by .* on cpu/fp32, tolerance 1e-05"
+    )
     with pytest.raises(BundleError, match=found):
         Runtime(copy, threads=1).check_golden()
 
@@ -60,7 +62,12 @@ def test_a_bundle_of_an_earlier_export_is_still_served(copy: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("masked_occluded_0", 17), ("masked_occluded_0", -1), ("masked_left_out_1", 17), ("masked_left_out_1", 0.5)],
+    [
+        ("masked_occluded_0", 17),
+        ("masked_occluded_0", -1),
+        ("masked_left_out_1", 17),
+        ("masked_left_out_1", 0.5),
+    ],
 )
 def test_what_no_input_can_leave_out_is_refused(name: str, value: float, copy: Path) -> None:
     change_golden(copy, name, lambda _: np.array(value))
@@ -68,7 +75,9 @@ def test_what_no_input_can_leave_out_is_refused(name: str, value: float, copy: P
         Runtime(copy, threads=1).check_golden()
 
 
-def test_a_probe_asks_for_vectors_of_whole_texts_alone(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_asks_for_vectors_of_whole_texts_alone(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runtime, ran = Runtime(copy, threads=1), list[EncodeItem]()
     run = runtime.engine.run
 
@@ -78,7 +87,11 @@ def test_a_probe_asks_for_vectors_of_whole_texts_alone(copy: Path, monkeypatch: 
 
     monkeypatch.setattr(runtime.engine, "run", recorded)
     runtime.check_golden()
-    assert {item.occluded is not None for item in ran} == {item.left_out > 0 for item in ran} == {True, False}
+    assert (
+        {item.occluded is not None for item in ran}
+        == {item.left_out > 0 for item in ran}
+        == {True, False}
+    )
     first = len(ran)
     runtime.probe()
     assert 0 < len(ran) - first < first

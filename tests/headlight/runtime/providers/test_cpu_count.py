@@ -12,7 +12,13 @@ from headlight.runtime.providers.worker_layout import MOST_STREAMS, share, usabl
 
 @pytest.mark.parametrize(
     ("text", "most"),
-    [("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 10**6), ("", 10**6)],
+    [
+        ("200000 100000", 2),
+        ("150000 100000", 2),
+        ("50000 100000", 1),
+        ("max 100000", 10**6),
+        ("", 10**6),
+    ],
 )
 def test_a_container_has_the_cpus_it_has_time_for(
     text: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -23,8 +29,12 @@ def test_a_container_has_the_cpus_it_has_time_for(
     assert usable_cpus(tmp_path / "none") == 64
 
 
-@pytest.mark.parametrize(("quota", "most"), [("200000\n", 2), ("150000\n", 2), ("50000\n", 1), ("-1\n", 64), ("", 64)])
-def test_so_has_one_of_cgroup_v1(quota: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("quota", "most"), [("200000\n", 2), ("150000\n", 2), ("50000\n", 1), ("-1\n", 64), ("", 64)]
+)
+def test_so_has_one_of_cgroup_v1(
+    quota: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
     (tmp_path / "cpu").mkdir()
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota, encoding="ascii")

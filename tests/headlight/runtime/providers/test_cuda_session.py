@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnxruntime.capi.onnxruntime_pybind11_state import EPFail, Fail, InvalidArgument, RuntimeException
+from onnxruntime.capi.onnxruntime_pybind11_state import (
+    EPFail,
+    Fail,
+    InvalidArgument,
+    RuntimeException,
+)
 
 from headlight import AttentionSpec
 from headlight.errors import BundleError, DeviceFull, DeviceLost, EngineError, HostFull
@@ -26,11 +31,11 @@ from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items
 
 NODE = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Status Message: "
 ARENA = "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*) "
-WHERE = (
-    " ; GPU=0 ; hostname=h ; file=gpu_data_transfer.cc ; line=63 ; expr=cudaMemcpyAsync(dst_data, src_data, bytes); "
-)
+WHERE = " ; GPU=0 ; hostname=h ; file=gpu_data_transfer.cc ; line=63 ; expr=cudaMemcpyAsync(dst_data, src_data, bytes); "
 FULL = [
-    RuntimeException(NODE + ARENA + "Failed to allocate memory for requested buffer of size 939524096"),
+    RuntimeException(
+        NODE + ARENA + "Failed to allocate memory for requested buffer of size 939524096"
+    ),
     Fail(NODE + "Available memory of 1024 is smaller than requested bytes of 4096"),
     Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory" + WHERE),
     Fail("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED" + WHERE),
@@ -43,10 +48,15 @@ HOST = [
     RuntimeError("thread: Resource temporarily unavailable"),
 ]
 LOST = [
-    Fail("[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700: an illegal memory access was encountered" + WHERE),
+    Fail(
+        "[ONNXRuntimeError] : 1 : FAIL : CUDA failure 700: an illegal memory access was encountered"
+        + WHERE
+    ),
     RuntimeException(NODE + "CUDA failure 719: unspecified launch failure" + WHERE),
     RuntimeException(NODE + "CUDA failure 710: device-side assert triggered" + WHERE),
-    RuntimeException(NODE + "CUDA failure 700: an illegal memory access was encountered: std::bad_alloc"),
+    RuntimeException(
+        NODE + "CUDA failure 700: an illegal memory access was encountered: std::bad_alloc"
+    ),
     Fail("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED" + WHERE),
     Fail("CUDA error executing cudaMemcpy(dst_data, src_data, bytes, cudaMemcpyDeviceToHost)"),
     EPFail("[ONNXRuntimeError] : 11 : EP_FAIL : the provider failed"),
@@ -69,7 +79,9 @@ REFUSED = [  # before anything ran: the next batch may well run
     Fail("CUDNN failure 3007: CUDNN_STATUS_NOT_SUPPORTED_SHAPE" + WHERE),
 ]
 OTHER = [
-    InvalidArgument("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: ids"),
+    InvalidArgument(
+        "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: ids"
+    ),
     RuntimeException(NODE + "left operand cannot broadcast on dim 1"),
 ]
 
@@ -93,14 +105,18 @@ def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
     return broken
 
 
-def test_all_is_computed_as_on_the_cpu(device: type[OnCpu], bundle_path: Path, runtime: Runtime) -> None:
+def test_all_is_computed_as_on_the_cpu(
+    device: type[OnCpu], bundle_path: Path, runtime: Runtime
+) -> None:
     ours = Runtime(bundle_path, provider="cuda", streams=None)
     ours.check_golden()
     assert (ours.workers.streams, ours.workers.wide) == (1, "none")
     texts = ["join two paths", "a", "read lines of a file and close it"]
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
         for selected in (texts, texts[:1]):  # the maps of one are written into their place
-            expected, got = (each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours))
+            expected, got = (
+                each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours)
+            )
             for a, b in zip(expected, got, strict=True):
                 for name in ("attention", "tokens", "pooled"):
                     np.testing.assert_allclose(getattr(b, name), getattr(a, name), atol=1e-5)
@@ -118,7 +134,9 @@ def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -
             "arena_extend_strategy": "kSameAsRequested",
             "use_tf32": 0,
         }
-        assert asked["enable_fallback"] == 0, "it would go over to the CPU, and say so on standard output"
+        assert asked["enable_fallback"] == 0, (
+            "it would go over to the CPU, and say so on standard output"
+        )
     runtime.engine.shrink()
     assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
@@ -127,14 +145,20 @@ def test_a_session_that_took_the_cpu_is_refused(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "providers", [CPU])
-    with pytest.raises(BundleError, match=r"cannot use the GPU: .*\[cuda,cudnn\].*Failed to load libcublasLt.so.13"):
+    with pytest.raises(
+        BundleError, match=r"cannot use the GPU: .*\[cuda,cudnn\].*Failed to load libcublasLt.so.13"
+    ):
         Runtime(bundle_path, provider="cuda")
 
 
 def test_nothing_that_is_loaded_writes_to_standard_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ["Failed to load libcublas.so.13: not here", "Failed to load libcurand.so.10: nor this", "Please follow"]
+    lines = [
+        "Failed to load libcublas.so.13: not here",
+        "Failed to load libcurand.so.10: nor this",
+        "Please follow",
+    ]
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: print("\n".join(lines)))
     severities: list[int] = []
     monkeypatch.setattr(onnxruntime, "set_default_logger_severity", severities.append)
@@ -146,7 +170,8 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
 
 
 @pytest.mark.parametrize(
-    ("errors", "expected"), [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)]
+    ("errors", "expected"),
+    [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)],
 )
 def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
     assert [fault(error) for error in errors] == [expected] * len(errors)
@@ -184,7 +209,9 @@ def test_a_lost_device_never_answers_again(
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
     break_(error)
-    with pytest.raises(DeviceLost, match=r"^the GPU failed; see error id [0-9a-f]{12} in the server's log$"):
+    with pytest.raises(
+        DeviceLost, match=r"^the GPU failed; see error id [0-9a-f]{12} in the server's log$"
+    ):
         runtime.engine.run(items(5))
     break_(None)
     with pytest.raises(DeviceLost):
@@ -264,11 +291,17 @@ def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer
     ids=lambda each: str(each)[:9],
 )
 def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
-    ids: list[int], segment: int, device: type[OnCpu], learned: Path, monkeypatch: pytest.MonkeyPatch
+    ids: list[int],
+    segment: int,
+    device: type[OnCpu],
+    learned: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Callers' ids are checked long before; this is for those who call the engine itself, and for our own bugs."""
     engine = Runtime(learned, provider="cuda").engine
-    monkeypatch.setattr(cuda_session, "run_into", lambda *_: pytest.fail("it has reached the device"))
+    monkeypatch.setattr(
+        cuda_session, "run_into", lambda *_: pytest.fail("it has reached the device")
+    )
     item = EncodeItem(np.array(ids), Selection(), np.full(len(ids), segment))
     with pytest.raises(EngineError, match="outside of what the model knows") as caught:
         engine.run([*items(2), item])

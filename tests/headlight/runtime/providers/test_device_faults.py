@@ -48,7 +48,12 @@ def change(engine: Engine, how: Change) -> None:
 
         @contextlib.contextmanager
         def run(
-            names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False, inner: Any = inner
+            names: Sequence[str],
+            feeds: Outputs,
+            buffers: Outputs,
+            *,
+            wide: bool = False,
+            inner: Any = inner,
         ) -> Iterator[Outputs]:
             with inner(names, feeds, {}, wide=wide) as found:
                 copies = {name: np.array(value) for name, value in found.items()}
@@ -62,7 +67,9 @@ def change(engine: Engine, how: Change) -> None:
 
 def texts(*first: int, **selection: Any) -> list[EncodeItem]:
     """Of different lengths, each of one id."""
-    return [EncodeItem(np.full(3 + at, id_), Selection(**selection)) for at, id_ in enumerate(first)]
+    return [
+        EncodeItem(np.full(3 + at, id_), Selection(**selection)) for at, id_ in enumerate(first)
+    ]
 
 
 @pytest.fixture(params=["cuda", "cpu"])
@@ -91,7 +98,9 @@ def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
 
 
 @pytest.mark.parametrize(
-    "selection", [{}, {"tokens": True}, {"pooled": False, "attention": whole((0,), 3)}], ids=" ".join
+    "selection",
+    [{}, {"tokens": True}, {"pooled": False, "attention": whole((0,), 3)}],
+    ids=" ".join,
 )
 def test_a_text_that_overflows_fails_alone_as_often_as_it_comes(
     selection: dict[str, Any], runtime: Runtime, caplog: pytest.LogCaptureFixture
@@ -101,7 +110,8 @@ def test_a_text_that_overflows_fails_alone_as_often_as_it_comes(
     change(runtime.engine, overflow)
     for _ in range(4):
         with pytest.raises(
-            NotFinite, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"
+            NotFinite,
+            match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$",
         ) as caught:
             runtime.engine.run(batch)
         got = caught.value.results
@@ -127,7 +137,12 @@ def test_padding_and_what_nobody_wants_are_no_fault() -> None:
     tokens[1, 0], tokens[2, 4], pooled[3] = np.nan, np.nan, np.nan
     batch = [*texts(1, tokens=True), *texts(1, 1, 1, tokens=True)[1:], *texts(1)]
     batch[1] = EncodeItem(batch[1].ids, Selection())
-    assert finite_rows(batch, {"pooled": pooled, "tokens": tokens}).tolist() == [True, True, False, False]
+    assert finite_rows(batch, {"pooled": pooled, "tokens": tokens}).tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert finite_rows(batch, {"pooled": pooled}).tolist() == [True, True, True, False]
 
 
@@ -173,7 +188,9 @@ def test_a_probe_without_memory_says_nothing_against_the_gpu(on_gpu: Runtime) ->
 @pytest.mark.parametrize("how", [wrong, none_finite])
 def test_a_gpu_whose_probe_fails_is_lost(how: Change, on_gpu: Runtime) -> None:
     change(on_gpu.engine, how)
-    with pytest.raises(DeviceLost, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"):
+    with pytest.raises(
+        DeviceLost, match=r"^a result is not finite; see error id [0-9a-f]{12} in the server's log$"
+    ):
         on_gpu.engine.run(texts(5, BAD))
     with pytest.raises(DeviceLost):
         on_gpu.engine.run(texts(5))
@@ -192,7 +209,9 @@ def test_a_runtime_is_let_go_without_the_garbage_collector(bundle_path: Path) ->
         runtime = Runtime(bundle_path, threads=1)
         engine = weakref.ref(runtime.engine)
         del runtime
-        assert engine() is None, "its sessions would keep their memory, and on a GPU there is little"
+        assert engine() is None, (
+            "its sessions would keep their memory, and on a GPU there is little"
+        )
     finally:
         gc.enable()
 
@@ -211,7 +230,11 @@ class Beside:
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runtime, self.faults = runtime, runtime.engine.faults
-        self.computing, self.suspected, self.waits = threading.Event(), threading.Event(), threading.Event()
+        self.computing, self.suspected, self.waits = (
+            threading.Event(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.batch: Future[list[ItemResult]] = Future()
         wait_for = self.faults._settled.wait_for
 
@@ -246,7 +269,8 @@ def test_what_is_computed_beside_it_waits_for_the_verdict(
     def probe() -> None:
         if not right:
             on_gpu.self_test.known = tuple(
-                one._replace(answers={name: value + 1 for name, value in one.answers.items()}) for one in expected
+                one._replace(answers={name: value + 1 for name, value in one.answers.items()})
+                for one in expected
             )
         beside.probe()
 

@@ -40,8 +40,12 @@ def test_without_a_driver_there_is_no_device(monkeypatch: pytest.MonkeyPatch) ->
     assert "no NVIDIA driver here" in devices().why
 
 
-@pytest.mark.parametrize(("code", "count", "expected"), [(0, 2, 2), (0, 0, 0), (100, 0, 0), (34, 0, 0)])
-def test_the_driver_is_asked(code: int, count: int, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("code", "count", "expected"), [(0, 2, 2), (0, 0, 0), (100, 0, 0), (34, 0, 0)]
+)
+def test_the_driver_is_asked(
+    code: int, count: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver(code, count))
     assert devices().count == expected
     assert bool(devices().why) is not bool(expected)
@@ -60,7 +64,8 @@ def test_a_driver_that_fails_is_no_proof_that_there_is_no_device(
 
 
 @pytest.mark.parametrize(
-    ("wheel", "count", "expected"), [(True, 1, "cuda"), (True, 0, "cpu"), (False, 1, "cpu"), (False, 0, "cpu")]
+    ("wheel", "count", "expected"),
+    [(True, 1, "cuda"), (True, 0, "cpu"), (False, 1, "cpu"), (False, 0, "cpu")],
 )
 def test_auto_takes_the_gpu_where_there_is_one(
     wheel: bool, count: int, expected: str, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +76,10 @@ def test_auto_takes_the_gpu_where_there_is_one(
 
 def test_the_wrong_wheel_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Devices(1), wheel=False)
-    with pytest.raises(BundleError, match=r"pip uninstall onnxruntime`, then `pip install 'headlight-serving\[gpu\]'"):
+    with pytest.raises(
+        BundleError,
+        match=r"pip uninstall onnxruntime`, then `pip install 'headlight-serving\[gpu\]'",
+    ):
         Runtime(bundle_path, provider="cuda")
 
 
@@ -82,7 +90,9 @@ def test_no_device_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("count", "have"), [(1, "there is 1"), (2, "there are 2")])
-def test_a_device_that_is_not_there_is_told(count: int, have: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_not_there_is_told(
+    count: int, have: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, Devices(count))
     assert choose_provider("cuda", "fp32", Gpu(count - 1)) == "cuda"
     for name in ("cuda", "auto"):
@@ -95,16 +105,25 @@ def test_a_precision_that_cuda_has_not_is_refused_and_nothing_else_is_taken(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Devices(1))
-    with pytest.raises(BundleError, match="computes in fp32, fp16, bf16, not in int8; --provider cpu may"):
+    with pytest.raises(
+        BundleError, match="computes in fp32, fp16, bf16, not in int8; --provider cpu may"
+    ):
         choose_provider(name, "int8")
 
 
-def test_a_precision_that_the_bundle_has_not_is_refused(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_precision_that_the_bundle_has_not_is_refused(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, Devices(1))
-    with pytest.raises(BundleError, match="no embed graph for cuda/fp16; the bundle has cpu/fp32, cuda/fp32"):
+    with pytest.raises(
+        BundleError, match="no embed graph for cuda/fp16; the bundle has cpu/fp32, cuda/fp32"
+    ):
         Runtime(bundle_path, provider="cuda", precision="fp16")
 
 
 def test_a_provider_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(BundleError, match="provider 'tpu' is not available; available are auto, cpu, openvino, cuda"):
+    with pytest.raises(
+        BundleError,
+        match="provider 'tpu' is not available; available are auto, cpu, openvino, cuda",
+    ):
         provider_choice.choose_provider("tpu", "fp32")

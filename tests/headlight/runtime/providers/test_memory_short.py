@@ -19,10 +19,14 @@ from headlight.runtime.providers.openvino_session import REPEATS, OpenVinoSessio
 PLACE = "Exception from src/plugins/intel_cpu/src/"
 SHORT = [
     MemoryError("std::bad_alloc"),
-    RuntimeError("[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer of size 100663296"),
+    RuntimeError(
+        "[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer of size 100663296"
+    ),
     RuntimeError(f"{PLACE}node.cpp:823: [CPU] MVN node with name 'MVN_70' can't alloc"),
     RuntimeError(f"{PLACE}cpu_memory.cpp:257: Failed to allocate 100663296 bytes of memory"),
-    RuntimeError(f"{PLACE}graph.cpp:1628: Check 'ker' failed at src/plugins/intel_cpu/src/emitters/x.hpp:1"),
+    RuntimeError(
+        f"{PLACE}graph.cpp:1628: Check 'ker' failed at src/plugins/intel_cpu/src/emitters/x.hpp:1"
+    ),
 ]
 
 
@@ -48,7 +52,9 @@ def test_it_is_told_and_the_next_batch_is_right(
     session = own.engine._sessions["attend"]
     with monkeypatch.context() as patch:
         patch.setattr(session, "run", fail)
-        with pytest.raises(HostFull, match="there is not enough memory for this request; ask for less at once") as told:
+        with pytest.raises(
+            HostFull, match="there is not enough memory for this request; ask for less at once"
+        ) as told:
             own.engine.run(items(own, 5, 9))
         assert told.value.retry_after_seconds is None
         assert isinstance(told.value, DeviceFull), "its batch is divided as that of a GPU"
@@ -90,7 +96,9 @@ def _endless() -> list[Any]:
     return [Endless()]
 
 
-def test_a_batch_that_openvino_fails_leaves_no_outputs_of_the_batch_before(bundle_path: Path) -> None:
+def test_a_batch_that_openvino_fails_leaves_no_outputs_of_the_batch_before(
+    bundle_path: Path,
+) -> None:
     session = Runtime(bundle_path, provider="openvino", threads=1).engine._sessions["embed"]
     assert isinstance(session, OpenVinoSession)
 
@@ -114,7 +122,10 @@ def test_openvino_compiles_anew_after_a_failure_as_soon_as_there_is_memory(
     assert isinstance(session, OpenVinoSession)
     graph = session._narrow
     before = graph.present
-    with pytest.raises(RuntimeError), graph.run({"ids": np.full((1, 7), 9), "mask": np.ones((1, 3), np.int64)}):
+    with (
+        pytest.raises(RuntimeError),
+        graph.run({"ids": np.full((1, 7), 9), "mask": np.ones((1, 3), np.int64)}),
+    ):
         pass
 
     def cannot(*_: Any) -> Any:
@@ -130,7 +141,9 @@ def test_openvino_compiles_anew_after_a_failure_as_soon_as_there_is_memory(
         [again] = runtime.engine.run(items(runtime, 5))
         np.testing.assert_array_equal(again.attention, expected.attention)
     assert graph.present is not before
-    assert [record.msg for record in caplog.records] == ["compiling a graph anew, as a batch failed"]
+    assert [record.msg for record in caplog.records] == [
+        "compiling a graph anew, as a batch failed"
+    ]
 
 
 def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) -> None:

@@ -50,10 +50,14 @@ def pooled(result: ItemResult) -> Floats:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_attention_is_that_of_onnx_runtime(spec: AttentionSpec, runtime: Runtime, openvino: Runtime) -> None:
+def test_attention_is_that_of_onnx_runtime(
+    spec: AttentionSpec, runtime: Runtime, openvino: Runtime
+) -> None:
     """Where all layers are asked for, where one is, and where selectors select nothing."""
     texts = ["join two paths", "a", "read lines of a file and close it"]
-    expected, got = (each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino))
+    expected, got = (
+        each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino)
+    )
     for a, b in zip(expected, got, strict=True):
         assert a.attention is not None
         assert b.attention is not None
@@ -63,8 +67,12 @@ def test_attention_is_that_of_onnx_runtime(spec: AttentionSpec, runtime: Runtime
             np.testing.assert_array_equal(b.indices, a.indices)
 
 
-def test_a_lone_text_has_its_maps_in_the_place_made_for_them(runtime: Runtime, openvino: Runtime) -> None:
-    [a], [b] = (each.encode(["join two paths"], attention=AttentionSpec()) for each in (runtime, openvino))
+def test_a_lone_text_has_its_maps_in_the_place_made_for_them(
+    runtime: Runtime, openvino: Runtime
+) -> None:
+    [a], [b] = (
+        each.encode(["join two paths"], attention=AttentionSpec()) for each in (runtime, openvino)
+    )
     assert a.attention is not None
     assert b.attention is not None
     np.testing.assert_allclose(b.attention, a.attention, atol=4e-5)
@@ -72,7 +80,9 @@ def test_a_lone_text_has_its_maps_in_the_place_made_for_them(runtime: Runtime, o
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=8))
 @settings(max_examples=20)
-def test_the_vector_of_a_text_does_not_depend_on_its_batch(openvino: Runtime, lengths: list[int]) -> None:
+def test_the_vector_of_a_text_does_not_depend_on_its_batch(
+    openvino: Runtime, lengths: list[int]
+) -> None:
     texts = items(tuple(lengths))
     for item, together in zip(texts, openvino.engine.run(texts), strict=True):
         [alone] = openvino.engine.run([item])
@@ -83,7 +93,9 @@ def test_the_vector_of_a_text_does_not_depend_on_its_batch(openvino: Runtime, le
 def test_all_threads_give_the_vector_that_one_gives(provider: str, bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider=provider, threads=1, streams=2, wide=True)
     texts = items(LENGTHS)
-    for narrow, wide in zip(runtime.engine.run(texts), runtime.engine.run(texts, wide=True), strict=True):
+    for narrow, wide in zip(
+        runtime.engine.run(texts), runtime.engine.run(texts, wide=True), strict=True
+    ):
         np.testing.assert_allclose(pooled(wide), pooled(narrow), atol=1e-6)
 
 
@@ -106,12 +118,18 @@ def test_numbers_outlast_the_next_batch(openvino: Runtime) -> None:
     np.testing.assert_array_equal(first.tokens, kept[1])
 
 
-@pytest.mark.skipif("bf16" not in usable_precisions("openvino"), reason="this processor has no bfloat16")
-def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(bundle_path: Path, runtime: Runtime) -> None:
+@pytest.mark.skipif(
+    "bf16" not in usable_precisions("openvino"), reason="this processor has no bfloat16"
+)
+def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(
+    bundle_path: Path, runtime: Runtime
+) -> None:
     texts = ["join two paths", "read lines of a file and close it"]
     exact = runtime.encode(texts)
     by_precision = {
-        precision: Runtime(bundle_path, provider="openvino", precision=precision, threads=1).encode(texts)
+        precision: Runtime(bundle_path, provider="openvino", precision=precision, threads=1).encode(
+            texts
+        )
         for precision in ("fp32", "bf16")
     }
     for a, fp32, bf16 in zip(exact, by_precision["fp32"], by_precision["bf16"], strict=True):
@@ -120,26 +138,39 @@ def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(bundle_path: 
         assert pooled(bf16) @ pooled(a) > 0.999
 
 
-def test_a_processor_without_bfloat16_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    properties = {"OPTIMIZATION_CAPABILITIES": ["FP32", "INT8"], "FULL_DEVICE_NAME": "Old Processor"}
-    monkeypatch.setattr(ours, "_core", lambda: SimpleNamespace(get_property=lambda _, name: properties[name]))
+def test_a_processor_without_bfloat16_is_told(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {
+        "OPTIMIZATION_CAPABILITIES": ["FP32", "INT8"],
+        "FULL_DEVICE_NAME": "Old Processor",
+    }
+    monkeypatch.setattr(
+        ours, "_core", lambda: SimpleNamespace(get_property=lambda _, name: properties[name])
+    )
     with pytest.raises(BundleError, match="Old Processor has neither: use fp32"):
         Runtime(bundle_path, provider="openvino", precision="bf16")
     assert usable_precisions("openvino") == ("fp32",)
 
 
-def test_a_library_that_computes_in_another_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_computes_in_another_precision_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled = SimpleNamespace(get_property=lambda _: SimpleNamespace(to_string=lambda: "f16"))
     model = SimpleNamespace(validate_nodes_and_infer_types=lambda: None)
     core = SimpleNamespace(
-        get_property=lambda *_: ["BF16"], read_model=lambda _: model, compile_model=lambda *_: compiled
+        get_property=lambda *_: ["BF16"],
+        read_model=lambda _: model,
+        compile_model=lambda *_: compiled,
     )
     monkeypatch.setattr(ours, "_core", lambda: core)
     with pytest.raises(BundleError, match="OpenVINO computes in f16 where bf16 was asked for"):
         ours.OpenVinoSession(OnnxGraph(b""), Workers(), "bf16")
 
 
-def test_without_the_package_the_remedy_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_remedy_is_told(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours.library.cache_clear()
     ours._core.cache_clear()
     monkeypatch.setitem(sys.modules, "openvino", None)
@@ -154,14 +185,18 @@ def test_without_the_package_the_remedy_is_told(bundle_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
 def test_precisions_it_has_not_are_refused(precision: str, bundle_path: Path) -> None:
-    with pytest.raises(BundleError, match=f"provider openvino computes in fp32 or bf16, not in {precision}"):
+    with pytest.raises(
+        BundleError, match=f"provider openvino computes in fp32 or bf16, not in {precision}"
+    ):
         Runtime(bundle_path, provider="openvino", precision=precision)
 
 
 def test_the_gate_holds_it_to_the_numbers_of_pytorch(bundle_path: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
     change_golden(copy, "pooled_0", lambda vector: vector + np.float32(1e-3))
-    with pytest.raises(BundleError, match=r"golden pooled is off by .* on openvino/fp32, tolerance"):
+    with pytest.raises(
+        BundleError, match=r"golden pooled is off by .* on openvino/fp32, tolerance"
+    ):
         Runtime(copy, provider="openvino", threads=1).check_golden()
 
 

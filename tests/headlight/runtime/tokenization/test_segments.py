@@ -35,7 +35,10 @@ def test_a_pair_is_one_sequence_whose_offsets_are_those_of_each_text(tokenizer: 
     assert tokenized.info.segments == (0, 0, 0, 0, 1, 1, 1)
     assert tokenized.segments is not None
     assert tokenized.segments.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert list(zip(tokenized.info.starts, tokenized.info.ends, strict=True))[4:6] == [(0, 1), (2, 3)]
+    assert list(zip(tokenized.info.starts, tokenized.info.ends, strict=True))[4:6] == [
+        (0, 1),
+        (2, 3),
+    ]
 
 
 def test_a_pair_too_long_is_refused_or_the_longer_text_cut(tokenizer: Tokenizer) -> None:
@@ -48,12 +51,16 @@ def test_a_pair_too_long_is_refused_or_the_longer_text_cut(tokenizer: Tokenizer)
 
 
 @pytest.mark.parametrize(("pair", "field"), [(("", "b"), "first"), (("a", ""), "second")])
-def test_both_texts_of_a_pair_must_hold_something(tokenizer: Tokenizer, pair: tuple[str, str], field: str) -> None:
+def test_both_texts_of_a_pair_must_hold_something(
+    tokenizer: Tokenizer, pair: tuple[str, str], field: str
+) -> None:
     with pytest.raises(InvalidInput, match=rf"^{field}: is empty"):
         tokenizer.encode(*pair)
 
 
-def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(paired: Runtime) -> None:
+def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(
+    paired: Runtime,
+) -> None:
     assert paired.tokenizer is not None
     assert paired.bundle.manifest.accepts == ("text", "pair", "ids")
     tokenized = paired.tokenizer.encode("first", "second")
@@ -78,7 +85,9 @@ def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(pair
         ([0, 2**63], "holds something that is not a 64-bit integer"),
     ],
 )
-def test_segments_that_do_not_fit_are_named(paired: Runtime, segments: list[int], problem: str) -> None:
+def test_segments_that_do_not_fit_are_named(
+    paired: Runtime, segments: list[int], problem: str
+) -> None:
     with pytest.raises(InvalidInput, match=rf"^segments: {problem}"):
         paired.check_ids([5, 6], segments)
 
@@ -89,9 +98,14 @@ def test_ids_as_the_service_has_them_are_checked_as_others_are(paired: Runtime, 
     assert good.segments is not None
     assert (good.ids.tolist(), good.segments.tolist()) == ([5, 6], [0, 1])
     assert good.ids.dtype == np.int64
-    assert paired.check_ids(array("q", [5, 6]), array("q")).segments is None, "which stands for zeros"
+    assert paired.check_ids(array("q", [5, 6]), array("q")).segments is None, (
+        "which stands for zeros"
+    )
     for ids in ([5, wrong], array("q", [5, wrong])):
-        with pytest.raises(InvalidInput, match=r"^the id at 1 is not in 0 \.\. 108; send those of this model alone$"):
+        with pytest.raises(
+            InvalidInput,
+            match=r"^the id at 1 is not in 0 \.\. 108; send those of this model alone$",
+        ):
             paired.check_ids(ids)
 
 
@@ -103,9 +117,13 @@ def test_the_tokens_of_ids_tell_their_segments(paired: Runtime) -> None:
 
 
 def test_a_model_without_segments_takes_neither_pairs_nor_segments(runtime: Runtime) -> None:
-    with pytest.raises(InvalidInput, match=r"^inputs\[1\]: is a pair of texts, which the model was not trained on"):
+    with pytest.raises(
+        InvalidInput, match=r"^inputs\[1\]: is a pair of texts, which the model was not trained on"
+    ):
         runtime.encode(["a", ("a", "b")])
-    with pytest.raises(InvalidInput, match=r"^segments: this model was trained without segments; leave it empty"):
+    with pytest.raises(
+        InvalidInput, match=r"^segments: this model was trained without segments; leave it empty"
+    ):
         runtime.check_ids([5], [0])
 
 
@@ -123,5 +141,7 @@ def test_a_tokenizer_that_tells_more_segments_apart_than_the_model_is_refused(
         text.replace('"type_id": 1', '"type_id": 2').replace('"type_id":1', '"type_id":2')
     )
     relist(copy, "tokenizer.json")
-    with pytest.raises(BundleError, match=r"^tokenizer\.json: tells 3 segments apart; the model knows 2"):
+    with pytest.raises(
+        BundleError, match=r"^tokenizer\.json: tells 3 segments apart; the model knows 2"
+    ):
         Runtime(copy, threads=1)

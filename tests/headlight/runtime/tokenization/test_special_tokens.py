@@ -19,12 +19,16 @@ from tests.unigrams import pieces
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*BERT, "a", "b", "##b", "[", "]", "sep", "mask", "SEP", "own"]
 AROUND = processors.TemplateProcessing(
-    single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    single="[CLS] $A [SEP]",
+    pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+    special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
 )
 
 
 def word_piece() -> tokenizers.Tokenizer:
-    tokenizer = tokenizers.Tokenizer(models.WordPiece({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = tokenizers.Tokenizer(
+        models.WordPiece({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return declared(tokenizer)
@@ -40,7 +44,9 @@ def word_piece_of_words() -> tokenizers.Tokenizer:
 
 def word_level() -> tokenizers.Tokenizer:
     """The same of whole words, whose template and vocabulary alone know of special tokens."""
-    tokenizer = tokenizers.Tokenizer(models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = tokenizers.Tokenizer(
+        models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.post_processor = AROUND
     return tokenizer
@@ -59,10 +65,14 @@ def byte_level(*, whole_words: bool = False) -> tokenizers.Tokenizer:
     """BPE. `whole_words`: takes those that it knows as they are, as Llama 3 does."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: at for at, letter in enumerate([*BERT, *letters, "ab"])}
-    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, [("a", "b")], ignore_merges=whole_words))
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE(vocabulary, [("a", "b")], ignore_merges=whole_words)
+    )
     split = pre_tokenizers.WhitespaceSplit() if whole_words else None
     bytes_alone = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not whole_words)
-    tokenizer.pre_tokenizer = bytes_alone if split is None else pre_tokenizers.Sequence([split, bytes_alone])
+    tokenizer.pre_tokenizer = (
+        bytes_alone if split is None else pre_tokenizers.Sequence([split, bytes_alone])
+    )
     return declared(tokenizer)
 
 
@@ -100,11 +110,15 @@ def separator(raw: tokenizers.Tokenizer) -> str:
     return "[SEP]" if raw.token_to_id("[SEP]") is not None else "</s>"
 
 
-def read(tokenizer: Tokenizer, text: str | tuple[str, str], special_tokens: SpecialTokens = "parse") -> TokenList:
+def read(
+    tokenizer: Tokenizer, text: str | tuple[str, str], special_tokens: SpecialTokens = "parse"
+) -> TokenList:
     [found] = tokenizer.encode_each([text], with_info=True, special_tokens=special_tokens)
     [bare] = tokenizer.encode_each([text], special_tokens=special_tokens)
     assert found.info is not None
-    assert bare.ids.tolist() == list(found.info.ids), "read alike, whether its tokens are asked for or not"
+    assert bare.ids.tolist() == list(found.info.ids), (
+        "read alike, whether its tokens are asked for or not"
+    )
     return found.info
 
 
@@ -117,7 +131,9 @@ def spelled(info: TokenList) -> list[tuple[int, int]]:
     ]
 
 
-def test_one_that_is_spelled_out_is_the_real_one_and_special(raw: tokenizers.Tokenizer, tokenizer: Tokenizer) -> None:
+def test_one_that_is_spelled_out_is_the_real_one_and_special(
+    raw: tokenizers.Tokenizer, tokenizer: Tokenizer
+) -> None:
     written = separator(raw)
     info = read(tokenizer, f"a {written} b")
     assert list(info.ids) == raw.encode(f"a {written} b").ids, "as Hugging Face reads it"
@@ -137,17 +153,23 @@ def test_as_text_it_is_plain_characters(raw: tokenizers.Tokenizer, tokenizer: To
         assert spelled(info) == []
         assert sum(info.special) == sum(around.special_tokens_mask)
     info = read(tokenizer, f"a {written} b", "text")
-    covered = {at for start, end in zip(info.starts, info.ends, strict=True) for at in range(start, end)}
+    covered = {
+        at for start, end in zip(info.starts, info.ends, strict=True) for at in range(start, end)
+    }
     assert covered.issuperset(range(2, 2 + len(written))), "each character has a token"
 
 
-def test_as_text_all_others_are_read_as_ever(raw: tokenizers.Tokenizer, tokenizer: Tokenizer) -> None:
+def test_as_text_all_others_are_read_as_ever(
+    raw: tokenizers.Tokenizer, tokenizer: Tokenizer
+) -> None:
     for text in ("a ab own b [x]", ("own a", "b"), "hello world <x> zzz"):
         assert read(tokenizer, text, "text") == read(tokenizer, text)
 
 
 @pytest.mark.parametrize("kind", ["WordPiece", "characters", "byte-level BPE"])
-def test_as_text_ids_are_those_of_the_library_where_its_model_knows_no_spelling(kind: str, tmp_path: Path) -> None:
+def test_as_text_ids_are_those_of_the_library_where_its_model_knows_no_spelling(
+    kind: str, tmp_path: Path
+) -> None:
     raw = KINDS[kind]()
     raw.save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", max_length=64)
@@ -166,7 +188,9 @@ def test_an_unknown_word_is_not_special_and_the_token_for_it_spelled_out_is(tmp_
         assert spelled(info) == [(2, 2 + len(unknown))]
 
 
-def test_both_ways_of_reading_do_not_disturb_each_other(raw: tokenizers.Tokenizer, tokenizer: Tokenizer) -> None:
+def test_both_ways_of_reading_do_not_disturb_each_other(
+    raw: tokenizers.Tokenizer, tokenizer: Tokenizer
+) -> None:
     text = f"a {separator(raw)} b"
     first = [read(tokenizer, text, way) for way in ("parse", "text")]
     assert first[0].ids != first[1].ids
@@ -199,12 +223,16 @@ def test_a_prompt_is_read_as_its_text_is(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def runtime(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     """Its tokenizer declares its special tokens, as published ones do."""
-    return Runtime(declaring(bundle_path, tmp_path_factory.mktemp("declaring") / "bundle"), threads=1)
+    return Runtime(
+        declaring(bundle_path, tmp_path_factory.mktemp("declaring") / "bundle"), threads=1
+    )
 
 
 def test_attention_without_special_tokens_is_without_those_spelled_out(runtime: Runtime) -> None:
     [parsed, plain] = (
-        runtime.encode(["a [SEP] b"], attention=AttentionSpec(drop_special=True), special_tokens=way)[0].attention
+        runtime.encode(
+            ["a [SEP] b"], attention=AttentionSpec(drop_special=True), special_tokens=way
+        )[0].attention
         for way in ("parse", "text")
     )
     assert parsed is not None
@@ -213,7 +241,9 @@ def test_attention_without_special_tokens_is_without_those_spelled_out(runtime: 
     assert plain.shape[-2:] == (7, 7), "a, [, s, e, p, ], b"
 
 
-def test_all_that_leaves_special_tokens_out_or_picks_them_knows_those_spelled_out(runtime: Runtime) -> None:
+def test_all_that_leaves_special_tokens_out_or_picks_them_knows_those_spelled_out(
+    runtime: Runtime,
+) -> None:
     text = ["a [SEP] b"]
     [rows] = runtime.encode(text, tokens=TokensSpec(skip_special=True))
     assert rows.tokens is not None
@@ -231,5 +261,7 @@ def test_all_that_leaves_special_tokens_out_or_picks_them_knows_those_spelled_ou
 
 
 def test_a_way_of_reading_that_is_none_is_refused(runtime: Runtime) -> None:
-    with pytest.raises(InvalidInput, match=r"^special_tokens: is 'html'; must be one of parse, text$"):
+    with pytest.raises(
+        InvalidInput, match=r"^special_tokens: is 'html'; must be one of parse, text$"
+    ):
         runtime.encode(["a"], special_tokens="html")  # type: ignore[arg-type]

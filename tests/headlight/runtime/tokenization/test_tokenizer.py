@@ -17,19 +17,29 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(path, max_length=8)
 
 
-def test_special_tokens_stand_at_both_ends_and_have_no_place_in_the_text(tokenizer: Tokenizer) -> None:
+def test_special_tokens_stand_at_both_ends_and_have_no_place_in_the_text(
+    tokenizer: Tokenizer,
+) -> None:
     info = tokenizer.encode("Ab c", with_info=True).info
     assert info is not None
     assert info.pieces == ("[CLS]", "a", "##b", "c", "[SEP]")
     assert info.special == (True, False, False, False, True)
-    assert list(zip(info.starts, info.ends, strict=True)) == [(0, 0), (0, 1), (1, 2), (3, 4), (0, 0)]
+    assert list(zip(info.starts, info.ends, strict=True)) == [
+        (0, 0),
+        (0, 1),
+        (1, 2),
+        (3, 4),
+        (0, 0),
+    ]
 
 
 @given(st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=5))
 def test_offsets_count_code_points_of_the_text(tokenizer: Tokenizer, text: str) -> None:
     info = tokenizer.encode(text, with_info=True).info
     assert info is not None
-    for piece, start, end, special in zip(info.pieces, info.starts, info.ends, info.special, strict=True):
+    for piece, start, end, special in zip(
+        info.pieces, info.starts, info.ends, info.special, strict=True
+    ):
         if not special and piece != "[UNK]":
             assert piece.removeprefix("##") == text[start:end].lower()
 
@@ -73,19 +83,34 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("max_length", [1, 2])
-def test_a_model_that_takes_no_more_than_special_tokens_takes_no_text(bundle_path: Path, max_length: int) -> None:
+def test_a_model_that_takes_no_more_than_special_tokens_takes_no_text(
+    bundle_path: Path, max_length: int
+) -> None:
     path = bundle_path / "tokenizer.json"
-    with pytest.raises(BundleError, match=rf"puts 2 special tokens around a text, and the model takes {max_length}"):
+    with pytest.raises(
+        BundleError, match=rf"puts 2 special tokens around a text, and the model takes {max_length}"
+    ):
         Tokenizer(path, max_length)
     assert len(Tokenizer(path, 3).encode("abc", truncation="cut_end").ids) == 3
 
 
-@given(st.lists(st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=8), min_size=1, max_size=6), st.booleans())
-def test_many_are_read_as_each_alone(tokenizer: Tokenizer, texts: list[str], with_info: bool) -> None:
+@given(
+    st.lists(
+        st.text(alphabet="aB c\U0001f600éß1,.", min_size=1, max_size=8), min_size=1, max_size=6
+    ),
+    st.booleans(),
+)
+def test_many_are_read_as_each_alone(
+    tokenizer: Tokenizer, texts: list[str], with_info: bool
+) -> None:
     for prompt in ("", "b "):
-        found = list(tokenizer.encode_each(texts, prompt=prompt, truncation="cut_start", with_info=with_info))
+        found = list(
+            tokenizer.encode_each(texts, prompt=prompt, truncation="cut_start", with_info=with_info)
+        )
         for text, each in zip(texts, found, strict=True):
-            alone = tokenizer.encode(text, prompt=prompt, truncation="cut_start", with_info=with_info)
+            alone = tokenizer.encode(
+                text, prompt=prompt, truncation="cut_start", with_info=with_info
+            )
             for name, value in alone._asdict().items():
                 np.testing.assert_equal(getattr(each, name), value, name)
 

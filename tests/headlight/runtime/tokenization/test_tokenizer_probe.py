@@ -57,7 +57,8 @@ def split_by(pattern: str) -> tokenizers.Tokenizer:
 
 
 @pytest.mark.parametrize(
-    "named", ["\n", " ", "\t", "\r\n", "\u0301", "a", ".", "\U0001f469\u200d", UNITS["a mixture"][:9]]
+    "named",
+    ["\n", " ", "\t", "\r\n", "\u0301", "a", ".", "\U0001f469\u200d", UNITS["a mixture"][:9]],
 )
 def test_the_texts_that_are_known_to_be_traps_are_tried_in_full_length(named: str) -> None:
     assert any(unit.startswith(named) for unit in UNITS.values())
@@ -69,7 +70,9 @@ def test_the_limit_of_a_linear_tokenizer_is_what_costs_the_limit() -> None:
     reader = Reader(lambda _, size: 2e-6 * size)
     found = probe(reader.read, clock=reader.clock)
     assert found.characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
-    assert reader.longest * 2e-6 < 2 * STEP_SECONDS, "no text costs much more than is needed to tell"
+    assert reader.longest * 2e-6 < 2 * STEP_SECONDS, (
+        "no text costs much more than is needed to tell"
+    )
 
 
 @pytest.mark.parametrize(("power", "unit"), [(2, 1e-9), (3, 1e-12)])
@@ -82,7 +85,11 @@ def test_one_kind_of_text_with_a_higher_growth_sets_the_limit(power: int, unit: 
 
 def test_growth_beyond_the_slowest_kind_counts() -> None:
     """Punctuation costs more at the last length tried; line breaks do soon after."""
-    reader = Reader(lambda first, size: 7e-17 * size**3 if first == "\n\n" else 1e-6 * size if first == ".," else 0.0)
+    reader = Reader(
+        lambda first, size: (
+            7e-17 * size**3 if first == "\n\n" else 1e-6 * size if first == ".," else 0.0
+        )
+    )
     found = probe(reader.read, clock=reader.clock)
     assert found.worst == "line breaks"
     assert found.characters == pytest.approx((LIMIT_SECONDS / 7e-17) ** (1 / 3), rel=0.01)
@@ -92,7 +99,9 @@ def test_one_slow_measurement_changes_nothing() -> None:
     """As a cache that was cold: it costs twenty times as much, every other time."""
     turns = iter(range(10**9))
     reader = Reader(lambda _, size: 2e-6 * size * (20 if next(turns) % 2 == 0 else 1))
-    assert probe(reader.read, clock=reader.clock).characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
+    assert probe(reader.read, clock=reader.clock).characters == pytest.approx(
+        LIMIT_SECONDS / 2e-6, rel=1e-3
+    )
 
 
 def test_what_costs_nothing_is_limited_all_the_same() -> None:
@@ -118,7 +127,9 @@ def test_a_text_that_is_refused_is_only_measured_and_an_interruption_goes_on() -
         reader.read(text)
         raise ValueError("no such piece")
 
-    assert probe(refuse, clock=reader.clock).characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
+    assert probe(refuse, clock=reader.clock).characters == pytest.approx(
+        LIMIT_SECONDS / 2e-6, rel=1e-3
+    )
     with pytest.raises(KeyboardInterrupt):
         probe(lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
 
@@ -136,18 +147,24 @@ def test_a_slow_pattern_is_named_with_the_limit_and_what_to_do() -> None:
 
 
 def test_a_pattern_that_makes_the_library_give_up_is_named() -> None:
-    with pytest.raises(BundleError, match=r"cannot read .* characters of one kind .* the pattern '\(a\+\)\+b'"):
+    with pytest.raises(
+        BundleError, match=r"cannot read .* characters of one kind .* the pattern '\(a\+\)\+b'"
+    ):
         limit_of(split_by("(a+)+b"), "tokenizer.json", 16)
 
 
 def test_a_slow_model_is_named_where_no_pattern_is_to_blame() -> None:
     pieces = {"[UNK]": 0, "a": 1, "##a": 2}
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(pieces, unk_token="[UNK]", max_input_chars_per_word=10**6))
+    tokenizer = tokenizers.Tokenizer(
+        models.WordPiece(pieces, unk_token="[UNK]", max_input_chars_per_word=10**6)
+    )
     with pytest.raises(BundleError, match=r"\(one long word\), through its WordPiece model"):
         limit_of(tokenizer, "tokenizer.json", LONG)
 
 
-def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(tmp_path: Path) -> None:
+def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(
+    tmp_path: Path,
+) -> None:
     split_by(SLOW_ON_TABS).save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", 16)
     limit = tokenizer.measure(MOST_CHARACTERS)
@@ -159,7 +176,9 @@ def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(tmp
     assert time.thread_time() - began < 5 * LIMIT_SECONDS
 
 
-def test_the_limit_is_a_power_of_two_or_what_the_model_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_a_power_of_two_or_what_the_model_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tokenizer = split_by("x")
 
     def measured(read: object, most: int, *_: object) -> tokenizer_probe.Probed:
@@ -187,12 +206,16 @@ def test_the_pattern_that_was_shipped_is_refused_however_fast_the_machine(length
 
 
 @pytest.mark.parametrize("around", [0, 1000])
-def test_a_text_on_which_the_library_gives_up_is_refused_and_named(tmp_path: Path, around: int) -> None:
+def test_a_text_on_which_the_library_gives_up_is_refused_and_named(
+    tmp_path: Path, around: int
+) -> None:
     """Without that a caller waits until its deadline: a panic is no Exception."""
     split_by("(a+)+b").save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", 2000)
     good, bad = "x " * (around + 1), "a" * 64
-    with pytest.raises(InvalidInput, match="more than the tokenizer's patterns can read; shorten it"):
+    with pytest.raises(
+        InvalidInput, match="more than the tokenizer's patterns can read; shorten it"
+    ):
         tokenizer.encode(bad + " " * around)
     results = tokenizer.encode_each([good, good, bad, good])
     assert [len(next(results).ids) for _ in range(2)] == [around + 1] * 2
@@ -206,7 +229,9 @@ def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(co
 
     def cost(tokens: int) -> float:
         special = [f"{common}{at}>" for at in range(tokens)]
-        tokenizer = tokenizers.Tokenizer(models.Unigram([(piece, -1.0) for piece in ("a", "<", *special)], unk_id=0))
+        tokenizer = tokenizers.Tokenizer(
+            models.Unigram([(piece, -1.0) for piece in ("a", "<", *special)], unk_id=0)
+        )
         tokenizer.add_special_tokens(special)
         plain = as_plain_text(tokenizer, Spelled(tokenizer).spellings)
         found = []
@@ -219,12 +244,19 @@ def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(co
     assert cost(1000) < 4 * cost(2)
 
 
-def test_what_almost_spells_out_special_tokens_is_tried_in_both_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_almost_spells_out_special_tokens_is_tried_in_both_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tokenizer = split_by("x")
     tokenizer.add_special_tokens(["<s>", "[MASK]"])
     seen: list[tuple[object, set[str]]] = []
 
-    def noted(read: Callable[[str], object], most: int, clock: Callable[[], float], units: Mapping[str, str]) -> object:
+    def noted(
+        read: Callable[[str], object],
+        most: int,
+        clock: Callable[[], float],
+        units: Mapping[str, str],
+    ) -> object:
         plain = getattr(read, "__self__").encode_special_tokens  # noqa: B009  # a bound method of the library
         seen.append((plain, set(units.values())))
         worst = "a special token without its end"

@@ -26,9 +26,13 @@ from tests.unigrams import pieces
 WORDS = ["hello world, hello!", "a word or two of it", "éß \U0001f600 1,."]
 DIRECTIONS: dict[str, Truncation] = {"right": "cut_end", "left": "cut_start"}
 BEGIN, END, PAD = ("<s>", 0), ("</s>", 1), ("<pad>", 2)
-LAST = processors.TemplateProcessing(single="$A </s>", pair="$A </s> $B:1 </s>:1", special_tokens=[END])
+LAST = processors.TemplateProcessing(
+    single="$A </s>", pair="$A </s> $B:1 </s>:1", special_tokens=[END]
+)
 SEVERAL = processors.TemplateProcessing(
-    single="<s> <pad> $A </s> </s>", pair="<s> $B:1 <pad> </s> </s> $A </s>:1", special_tokens=[BEGIN, END, PAD]
+    single="<s> <pad> $A </s> </s>",
+    pair="<s> $B:1 <pad> </s> </s> $A </s>:1",
+    special_tokens=[BEGIN, END, PAD],
 )
 
 
@@ -49,7 +53,9 @@ def of_bytes(post_processor: Any, *, prefix: bool = False) -> tokenizers.Tokeniz
 
 
 def roberta(*, prefix: bool) -> tokenizers.Tokenizer:
-    return of_bytes(processors.RobertaProcessing(END, BEGIN, add_prefix_space=prefix), prefix=prefix)
+    return of_bytes(
+        processors.RobertaProcessing(END, BEGIN, add_prefix_space=prefix), prefix=prefix
+    )
 
 
 KINDS = {
@@ -58,7 +64,9 @@ KINDS = {
     "roberta": lambda: roberta(prefix=False),
     "roberta with a space before": lambda: roberta(prefix=True),
     "bert": lambda: of_bytes(processors.BertProcessing(END, BEGIN)),
-    "a last token": lambda: of_bytes(processors.Sequence([processors.ByteLevel(trim_offsets=True), LAST])),
+    "a last token": lambda: of_bytes(
+        processors.Sequence([processors.ByteLevel(trim_offsets=True), LAST])
+    ),
     "several special tokens": lambda: of_bytes(SEVERAL),
     "no special token": lambda: of_bytes(processors.ByteLevel(trim_offsets=False)),
     "nothing behind the model": lambda: of_bytes(None),
@@ -94,8 +102,12 @@ class Both(NamedTuple):
     def whole(self, value: str | tuple[str, str]) -> tokenizers.Encoding:
         return self.library.encode(*((value,) if isinstance(value, str) else value))
 
-    def ours_of(self, value: str | tuple[str, str], most: int, direction: str, *, with_info: bool = True) -> Tokenized:
-        [found] = self.ours[most].encode_each([value], truncation=DIRECTIONS[direction], with_info=with_info)
+    def ours_of(
+        self, value: str | tuple[str, str], most: int, direction: str, *, with_info: bool = True
+    ) -> Tokenized:
+        [found] = self.ours[most].encode_each(
+            [value], truncation=DIRECTIONS[direction], with_info=with_info
+        )
         return found
 
 
@@ -120,7 +132,9 @@ def words_of(encoding: tokenizers.Encoding) -> list[int]:
 
 
 @given(INPUTS, st.integers(6, 15), st.sampled_from(sorted(DIRECTIONS)))
-def test_what_is_left_is_what_the_library_leaves(both: Both, value: str | tuple[str, str], most: int, way: str) -> None:
+def test_what_is_left_is_what_the_library_leaves(
+    both: Both, value: str | tuple[str, str], most: int, way: str
+) -> None:
     found, left = both.ours_of(value, most, way), both.left(value, most, way)
     assert found.original_length == len(both.whole(value))
     assert found.ids.tolist() == left.ids
@@ -135,7 +149,9 @@ def test_what_is_left_is_what_the_library_leaves(both: Both, value: str | tuple[
     assert info.ids == tuple(left.ids)
     before = 0
     for segment, text in zip(info.segments, left.sequence_ids, strict=True):
-        assert segment == (before if text is None else text), "not the token type: RoBERTa has one for both texts"
+        assert segment == (before if text is None else text), (
+            "not the token type: RoBERTa has one for both texts"
+        )
         before = segment
     if way == "right":
         assert places(info) == [
@@ -153,7 +169,11 @@ def test_a_token_is_where_it_was_before_others_were_cut(
     cut, whole = both.ours_of(value, most, way).info, both.whole(value)
     assert cut is not None
     for text in (0, 1):
-        of_cut = [at for own, at in zip(texts(both.left(value, most, way)), places(cut), strict=True) if own == text]
+        of_cut = [
+            at
+            for own, at in zip(texts(both.left(value, most, way)), places(cut), strict=True)
+            if own == text
+        ]
         of_whole = [at for own, at in zip(texts(whole), whole.offsets, strict=True) if own == text]
         left = len(of_cut)
         assert of_cut == (of_whole[:left] if way == "right" else of_whole[len(of_whole) - left :])
@@ -174,7 +194,9 @@ class Watched:
 
 @pytest.mark.parametrize("truncation", DIRECTIONS.values())
 @pytest.mark.parametrize("with_info", [False, True])
-@pytest.mark.parametrize("long", ["a b " * SHORT_CHARACTERS, ("a b " * SHORT_CHARACTERS, "c")], ids=["text", "pair"])
+@pytest.mark.parametrize(
+    "long", ["a b " * SHORT_CHARACTERS, ("a b " * SHORT_CHARACTERS, "c")], ids=["text", "pair"]
+)
 def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
     bundle_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -201,6 +223,9 @@ def test_a_pair_of_which_nothing_would_be_left_is_refused(tmp_path: Path, most: 
     path = tmp_path / "tokenizer.json"
     pieces().save(str(path))
     tokenizer = Tokenizer(path, most)
-    with pytest.raises(InvalidInput, match=f"its special tokens are 4 tokens, the model takes {most}; send one text"):
+    with pytest.raises(
+        InvalidInput,
+        match=f"its special tokens are 4 tokens, the model takes {most}; send one text",
+    ):
         tokenizer.encode("hello", "world", truncation="cut_end")
     assert len(Tokenizer(path, 5).encode("hello", "world", truncation="cut_end").ids) == 5

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import halve, quantise
 
-ANY = arrays.arrays(np.float32, st.tuples(st.integers(0, 3), st.integers(0, 70)), elements=st.floats(width=32))
+ANY = arrays.arrays(
+    np.float32, st.tuples(st.integers(0, 3), st.integers(0, 70)), elements=st.floats(width=32)
+)
 WEIGHTS = arrays.arrays(
     np.float32, st.tuples(st.integers(1, 4), st.integers(1, 50)), elements=st.floats(0, 1, width=32)
 )
@@ -30,7 +32,9 @@ def assert_as_astype(numbers: Floats) -> None:
         expected = numbers.astype(np.float16)
         found = halve(numbers)
     assert found.shape == expected.shape
-    same = (found.view(np.uint16) == expected.view(np.uint16)) | (np.isnan(found) & np.isnan(expected))
+    same = (found.view(np.uint16) == expected.view(np.uint16)) | (
+        np.isnan(found) & np.isnan(expected)
+    )
     assert same.all()
 
 
@@ -43,7 +47,12 @@ def test_every_half_and_what_lies_between_two_is_rounded_as_by_numpy() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     finite = np.sort(halves[np.isfinite(halves)])
     between = (finite[1:] + finite[:-1]) / np.float32(2)
-    for numbers in (finite, between, np.nextafter(between, np.float32(9)), np.nextafter(between, np.float32(-9))):
+    for numbers in (
+        finite,
+        between,
+        np.nextafter(between, np.float32(9)),
+        np.nextafter(between, np.float32(-9)),
+    ):
         assert_as_astype(numbers)
 
 
@@ -55,14 +64,18 @@ def test_bytes_are_within_half_a_step(rows: Floats) -> None:
 
 @given(SUBNORMAL)
 def test_rows_of_next_to_nothing_are_within_half_a_step_too(counts: NDArray[np.int64]) -> None:
-    rows = (counts * 2.0**-149).astype(np.float32)  # the smallest numbers there are: a scale has few digits, or none
+    rows = (counts * 2.0**-149).astype(
+        np.float32
+    )  # the smallest numbers there are: a scale has few digits, or none
     values, scales = quantise(rows)
     exact = scales.astype(np.float64)[:, None]
     assert (np.abs(values * exact - rows) <= exact * 0.5001).all()
     np.testing.assert_array_equal(values.max(axis=1) == 0, rows.max(axis=1) == 0)
 
 
-@pytest.mark.parametrize("largest", [1, 127, 128, 255, 256, 380, 382, 383, 65025, 2**23 * 255 - 1, 2**23 * 255])
+@pytest.mark.parametrize(
+    "largest", [1, 127, 128, 255, 256, 380, 382, 383, 65025, 2**23 * 255 - 1, 2**23 * 255]
+)
 def test_of_the_largest_nothing_is_lost_round_the_ends_of_a_byte(largest: int) -> None:
     [[most, none]], [scale] = quantise(np.array([[largest * 2.0**-149, 0]], dtype=np.float32))
     assert none == 0

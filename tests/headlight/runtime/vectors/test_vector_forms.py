@@ -82,7 +82,9 @@ def test_float16_is_what_numpy_makes_of_it() -> None:
 @given(vectors(20), st.integers(1, 20), st.booleans())
 def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -> None:
     wanted = [Vector(width, unit) if at % 3 else None for at in range(len(rows))]
-    for row, vector, got in zip(rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True):
+    for row, vector, got in zip(
+        rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True
+    ):
         if vector is None or got is None:
             assert vector is None
             assert got is None
@@ -100,7 +102,9 @@ def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -
 def test_what_is_not_said_is_as_the_model_has_it(normalize: bool) -> None:
     row = np.array([3.0, 4.0], dtype=np.float32)
     expected = np.array([0.6, 0.8], dtype=np.float32) if normalize else row
-    [got, longer] = shape_pooled(np.stack([row, 2 * row]), [Vector(), Vector(unit=False)], normalize)
+    [got, longer] = shape_pooled(
+        np.stack([row, 2 * row]), [Vector(), Vector(unit=False)], normalize
+    )
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(longer, 2 * row)
 
@@ -112,7 +116,9 @@ def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:
 
 def test_rows_are_scaled_each_and_copied() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 2.0]], dtype=np.float32)
-    np.testing.assert_allclose(shape_rows(rows, TokensSpec(normalize=True)), [[0.6, 0.8], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        shape_rows(rows, TokensSpec(normalize=True)), [[0.6, 0.8], [0.0, 1.0]]
+    )
     halves = shape_rows(rows, TokensSpec(dtype="float16"))
     assert halves.dtype == np.float16
     assert not np.shares_memory(shape_rows(rows, TokensSpec()), rows)
@@ -134,7 +140,10 @@ def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:
     [
         (PooledSpec(), Vector()),
         (PooledSpec(dimensions=20), Vector(20, True)),
-        (PooledSpec(dimensions=16, dtypes=("int8", "ubinary")), Vector(16, True, ("int8", "ubinary"))),
+        (
+            PooledSpec(dimensions=16, dtypes=("int8", "ubinary")),
+            Vector(16, True, ("int8", "ubinary")),
+        ),
         (PooledSpec(dimensions=1, normalize=False), Vector(1, False, ("float32",))),
         (PooledSpec(dimensions=16, normalize=True, dtypes=("int8",)), Vector(16, True, ("int8",))),
     ],
@@ -146,13 +155,25 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (PooledSpec(dimensions=0), r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20"),
+        (
+            PooledSpec(dimensions=0),
+            r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 20",
+        ),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
-        (PooledSpec(dtypes=("int4",)), r"outputs\.pooled\.dtypes: is 'int4'; must be one of float32, "),  # type: ignore[arg-type]
+        (
+            PooledSpec(dtypes=("int4",)),
+            r"outputs\.pooled\.dtypes: is 'int4'; must be one of float32, ",
+        ),  # type: ignore[arg-type]
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
-        (PooledSpec(dtypes=("binary",)), r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte"),
+        (
+            PooledSpec(dtypes=("binary",)),
+            r"outputs\.pooled\.dimensions: is 20; binary packs 8 into a byte",
+        ),
         (PooledSpec(dtypes=("ubinary",)), r"outputs\.pooled\.dimensions: is 20; ubinary"),
-        (PooledSpec(dtypes=("int8",)), r"int8 of 20 dimensions .* has those of 16; .*--calibration TEXTS"),
+        (
+            PooledSpec(dtypes=("int8",)),
+            r"int8 of 20 dimensions .* has those of 16; .*--calibration TEXTS",
+        ),
         (
             PooledSpec(dimensions=16, normalize=False, dtypes=("int8",)),
             r"outputs\.pooled\.normalize: int8 was calibrated on vectors normalised; leave normalize out",
@@ -183,7 +204,9 @@ def test_the_types_there_are() -> None:
         ({"int8_16": np.array(["a"])}, "expected float32"),
     ],
 )
-def test_ranges_that_are_none_are_refused(tmp_path: Path, held: dict[str, Any], message: str) -> None:
+def test_ranges_that_are_none_are_refused(
+    tmp_path: Path, held: dict[str, Any], message: str
+) -> None:
     np.savez(tmp_path / "ranges.npz", **held)
     with pytest.raises(BundleError, match=message):
         load_ranges(tmp_path / "ranges.npz", 20)
@@ -195,5 +218,7 @@ def test_ranges_are_read_by_width(tmp_path: Path) -> None:
 
 
 def test_rows_have_two_types() -> None:
-    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"):
+    with pytest.raises(
+        InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"
+    ):
         resolve_rows(TokensSpec(dtype="int8"))  # type: ignore[arg-type]

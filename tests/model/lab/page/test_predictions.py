@@ -34,7 +34,9 @@ def verdict(results: dict[str, Any], begins: str) -> tuple[Finding, str]:
 def recall(results: dict[str, Any], **by_scheme: tuple[float, ...]) -> dict[str, Any]:
     """Every seed of these schemes recalls as much, by length."""
     for run in results["extrapolation"]:
-        for length, value in zip(LENGTHS, by_scheme.get(run["scheme"].replace(" ", "_"), ()), strict=False):
+        for length, value in zip(
+            LENGTHS, by_scheme.get(run["scheme"].replace(" ", "_"), ()), strict=False
+        ):
             run["accuracy"][str(length)]["recall"] = value
     return results
 
@@ -60,7 +62,9 @@ def tuned(results: dict[str, Any], **moves: tuple[float, float]) -> dict[str, An
     return results
 
 
-def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(results: dict[str, Any]) -> None:
+def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
+    results: dict[str, Any],
+) -> None:
     """At theta = 10000 a seed recalls 18.4 % at the length of the training, and names 99.9 % of left neighbours."""
     finding, told = verdict(results, FAR)
     assert finding is Unseen.NOT_LEARNT
@@ -71,7 +75,9 @@ def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(results:
 def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[str, Any]) -> None:
     for run in at(results, 10000):
         run["none"]["zero_shot"]["64"]["recall"] = 1.0
-    means = [figures.stretched(results, 10000, kind, "zero_shot", 256, "far").mean for kind in KINDS]
+    means = [
+        figures.stretched(results, 10000, kind, "zero_shot", 256, "far").mean for kind in KINDS
+    ]
     assert means[0] < min(means[1:]) - 0.01
     assert verdict(results, FAR)[0] is Unseen.DISAGREE
     for run in at(results, 10000):
@@ -98,10 +104,25 @@ def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any])
 @pytest.mark.parametrize(
     ("rope", "sinusoidal", "alibi_signed", "finding"),
     [
-        ((1, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), True),  # seen at 128 tokens, not at 512
+        (
+            (1, 0.8, 0.2, 0.05),
+            (1, 0.9, 0.5, 0.05),
+            (0.9, 0.9, 0.5, 0.05),
+            True,
+        ),  # seen at 128 tokens, not at 512
         ((1, 0.8, 0.5, 0.05), (1, 0.9, 0.2, 0.05), (0.9, 0.9, 0.5, 0.05), False),
-        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.2, 0.5), (0.9, 0.9, 0.3, 0.5), True),  # at 512: one is enough to compare with
-        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.5), Unseen.DISAGREE),  # noise apart
+        (
+            (1, 0.8, 0.5, 0.04),
+            (1, 0.9, 0.2, 0.5),
+            (0.9, 0.9, 0.3, 0.5),
+            True,
+        ),  # at 512: one is enough to compare with
+        (
+            (1, 0.8, 0.5, 0.04),
+            (1, 0.9, 0.5, 0.05),
+            (0.9, 0.9, 0.5, 0.5),
+            Unseen.DISAGREE,
+        ),  # noise apart
         ((1, 0.09, 0.07, 0.05), (1, 0.08, 0.06, 0.04), (0.9, 0.09, 0.07, 0.05), Unseen.AT_FLOOR),
         ((0.5, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), Unseen.NOT_LEARNT),
     ],
@@ -122,7 +143,9 @@ def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> N
     assert figures.kept(changed, "rope", "recall", 512).most < 0
     wide = figures.kept(changed, "rope", "recall", 128, errors=2)
     plain = figures.kept(changed, "rope", "recall", 128)
-    assert (wide.least, wide.most) == pytest.approx((plain.mean - 0.0357, plain.mean + 0.0357), abs=1e-4)
+    assert (wide.least, wide.most) == pytest.approx(
+        (plain.mean - 0.0357, plain.mean + 0.0357), abs=1e-4
+    )
 
 
 def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str, Any]) -> None:
@@ -133,13 +156,21 @@ def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str
         for stage in ("zero_shot", "tuned")
     ]
     gained = dict(
-        zip(KINDS, (after - before for before, after in zip(moves[::2], moves[1::2], strict=True)), strict=True)
+        zip(
+            KINDS,
+            (after - before for before, after in zip(moves[::2], moves[1::2], strict=True)),
+            strict=True,
+        )
     )
     assert max(gained, key=gained.__getitem__) == "linear"
     finding, told = verdict(results, RECOVERS)
     assert finding is False
     assert "linear 79.1 (73.9–82.5), from 14.7 to 82.1" in told
-    rest: dict[str, tuple[float, float]] = {"none": (0.8, 0.9), "ntk": (0.9, 0.95), "yarn": (0.9, 0.95)}
+    rest: dict[str, tuple[float, float]] = {
+        "none": (0.8, 0.9),
+        "ntk": (0.9, 0.95),
+        "yarn": (0.9, 0.95),
+    }
     assert verdict(tuned(results, linear=(0.1, 0.9), **rest), RECOVERS)[0] is True
     [one, *_] = at(results, 100)
     one["linear"]["tuned"]["256"]["left"] = 0.2

@@ -18,7 +18,9 @@ from headlight_model.lab.results import Range
         ([0.2], [0.2], False),
     ],
 )
-def test_less_is_said_of_ranges_that_do_not_overlap(one: list[float], other: list[float], finding: Finding) -> None:
+def test_less_is_said_of_ranges_that_do_not_overlap(
+    one: list[float], other: list[float], finding: Finding
+) -> None:
     assert less(Range.of(one), Range.of(other)) is finding
 
 
@@ -33,7 +35,9 @@ def test_less_is_said_of_ranges_that_do_not_overlap(one: list[float], other: lis
         ([0.4], False, True),
     ],
 )
-def test_a_bound_is_reached_or_kept_by_every_seed(values: list[float], reached: Finding, kept: Finding) -> None:
+def test_a_bound_is_reached_or_kept_by_every_seed(
+    values: list[float], reached: Finding, kept: Finding
+) -> None:
     assert at_least(Range.of(values), 0.5) is reached
     assert at_most(Range.of(values), 0.5) is kept
 

@@ -55,7 +55,8 @@ def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
 
 def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
     first, again, other_step, other_seed = (
-        masked_batch(counting_data, QUICK, 100, seed, step)[0] for seed, step in ((0, 5), (0, 5), (0, 6), (1, 5))
+        masked_batch(counting_data, QUICK, 100, seed, step)[0]
+        for seed, step in ((0, 5), (0, 5), (0, 6), (1, 5))
     )
     assert torch.equal(first, again)
     assert not (first.shape == other_step.shape and torch.equal(first, other_step))
@@ -65,7 +66,9 @@ def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
 def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) -> None:
     queries, documents = pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0))
     assert len({tuple(query) for query in queries}) == QUICK.pairs
-    assert all(document[1] - query[1] == 30 for query, document in zip(queries, documents, strict=True))
+    assert all(
+        document[1] - query[1] == 30 for query, document in zip(queries, documents, strict=True)
+    )
     assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0)) == (queries, documents)
     assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(1)) != (queries, documents)
 
@@ -83,7 +86,8 @@ def test_a_task_smaller_than_a_batch_is_shown_whole(counting_data: Data) -> None
 
 def test_each_task_gets_its_share() -> None:
     by_task = {
-        name: Pairs([[CLS_ID, 10 + n, SEP_ID]] * 4, [[CLS_ID, 20 + n, SEP_ID]] * 4) for n, name in enumerate(TASKS)
+        name: Pairs([[CLS_ID, 10 + n, SEP_ID]] * 4, [[CLS_ID, 20 + n, SEP_ID]] * 4)
+        for n, name in enumerate(TASKS)
     }
     data = Data(np.zeros(1, dtype=np.int64), by_task)
     random = np.random.default_rng(0)

@@ -31,7 +31,10 @@ def test_no_module_is_in_two_parts() -> None:
     for source in corpus.sources():
         parts.setdefault(corpus.top_level(source.module), set()).add(corpus.part_of(source.module))
     assert all(len(part) == 1 for part in parts.values())
-    size = {part: sum(len(s.text) for s in corpus.sources() if corpus.part_of(s.module) is part) for part in Part}
+    size = {
+        part: sum(len(s.text) for s in corpus.sources() if corpus.part_of(s.module) is part)
+        for part in Part
+    }
     assert 0.1 < size[Part.TEST] / sum(size.values()) < 0.3
     assert 0.02 < size[Part.VALIDATION] / sum(size.values()) < 0.1
 
@@ -48,7 +51,11 @@ def test_the_language_reference_is_prose_a_topic_each() -> None:
     topics = corpus.topics()
     assert len(topics) > 50
     assert all(topic.module.startswith(corpus.PROSE_MODULE) for topic in topics)
-    prose = [source.text for source in corpus.sources() if corpus.top_level(source.module) == corpus.PROSE_MODULE]
+    prose = [
+        source.text
+        for source in corpus.sources()
+        if corpus.top_level(source.module) == corpus.PROSE_MODULE
+    ]
     assert not any(text.lstrip().startswith(("#", "topics =")) for text in prose)
 
 

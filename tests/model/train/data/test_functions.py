@@ -54,7 +54,17 @@ def test_a_function_is_described_in_full() -> None:
     assert add.parameters == ("item_name", "cash", "prices", "extra")
     assert add.summary == "Add an item."
     assert add.docstring == "Add an item. Not its tax."
-    assert add.body_words == ("total", "sum", "cash", "value", "error", "no", "such", "currency", "inner")
+    assert add.body_words == (
+        "total",
+        "sum",
+        "cash",
+        "value",
+        "error",
+        "no",
+        "such",
+        "currency",
+        "inner",
+    )
     assert (add.first_line, add.last_line) == (5, 10)
     assert (inner.name, inner.summary) == ("Till.addItem.inner", "")
     assert (close.name, close.summary, close.body_words) == ("close", "Close it.", ())
@@ -62,7 +72,10 @@ def test_a_function_is_described_in_full() -> None:
 
 def test_the_document_says_module_and_name_and_never_the_docstring() -> None:
     add, _, close = functions_of(CODE)
-    name, body = "till add item", "( item name cash prices extra ) total sum cash value error no such currency inner"
+    name, body = (
+        "till add item",
+        "( item name cash prices extra ) total sum cash value error no such currency inner",
+    )
     assert document_text(add) == f"shop till {name} {body}"
     assert document_text(add, name_weight=2) == f"shop till {name} {name} {body}"
     assert document_text(add, module=False) == f"{name} {body}"

@@ -7,7 +7,15 @@ import pytest
 
 from headlight_model.train.data import order
 from headlight_model.train.data.corpus import Part
-from headlight_model.train.data.order import KEPT_BACK, TRAINED, Triplet, draw, questions, templates, words
+from headlight_model.train.data.order import (
+    KEPT_BACK,
+    TRAINED,
+    Triplet,
+    draw,
+    questions,
+    templates,
+    words,
+)
 
 
 def said(text: str) -> list[str]:

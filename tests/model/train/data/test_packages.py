@@ -11,7 +11,9 @@ from headlight_model.train.data.packages import MANIFEST, Package
 
 
 def test_names_of_constraints_are_in_their_normal_form(tmp_path: Path) -> None:
-    (tmp_path / "constraints.txt").write_text("# a == comment\nJinja2==3.1\nhf_xet.more==1\nloose\n", encoding="utf-8")
+    (tmp_path / "constraints.txt").write_text(
+        "# a == comment\nJinja2==3.1\nhf_xet.more==1\nloose\n", encoding="utf-8"
+    )
     assert packages.pinned(tmp_path / "constraints.txt") == ["hf-xet-more", "jinja2"]
 
 
@@ -32,11 +34,16 @@ def test_a_package_that_is_not_here_is_none() -> None:
     assert packages.package("no-such-package-anywhere") is None
 
 
-def test_a_text_counts_once_and_first_for_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_counts_once_and_first_for_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "same.py").write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "own.py").write_text("y = 1\n", encoding="utf-8")
     shared, own = ("same", tmp_path / "same.py"), ("own", tmp_path / "own.py")
-    chosen = (Package("a-trained-one", "1", "MIT", (own, shared)), Package("click", "1", "MIT", (shared,)))
+    chosen = (
+        Package("a-trained-one", "1", "MIT", (own, shared)),
+        Package("click", "1", "MIT", (shared,)),
+    )
     monkeypatch.setattr(packages, "packages", lambda: chosen)
     assert packages.sources.__wrapped__() == (
         Source("same", "x = 1\n", "click"),
@@ -44,7 +51,9 @@ def test_a_text_counts_once_and_first_for_tests(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_files_too_long_or_unreadable_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_too_long_or_unreadable_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(packages, "LONGEST", 10)
     contents = {"long": b"x" * 11, "latin": b"\xe9", "empty": b"", "good": b"x = 1"}
     for name, content in contents.items():
@@ -66,7 +75,10 @@ def test_parts_are_disjoint() -> None:
 
 
 def test_the_manifest_lists_what_constraints_pin() -> None:
-    listed = {entry["name"]: entry for entry in json.loads(MANIFEST.read_text(encoding="utf-8"))["packages"]}
+    listed = {
+        entry["name"]: entry
+        for entry in json.loads(MANIFEST.read_text(encoding="utf-8"))["packages"]
+    }
     assert {*TEST_PACKAGES, *VALIDATION_PACKAGES, "torch", "sympy", corpus.STDLIB} <= set(listed)
     assert set(listed) - {corpus.STDLIB} <= set(packages.pinned())
     for name, entry in listed.items():

@@ -12,7 +12,10 @@ from headlight_model.train.data.sentences import first_sentence, sentences
         ("Return x.", "Return x."),
         ("Return x.  Then rest.", "Return x."),
         ("Return x\nover two lines.\n\nMore.", "Return x over two lines."),
-        ("Use e.g. this one, since 3.11 at least. Never that.", "Use e.g. this one, since 3.11 at least."),
+        (
+            "Use e.g. this one, since 3.11 at least. Never that.",
+            "Use e.g. this one, since 3.11 at least.",
+        ),
         ("Is it? Yes.", "Is it?"),
         ("No full stop\n\nA second paragraph.", "No full stop"),
         ("get(key[, default]) -> value\n\nReturn the value.", "Return the value."),

@@ -21,7 +21,9 @@ def tokenizer() -> Tokenizer:
 
 def plain(text: str) -> str:
     """What the tokenizer's normaliser leaves of a text that has no line end."""
-    bare = "".join(char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn")
+    bare = "".join(
+        char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn"
+    )
     return bare.lower()
 
 
@@ -61,7 +63,10 @@ def test_it_neither_cuts_nor_pads() -> None:
         ("__init__(self)", ["__", "init", "__", "(", "self", ")"]),
         ("if x:\n\n\n    return", ["if", "x", ":", "\n", "return"]),
         ("Café == 3", ["é", "==", "3"]),
-        ("\U0001f600 self", ["\U0001f600", "self"]),  # beyond 16 bits: an offset in UTF-16 or in bytes would be off
+        (
+            "\U0001f600 self",
+            ["\U0001f600", "self"],
+        ),  # beyond 16 bits: an offset in UTF-16 or in bytes would be off
     ],
 )
 def test_offsets_are_code_points_of_the_text_as_given(text: str, slices: list[str]) -> None:
@@ -80,7 +85,12 @@ def test_blank_lines_and_indentation_are_one_piece() -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("aé_ ß\nİSelf=()")), max_size=40))
+@given(
+    st.text(
+        alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("aé_ ß\nİSelf=()")),
+        max_size=40,
+    )
+)
 def test_offsets_survive_any_text(text: str) -> None:
     encoding = tokenizer().encode(text, add_special_tokens=False)
     for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
@@ -94,7 +104,12 @@ def test_offsets_survive_any_text(text: str) -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.sampled_from(["def", "dedent", "(", ")", "textWrapper", "__", "==", "\n", "12"]), max_size=20))
+@given(
+    st.lists(
+        st.sampled_from(["def", "dedent", "(", ")", "textWrapper", "__", "==", "\n", "12"]),
+        max_size=20,
+    )
+)
 def test_nothing_known_is_lost(pieces: list[str]) -> None:
     text = " ".join(pieces)
     encoding = tokenizer().encode(text, add_special_tokens=False)

@@ -12,7 +12,9 @@ from tokenizers import Tokenizer
 
 from headlight_model.train.data.tokenizer import LINE_END, train_tokenizer
 
-CHECKPOINTS = sorted(Path(__file__).resolve().parents[4].glob("model/headlight_model/checkpoints/*/tokenizer.json"))
+CHECKPOINTS = sorted(
+    Path(__file__).resolve().parents[4].glob("model/headlight_model/checkpoints/*/tokenizer.json")
+)
 RUN = 32_768  # of line breaks: 2 s and more with the pattern before, some 10 ms with this one
 SLOW_SECONDS = 1.0
 
@@ -35,9 +37,13 @@ def test_a_run_of_line_breaks_is_cheap_in_the_shipped_tokenizers(path: Path) -> 
 
 @pytest.mark.parametrize("path", CHECKPOINTS, ids=lambda path: path.parent.name)
 def test_the_training_record_names_the_tokenizer_beside_it(path: Path) -> None:
-    recorded = json.loads(path.with_name("training.json").read_text(encoding="utf-8")).get("tokenizer_sha256")
+    recorded = json.loads(path.with_name("training.json").read_text(encoding="utf-8")).get(
+        "tokenizer_sha256"
+    )
     if recorded is not None:  # the laboratory's tokenizers are written by hand
-        assert hashlib.sha256(Tokenizer.from_file(str(path)).to_str().encode()).hexdigest() == recorded
+        assert (
+            hashlib.sha256(Tokenizer.from_file(str(path)).to_str().encode()).hexdigest() == recorded
+        )
 
 
 def test_the_last_of_several_line_breaks_stands_for_all() -> None:

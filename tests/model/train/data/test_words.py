@@ -57,7 +57,11 @@ def test_learning_brings_pairs_together(counting_data: Data) -> None:
 
     def alike() -> float:
         with torch.inference_mode():
-            return float((bag_of_words(encoder, pairs.queries) * bag_of_words(encoder, pairs.documents)).sum(1).mean())
+            return float(
+                (bag_of_words(encoder, pairs.queries) * bag_of_words(encoder, pairs.documents))
+                .sum(1)
+                .mean()
+            )
 
     before = alike()
     learn_words(encoder, counting_data, QUICK, seed=0)

@@ -26,12 +26,17 @@ from headlight_service.core.admission.shedding import Shed, Shortage
 
 
 def admission_of(tokens: int, **limits: Any) -> Admission:
-    return Admission(**{"max_tokens": tokens, "max_request_bytes": 100, "max_output_bytes": 100, **limits})
+    return Admission(
+        **{"max_tokens": tokens, "max_request_bytes": 100, "max_output_bytes": 100, **limits}
+    )
 
 
 @contextlib.contextmanager
 def admitted(
-    admission: Admission, tokens: int, patience_seconds: float = math.inf, priority: Priority = "interactive"
+    admission: Admission,
+    tokens: int,
+    patience_seconds: float = math.inf,
+    priority: Priority = "interactive",
 ) -> Iterator[None]:
     """Around work on so many tokens, checked and taken as they are queued."""
     with admission.lock:
@@ -53,7 +58,9 @@ def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator
         admission.outputs.take(-size)
 
 
-def shed(admission: Admission, tokens: int, patience_seconds: float = math.inf, **named: Any) -> None:
+def shed(
+    admission: Admission, tokens: int, patience_seconds: float = math.inf, **named: Any
+) -> None:
     """Admit what is refused."""
     with admitted(admission, tokens, patience_seconds, **named):
         pytest.fail("it was admitted")
@@ -188,11 +195,17 @@ def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
     admission = admission_of(1)
     admission.take_request(100)
     with output(admission, 100, "outputs.attention", ""):
-        with pytest.raises(Shed, match=r"requests of 100 bytes are waiting, over 100 with these 1") as refused:
+        with pytest.raises(
+            Shed, match=r"requests of 100 bytes are waiting, over 100 with these 1"
+        ) as refused:
             admission.take_request(1)
         assert refused.value.shortage is Shortage.REQUEST_BYTES
-        with pytest.raises(Shed, match=r"^outputs\.attention: the answer would have 7 bytes; 100 of 100") as refused:
-            admission.take_output(7, lambda room: ("outputs.attention", "; 1 of these 4 layers would fit"))
+        with pytest.raises(
+            Shed, match=r"^outputs\.attention: the answer would have 7 bytes; 100 of 100"
+        ) as refused:
+            admission.take_output(
+                7, lambda room: ("outputs.attention", "; 1 of these 4 layers would fit")
+            )
         assert "1 of these 4 layers would fit; wait, or ask" in refused.value.message
         assert refused.value.shortage is Shortage.OUTPUT_BYTES
         assert (admission.requests.held, admission.outputs.held) == (100, 100)
@@ -208,7 +221,10 @@ def test_bulk_leaves_room_for_what_is_interactive() -> None:
     with pytest.raises(Shed, match=r"full for bulk \(800 of 800 tokens, 1 asked for\)") as refused:
         shed(admission, 1, priority="bulk")
     assert refused.value.shortage is Shortage.QUEUE_TOKENS
-    with admitted(admission, 200), pytest.raises(Shed, match=r"full \(1000 of 1000 tokens, 1 asked for\)"):
+    with (
+        admitted(admission, 200),
+        pytest.raises(Shed, match=r"full \(1000 of 1000 tokens, 1 asked for\)"),
+    ):
         shed(admission, 1)
     bulk.began(500)
     assert (admission.bulk.held, admission.tokens.held) == (800, 800)

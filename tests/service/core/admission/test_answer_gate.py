@@ -95,7 +95,12 @@ def test_one_that_withdraws_is_not_called_and_holds_nothing() -> None:
 
 def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
     gate = AnswerGate(LIMIT, FREE)
-    first, large, fits, too_much = Visit(gate, 60), Visit(gate, 80), Visit(gate, 20), Visit(gate, 21)
+    first, large, fits, too_much = (
+        Visit(gate, 60),
+        Visit(gate, 80),
+        Visit(gate, 20),
+        Visit(gate, 21),
+    )
     assert large.withdraw()
     assert (fits.inside, too_much.inside) == (True, False)
     first.leave()
@@ -121,7 +126,9 @@ def test_one_that_is_let_in_may_leave_at_once_and_lets_in_the_next() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 250), st.integers(0, 99)), max_size=60))
-def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(steps: list[tuple[int, int, int]]) -> None:
+def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(
+    steps: list[tuple[int, int, int]],
+) -> None:
     gate = AnswerGate(LIMIT, FREE)
     inside, waiting = list[Visit](), list[Visit]()
     for what, size, place in steps:

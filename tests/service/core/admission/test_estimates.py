@@ -15,7 +15,9 @@ def outlook_of(waits: list[float], before: float = 1.0, patience: float = PATIEN
     """After waits of so many seconds where `before` and .1 of its own were expected."""
     outlook = WaitEstimate(streams=1)
     for seconds in waits:
-        outlook.waited(Expected(before, 0.1, patience), "interactive", seconds, answered=seconds < math.inf)
+        outlook.waited(
+            Expected(before, 0.1, patience), "interactive", seconds, answered=seconds < math.inf
+        )
     return outlook
 
 
@@ -81,7 +83,9 @@ def test_it_is_learned_for_each_priority_alone() -> None:
 
 
 @pytest.mark.parametrize("patience", [math.inf, 1 / WORTH + 0.1, 0.0, -1.0])
-def test_whose_wait_is_a_small_part_of_his_patience_or_has_none_teaches_nothing(patience: float) -> None:
+def test_whose_wait_is_a_small_part_of_his_patience_or_has_none_teaches_nothing(
+    patience: float,
+) -> None:
     assert latest(outlook_of([math.inf] * 10, patience=patience)) == pytest.approx(1.1)
 
 

@@ -44,7 +44,9 @@ class Short(FakeEngine):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())
-def test_no_neighbour_fails_with_one_that_is_too_large(sizes: list[int], data: st.DataObject) -> None:
+def test_no_neighbour_fails_with_one_that_is_too_large(
+    sizes: list[int], data: st.DataObject
+) -> None:
     engine, items = Short(), [item(size, first=place) for place, size in enumerate(sizes, 1)]
     place = data.draw(st.integers(0, len(items)))
     items.insert(place, item(TOO_LARGE))
@@ -56,7 +58,11 @@ def test_no_neighbour_fails_with_one_that_is_too_large(sizes: list[int], data: s
         if isinstance(outcome, ItemResult):
             np.testing.assert_array_equal(outcome.pooled, result(each).pooled)
         else:
-            assert (outcome.__cause__, outcome.__context__, outcome.__traceback__) == (None, None, None), "hold arrays"
+            assert (outcome.__cause__, outcome.__context__, outcome.__traceback__) == (
+                None,
+                None,
+                None,
+            ), "hold arrays"
     assert len(engine.batches) <= 1 + 2 * int(np.ceil(np.log2(len(items))))
 
 
@@ -106,12 +112,17 @@ def test_it_is_resource_exhausted_and_not_to_be_tried_again_as_it_is() -> None:
         assert "secret" not in told.message
 
 
-async def test_it_is_told_and_counted_over_the_wire_and_neighbours_are_answered(serve: Serve) -> None:
+async def test_it_is_told_and_counted_over_the_wire_and_neighbours_are_answered(
+    serve: Serve,
+) -> None:
     runtime = FakeRuntime()
     runtime.engine = Short()
     async with serve(runtime) as service:
         runtime.engine.gate.clear()
-        small = [asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="a b")))) for _ in range(6)]
+        small = [
+            asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="a b"))))
+            for _ in range(6)
+        ]
         large = service.stub.Encode(request(pb.Input(text=" ".join("a" * TOO_LARGE))))
         runtime.engine.gate.set()
         error = await refused(large, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -134,13 +145,17 @@ async def test_an_answer_that_cannot_be_put_together_is_refused_alike(
     async with serve(FakeRuntime()) as service:
         with monkeypatch.context() as patch:
             patch.setattr(answer_forms, "fill", fill)
-            error = await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
+            error = await refused(
+                service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED
+            )
         assert (error.details() or "").startswith(MESSAGE)
         await service.stub.Encode(request())
         assert service.sample("headlight_rejected_total", model="fake", reason="memory") == 1
 
 
-async def test_a_request_of_a_stream_fails_alone(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_of_a_stream_fails_alone(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = framing.frames
 
     def frames(request_id: str, *rest: Any) -> Iterator[pb.EncodeStreamResponse]:
@@ -160,5 +175,10 @@ async def test_a_request_of_a_stream_fails_alone(serve: Serve, monkeypatch: pyte
 
 def test_too_little_for_the_first_batches_ends_the_start_with_the_remedy() -> None:
     for error in (HostFull(), MemoryError()):
-        with pytest.raises(BundleError, match=r"memory is too small for the first batches; allow .*warm-up"), fitting():
+        with (
+            pytest.raises(
+                BundleError, match=r"memory is too small for the first batches; allow .*warm-up"
+            ),
+            fitting(),
+        ):
             raise error

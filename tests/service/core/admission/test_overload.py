@@ -46,7 +46,10 @@ class Overloaded:
         self._group = group
         self._lanes: Lanes[Request] = Lanes({LANE: Budget(512)})
         self._admission = Admission(
-            max_tokens=10**7, max_request_bytes=10**12, max_output_bytes=10**12, estimate=WaitEstimate(STREAMS)
+            max_tokens=10**7,
+            max_request_bytes=10**12,
+            max_output_bytes=10**12,
+            estimate=WaitEstimate(STREAMS),
         )
         self._coming: list[tuple[float, int, Callable[[float], None]]] = []
         self._order, self._idle = itertools.count(), STREAMS
@@ -65,7 +68,9 @@ class Overloaded:
 
     def _arrive(self, now: float) -> None:
         if now < SECONDS:
-            self._at(now + self._rng.expovariate(2 * RATE * STREAMS / (56 * self._group)), self._arrive)
+            self._at(
+                now + self._rng.expovariate(2 * RATE * STREAMS / (56 * self._group)), self._arrive
+            )
         lengths = sorted((length(self._rng) for _ in range(self._group)), reverse=True)
         try:
             expected = self._admission.check_wait(sum(lengths), DEADLINE, "interactive")
@@ -94,7 +99,9 @@ class Overloaded:
     def _end(self, request: Request, seconds: float) -> None:
         request.over = True
         self._admission.tokens.take(-request.tokens)
-        self._admission.estimate.waited(request.expected, "interactive", seconds, answered=seconds < math.inf)
+        self._admission.estimate.waited(
+            request.expected, "interactive", seconds, answered=seconds < math.inf
+        )
         if seconds <= DEADLINE:
             self.answered += 1
             self.useful += request.tokens
@@ -109,7 +116,10 @@ class Overloaded:
             if batch.entries:
                 self._idle -= 1
                 seconds = 0.0005 + batch.padded / RATE * self._rng.uniform(0.8, 1.2)
-                self._at(now + seconds, lambda end, batch=batch, seconds=seconds: self._finish(batch, seconds, end))  # type: ignore[misc]
+                self._at(
+                    now + seconds,
+                    lambda end, batch=batch, seconds=seconds: self._finish(batch, seconds, end),
+                )  # type: ignore[misc]
 
     def _finish(self, batch: Batch[Request], seconds: float, now: float) -> None:
         self._idle += 1
@@ -126,7 +136,9 @@ class Overloaded:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("group", [1, 8, 32])
-def test_nearly_all_that_is_computed_is_answered_in_time_and_nearly_all_who_wait_are(group: int, seed: int) -> None:
+def test_nearly_all_that_is_computed_is_answered_in_time_and_nearly_all_who_wait_are(
+    group: int, seed: int
+) -> None:
     load = Overloaded(group, seed)
     load.run()
     assert load.refused > load.answered / 2, "twice as much came as could be done"

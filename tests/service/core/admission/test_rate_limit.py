@@ -64,7 +64,9 @@ def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
     assert bucket.level == 10
 
 
-def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_deadline_cut_short() -> None:
+def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_deadline_cut_short() -> (
+    None
+):
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
     request.queue(30, math.inf)
@@ -91,7 +93,11 @@ def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
 
 
 def test_what_fails_before_it_is_charged_has_paid_for_reading_once() -> None:
-    for error in (InvalidInput("inputs", "is empty"), Shed("full", Shortage.OUTPUT_BYTES, 1.0), None):
+    for error in (
+        InvalidInput("inputs", "is empty"),
+        Shed("full", Shortage.OUTPUT_BYTES, 1.0),
+        None,
+    ):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
         request.has_read(5 * READING)
@@ -127,7 +133,10 @@ def test_no_more_is_put_back_than_the_bucket_holds() -> None:
 
 
 # Steps of time in eighths, so that their sums are exact.
-STEPS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 400), st.sampled_from(["done", "failed"])), max_size=60)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 80), st.integers(0, 400), st.sampled_from(["done", "failed"])),
+    max_size=60,
+)
 
 
 @given(steps=STEPS, rate=st.integers(1, 50), capacity=st.integers(1, 300))
@@ -157,7 +166,9 @@ def test_no_client_ever_has_more_than_its_rate_and_what_it_saved(
 
 
 @given(steps=STEPS, rate=st.floats(0.5, 1e6), capacity=st.floats(1, 1e7))
-def test_whoever_waits_as_told_is_let_in(steps: list[tuple[int, int, str]], rate: float, capacity: float) -> None:
+def test_whoever_waits_as_told_is_let_in(
+    steps: list[tuple[int, int, str]], rate: float, capacity: float
+) -> None:
     clock = Clock()
     bucket = Bucket(rate, capacity, clock)
     for pause, tokens, _ in steps:

@@ -25,7 +25,9 @@ FAILURE = EngineError("the model failed")
 
 
 def admission_of(**limits: Any) -> Admission:
-    return Admission(**{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits})
+    return Admission(
+        **{"max_tokens": 1000, "max_request_bytes": 1000, "max_output_bytes": 1000, **limits}
+    )
 
 
 def held(admission: Admission) -> tuple[int, int, int, int]:
@@ -35,7 +37,9 @@ def held(admission: Admission) -> tuple[int, int, int, int]:
     return requests, tokens, bulk, outputs
 
 
-def queued(admission: Admission, priority: Priority = "interactive", deadline: float = math.inf) -> RequestBudget:
+def queued(
+    admission: Admission, priority: Priority = "interactive", deadline: float = math.inf
+) -> RequestBudget:
     """What a request in the queue holds: 3 bytes, 50 tokens, 20 bytes of its answer."""
     budget = RequestBudget(admission, priority)
     budget.receive(3)
@@ -45,7 +49,9 @@ def queued(admission: Admission, priority: Priority = "interactive", deadline: f
 
 
 @pytest.mark.parametrize("priority", PRIORITIES)
-@pytest.mark.parametrize("error", [None, FAILURE, DeadlineExceeded("late")], ids=["answered", "failed", "late"])
+@pytest.mark.parametrize(
+    "error", [None, FAILURE, DeadlineExceeded("late")], ids=["answered", "failed", "late"]
+)
 def test_everything_is_given_back_once(priority: Priority, error: Exception | None) -> None:
     admission = admission_of()
     budget = queued(admission, priority)
@@ -182,7 +188,11 @@ class Learnt:
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: list[tuple[Expected, Priority, float, float]] = []
-        monkeypatch.setattr(admission.estimate, "waited", lambda *wait, answered: self.waits.append((*wait, answered)))
+        monkeypatch.setattr(
+            admission.estimate,
+            "waited",
+            lambda *wait, answered: self.waits.append((*wait, answered)),
+        )
 
 
 def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +229,9 @@ def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected() -> 
     others, expected = queued(admission), Expected(1.0, 0.0, 1.0)
     before = admission.estimate.latest(expected, "interactive")
     queued(admission, deadline=time.monotonic() + 1e3).close()
-    assert admission.estimate.latest(expected, "interactive") == before, "it did not wait as long as it was told"
+    assert admission.estimate.latest(expected, "interactive") == before, (
+        "it did not wait as long as it was told"
+    )
     late = queued(admission, deadline=time.monotonic() + 1e3)
     late._queued_at -= 1e3
     late.close()
@@ -255,10 +267,15 @@ def test_a_quota_is_refunded_once_and_a_caller_that_left_has_paid() -> None:
     assert bucket.level == 70
 
 
-STEPS = st.sampled_from(["receive", "reserve", "queue", "began", "ended", "computed", "close", "keep"])
+STEPS = st.sampled_from(
+    ["receive", "reserve", "queue", "began", "ended", "computed", "close", "keep"]
+)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), STEPS, st.integers(1, 400)), max_size=60), st.sampled_from(PRIORITIES))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), STEPS, st.integers(1, 400)), max_size=60),
+    st.sampled_from(PRIORITIES),
+)
 def test_whatever_happens_in_whatever_order_all_comes_back(
     steps: list[tuple[int, str, int]], priority: Priority
 ) -> None:

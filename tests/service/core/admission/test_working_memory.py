@@ -43,7 +43,9 @@ def test_the_estimate_is_no_less_than_what_was_measured_and_no_multiple(
     provider: str, positions: str, layers: int, attend: bool, grown: int
 ) -> None:
     architecture = dataclasses.replace(ARCHITECTURE, positions=positions, layers=layers, heads=6)
-    assert grown * MIB <= text_bytes(architecture, 2048, provider, attend=attend) < 1.5 * grown * MIB
+    assert (
+        grown * MIB <= text_bytes(architecture, 2048, provider, attend=attend) < 1.5 * grown * MIB
+    )
 
 
 def test_bulk_runs_beside_what_is_interactive_but_openvino_has_only_its_streams() -> None:
@@ -62,7 +64,9 @@ def test_the_limit_of_the_container(text: str, limit: int | None, tmp_path: Path
     assert [path.name for path in LIMITS] == ["memory.max", "memory.limit_in_bytes"]
 
 
-def test_what_does_not_fit_is_warned_of_once_with_remedies(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_does_not_fit_is_warned_of_once_with_remedies(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
     manifest = runtime.bundle.manifest
     text = text_bytes(manifest.architecture, manifest.max_length, "cpu", attend=True)
     warn_if_short(runtime, None)
@@ -82,7 +86,9 @@ def test_what_does_not_fit_is_warned_of_once_with_remedies(runtime: Runtime, cap
     assert "--streams" not in message, "there is but one"
 
 
-def test_with_several_streams_fewer_of_them_are_a_remedy(bundle_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_several_streams_fewer_of_them_are_a_remedy(
+    bundle_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     warn_if_short(Runtime(bundle_path, provider="cpu", threads=1, streams=3, attend=False), 1)
     [record] = logged(caplog)
     assert vars(record)["batches"] == 6
@@ -95,4 +101,6 @@ async def test_a_service_looks_at_its_limit_once_it_is_warm(
 ) -> None:
     monkeypatch.setattr(lifecycle, "memory_limit", lambda: MIB)
     assert await Server(Config(bundle=bundle_path, provider="cpu"))._load() is not None
-    assert [vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING] == ["memory_short"]
+    assert [
+        vars(record)["event"] for record in logged(caplog) if record.levelno == logging.WARNING
+    ] == ["memory_short"]

@@ -22,7 +22,9 @@ def entry(
     return Entry(lane, 0, length, length, arrived, deadline, priority)
 
 
-def lanes_of(budget: Budget, entries: Sequence[Entry[int]], bulk_seconds: float = math.inf) -> Lanes[int]:
+def lanes_of(
+    budget: Budget, entries: Sequence[Entry[int]], bulk_seconds: float = math.inf
+) -> Lanes[int]:
     lanes: Lanes[int] = Lanes({EMBED: budget, ATTEND: budget}, bulk_seconds=bulk_seconds)
     for each in entries:
         lanes.add(each)
@@ -102,11 +104,15 @@ def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
     for _ in range(12):
         batch = lanes.take(0)
         counts.append(len(batch.entries))
-        lanes.ran(batch, 0.01 + batch.padded / RATE)  # what every batch costs, and what its tokens do
+        lanes.ran(
+            batch, 0.01 + batch.padded / RATE
+        )  # what every batch costs, and what its tokens do
     assert counts[0] == 1, "nothing is known yet"
     assert 0.01 + counts[-1] * 10 / RATE <= 0.1 <= 0.01 + (counts[-1] + 2) * 10 / RATE
     lanes.add(bulk(5000))
-    assert lengths_of(lanes_of(Budget(100), [bulk(5000)], 0.1).take(0)) == [5000], "alone, where it is longer than that"
+    assert lengths_of(lanes_of(Budget(100), [bulk(5000)], 0.1).take(0)) == [5000], (
+        "alone, where it is longer than that"
+    )
 
 
 def test_the_rate_is_that_of_bulk_alone() -> None:
@@ -157,5 +163,7 @@ def test_each_priority_has_its_own_streams() -> None:
 def test_what_is_interactive_is_split_over_streams_that_do_nothing_alone() -> None:
     entries = [entry(53) for _ in range(32)]
     beside = Slots(2, 0)
-    assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, "bulk has both, and ends beside it"
+    assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, (
+        "bulk has both, and ends beside it"
+    )
     assert len(lanes_of(Budget(2048), entries).take(0, Slots(2)).entries) == 16

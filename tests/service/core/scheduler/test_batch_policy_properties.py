@@ -12,7 +12,14 @@ from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_policy import BULK_TURN, Lanes
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
 from tests.service.batching import Slots
-from tests.service.core.scheduler.test_batch_policy import ATTEND, EMBED, RATE, bulk, entry, lanes_of
+from tests.service.core.scheduler.test_batch_policy import (
+    ATTEND,
+    EMBED,
+    RATE,
+    bulk,
+    entry,
+    lanes_of,
+)
 
 budgets = st.builds(
     Budget,
@@ -23,7 +30,9 @@ budgets = st.builds(
 priorities: st.SearchStrategy[Priority] = st.sampled_from(("interactive", "bulk"))
 kinds = st.tuples(st.sampled_from([EMBED, ATTEND]), priorities)
 # What happens: an arrival (of a kind, length, seconds to its deadline), a cancellation of some arrival, or a batch, with so many idle.
-arrivals = st.tuples(st.just("add"), kinds, st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
+arrivals = st.tuples(
+    st.just("add"), kinds, st.integers(1, 64), st.integers(1, 40) | st.just(math.inf)
+)
 cancels = st.tuples(st.just("cancel"), kinds, st.integers(0, 200), st.just(0))
 takes = st.tuples(st.just("take"), kinds, st.integers(1, 3), st.just(0))
 
@@ -63,8 +72,14 @@ class Model:
     def check(self, batch: Batch[int], now: float) -> None:
         first, budget = batch.entries[0], self.budget
         assert len({(each.lane, each.priority) for each in batch.entries}) == 1
-        rivals = [each for each in self.waiting if each.priority == first.priority and each.lane == first.lane]
-        assert first is next(each for each in rivals if each.deadline > now), "the oldest is in the batch"
+        rivals = [
+            each
+            for each in self.waiting
+            if each.priority == first.priority and each.lane == first.lane
+        ]
+        assert first is next(each for each in rivals if each.deadline > now), (
+            "the oldest is in the batch"
+        )
         for length in {each.length for each in batch.entries}:
             same = [each for each in rivals if each.length == length and each.deadline > now]
             taken = [each for each in batch.entries if each.length == length]
@@ -79,13 +94,17 @@ class Model:
             self.overtaken = self.overtaken + 1 if "bulk" in others else 0
             assert self.overtaken < BULK_TURN, "bulk is not overtaken for good"
         else:
-            assert "interactive" not in others or self.overtaken == BULK_TURN - 1, "bulk goes first in its turn alone"
+            assert "interactive" not in others or self.overtaken == BULK_TURN - 1, (
+                "bulk goes first in its turn alone"
+            )
             self.overtaken = 0
 
 
 @settings(max_examples=200)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=100))
-def test_whatever_happens(budget: Budget, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]) -> None:
+def test_whatever_happens(
+    budget: Budget, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]
+) -> None:
     model, added = Model(budget), list[Entry[int]]()
     for now, (event, (lane, priority), number, ttl) in enumerate(story):
         if event == "add":
@@ -98,7 +117,9 @@ def test_whatever_happens(budget: Budget, story: list[tuple[str, tuple[LaneKey, 
     for rest in range(len(model.waiting)):
         model.take(len(story) + rest, 1)
     assert not model.waiting
-    assert sorted(map(id, model.gone)) == sorted(map(id, added)), "nothing is lost and nothing taken twice"
+    assert sorted(map(id, model.gone)) == sorted(map(id, added)), (
+        "nothing is lost and nothing taken twice"
+    )
 
 
 @settings(max_examples=50)
@@ -116,12 +137,20 @@ def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -
 
 @settings(max_examples=100)
 @given(
-    st.lists(st.tuples(st.sampled_from([EMBED, ATTEND]), st.integers(1, 64)), min_size=1, max_size=80), budgets, budgets
+    st.lists(
+        st.tuples(st.sampled_from([EMBED, ATTEND]), st.integers(1, 64)), min_size=1, max_size=80
+    ),
+    budgets,
+    budgets,
 )
-def test_no_lane_starves_another(queue: list[tuple[LaneKey, int]], embed: Budget, attend: Budget) -> None:
+def test_no_lane_starves_another(
+    queue: list[tuple[LaneKey, int]], embed: Budget, attend: Budget
+) -> None:
     """However many of the other kind keep coming, an entry waits for no more batches than there are entries before it."""
     lanes: Lanes[int] = Lanes({EMBED: embed, ATTEND: attend})
-    entries = [entry(length, arrived=place, lane=lane) for place, (lane, length) in enumerate(queue)]
+    entries = [
+        entry(length, arrived=place, lane=lane) for place, (lane, length) in enumerate(queue)
+    ]
     for each in entries:
         lanes.add(each)
     last = entries[-1]

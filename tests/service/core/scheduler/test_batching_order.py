@@ -96,7 +96,9 @@ async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> 
         def on_a_busy_machine(tokens: int) -> None:
             work = 0.001 + tokens * 0.001
             setup.worked.now += work
-            setup.clock.now += 0.2 + work  # a turn for a processor comes no sooner, however small the batch
+            setup.clock.now += (
+                0.2 + work
+            )  # a turn for a processor comes no sooner, however small the batch
 
         setup.engine.takes = on_a_busy_machine
         await setup.submit(*[item(4) for _ in range(200)], priority="bulk")

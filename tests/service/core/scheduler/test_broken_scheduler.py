@@ -13,7 +13,9 @@ from tests.service.calls import until
 from tests.service.fakes import item
 
 
-async def test_a_scheduler_that_fails_ends_and_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_scheduler_that_fails_ends_and_leaves_nobody_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def fail(report: BatchReport) -> None:
         raise ValueError("a bug")
 

@@ -47,9 +47,12 @@ def test_what_changed_for_good_is_learned() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 8192), st.floats(0, 100)), max_size=30), st.floats(1e-3, 60)
+    st.lists(st.tuples(st.integers(1, 500), st.integers(1, 8192), st.floats(0, 100)), max_size=30),
+    st.floats(1e-3, 60),
 )
-def test_a_limit_is_never_less_than_one(batches: list[tuple[int, int, float]], seconds: float) -> None:
+def test_a_limit_is_never_less_than_one(
+    batches: list[tuple[int, int, float]], seconds: float
+) -> None:
     pace = Pace()
     for batch in batches:
         pace.learn(*batch)

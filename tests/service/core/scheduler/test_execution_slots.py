@@ -7,7 +7,9 @@ from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Started
 
 
-def begin(slots: ExecutionSlots, priority: Priority, interactive: int = 0, wide: bool = True) -> Started:
+def begin(
+    slots: ExecutionSlots, priority: Priority, interactive: int = 0, wide: bool = True
+) -> Started:
     return slots.begin(priority, interactive, wide)
 
 
@@ -27,7 +29,9 @@ def test_what_is_interactive_has_all_slots_and_bulk_those_that_it_leaves() -> No
 
 def test_the_only_interactive_batch_has_all_threads_and_holds_back_bulk_until_it_is_done() -> None:
     slots = ExecutionSlots(3)
-    assert not begin(slots, "bulk").wide, "nobody waits for it, and it would have them when somebody else comes"
+    assert not begin(slots, "bulk").wide, (
+        "nobody waits for it, and it would have them when somebody else comes"
+    )
     first, held = begin(slots, "interactive"), [slots.hold_bulk]
     assert first.wide
     second = begin(slots, "interactive")
@@ -52,8 +56,13 @@ def test_where_no_session_has_all_threads_bulk_is_not_held_back() -> None:
 priorities = st.sampled_from(["interactive", "bulk"])
 
 
-@given(st.integers(1, 4), st.lists(st.tuples(priorities, st.booleans(), st.integers(0, 9), st.booleans()), max_size=60))
-def test_slots_come_back_and_bulk_is_let_go(count: int, steps: list[tuple[Priority, bool, int, bool]]) -> None:
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(priorities, st.booleans(), st.integers(0, 9), st.booleans()), max_size=60),
+)
+def test_slots_come_back_and_bulk_is_let_go(
+    count: int, steps: list[tuple[Priority, bool, int, bool]]
+) -> None:
     slots, running = ExecutionSlots(count), list[Started]()
     for priority, begins, place, wide in steps:
         if begins and slots.idle(priority):

@@ -16,7 +16,11 @@ EMBED = LaneKey("m", "embed")
 
 
 def entry(
-    length: int, arrived: float = 0.0, deadline: float = math.inf, lane: LaneKey = EMBED, size: int | None = None
+    length: int,
+    arrived: float = 0.0,
+    deadline: float = math.inf,
+    lane: LaneKey = EMBED,
+    size: int | None = None,
 ) -> Entry[int]:
     return Entry(lane, 0, length, size or length, arrived, deadline)
 
@@ -66,7 +70,9 @@ def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
     for length in (3, 8, 5, 9):
         lane.add(entry(length, size=-(-length // 8) * 8))
     assert lane.waiting == 8 + 8 + 8 + 16
-    batch = lane.take(0, Budget(tokens=24, max_padding=0))  # of one size, none is padded for another's sake
+    batch = lane.take(
+        0, Budget(tokens=24, max_padding=0)
+    )  # of one size, none is padded for another's sake
     assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
     assert lane.waiting == 16
 
@@ -104,7 +110,9 @@ takes = st.tuples(st.just("take"), st.just(0), st.just(0))
 
 @settings(max_examples=300)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
-def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tuple[str, int, float]]) -> None:
+def test_nothing_is_lost_run_twice_or_over_budget(
+    budget: Budget, story: list[tuple[str, int, float]]
+) -> None:
     lane: Lane[int] = Lane()
     added: list[Entry[int]] = []
     waiting: list[Entry[int]] = []  # the model: a plain list in order of arrival
@@ -150,7 +158,9 @@ def test_nothing_is_lost_run_twice_or_over_budget(budget: Budget, story: list[tu
     assert sorted(map(id, ran + dropped)) == sorted(map(id, added))
 
 
-requests = st.tuples(st.lists(st.integers(1, 24), min_size=1, max_size=30), st.integers(1, 12) | st.just(math.inf))
+requests = st.tuples(
+    st.lists(st.integers(1, 24), min_size=1, max_size=30), st.integers(1, 12) | st.just(math.inf)
+)
 
 
 @settings(max_examples=200)
@@ -163,7 +173,8 @@ def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
     pairs = list[tuple[Entry[int], Entry[int]]]()
     for now, (lengths, ttl) in enumerate(asked):
         own = [
-            (entry(length, now, now + ttl), entry(length, now, now + ttl)) for length in sorted(lengths, reverse=True)
+            (entry(length, now, now + ttl), entry(length, now, now + ttl))
+            for length in sorted(lengths, reverse=True)
         ]
         together.add(*(one for one, _ in own))
         for _, other in own:
@@ -176,9 +187,17 @@ def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
     now = 3
     while apart.count:
         got, expected = together.take(now, budget), apart.take(now, budget)
-        assert [place[id(each)] for each in got.entries] == [place[id(each)] for each in expected.entries]
-        assert [place[id(each)] for each in got.expired] == [place[id(each)] for each in expected.expired]
-        assert (got.longest, got.total, got.padded) == (expected.longest, expected.total, expected.padded)
+        assert [place[id(each)] for each in got.entries] == [
+            place[id(each)] for each in expected.entries
+        ]
+        assert [place[id(each)] for each in got.expired] == [
+            place[id(each)] for each in expected.expired
+        ]
+        assert (got.longest, got.total, got.padded) == (
+            expected.longest,
+            expected.total,
+            expected.padded,
+        )
         assert (together.count, together.waiting) == (apart.count, apart.waiting)
         now += 3
     assert not together.count
@@ -189,7 +208,9 @@ def test_as_many_have_room_as_would_have_it_one_after_another(
     budget: Budget, count: int, longest: int, size: int, wanted: int
 ) -> None:
     total, fit = count * longest - count // 2, 0
-    while fit < wanted and budget.admits(count + fit + 1, max(longest, size), total + (fit + 1) * size):
+    while fit < wanted and budget.admits(
+        count + fit + 1, max(longest, size), total + (fit + 1) * size
+    ):
         fit += 1
     assert budget.room(count, longest, total, size, wanted) == fit
 
@@ -212,7 +233,9 @@ def test_what_comes_together_costs_little_more_than_one() -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
-def test_no_entry_waits_longer_than_there_are_entries_before_it(lengths: list[int], budget: Budget) -> None:
+def test_no_entry_waits_longer_than_there_are_entries_before_it(
+    lengths: list[int], budget: Budget
+) -> None:
     lane, entries = lane_of(lengths)
     last = entries[-1]
     for now in range(len(lengths)):

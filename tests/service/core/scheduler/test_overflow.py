@@ -33,7 +33,9 @@ async def test_its_sender_alone_is_told_and_those_beside_it_are_answered() -> No
         await first
         with pytest.raises(EngineError) as caught:
             await bad
-        assert (type(caught.value), caught.value.message) == (EngineError, NO_NUMBER), "and no results of others"
+        assert (type(caught.value), caught.value.message) == (EngineError, NO_NUMBER), (
+            "and no results of others"
+        )
         for number, got in zip((2, 3), (await good).results, strict=True):
             np.testing.assert_array_equal(got.pooled, result(item(4, first=number)).pooled)
         assert lengths(setup.engine) == [[4], [4, 4, 4, 4]]
@@ -74,5 +76,8 @@ async def test_it_is_internal_over_the_wire_with_the_id_of_the_log(serve: Serve)
         for _ in range(2):
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="abc")]))
-            assert (error.value.code(), error.value.details()) == (grpc.StatusCode.INTERNAL, NO_NUMBER)
+            assert (error.value.code(), error.value.details()) == (
+                grpc.StatusCode.INTERNAL,
+                NO_NUMBER,
+            )
             await service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="ab")]))

@@ -71,7 +71,9 @@ async def test_a_failing_batch_fails_its_groups_and_no_others() -> None:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(64)))
         await setup.started()
-        victims = [asyncio.create_task(setup.submit(each)) for each in (item(32, first=66), item(32))]
+        victims = [
+            asyncio.create_task(setup.submit(each)) for each in (item(32, first=66), item(32))
+        ]
         await asyncio.sleep(0)
         neighbour = asyncio.create_task(setup.submit(item(4)))
         setup.engine.gate.set()
@@ -155,7 +157,9 @@ async def test_times_and_reports() -> None:
         assert (await first).infer_ns == 3_000_000_000
         answer = await second
         assert (answer.queue_ns, answer.infer_ns) == (3_000_000_000, 0)
-    assert setup.reports[1] == BatchReport(LaneKey("m", "embed"), "interactive", 2, 6, 8, 0.0, wide=False)
+    assert setup.reports[1] == BatchReport(
+        LaneKey("m", "embed"), "interactive", 2, 6, 8, 0.0, wide=False
+    )
 
 
 async def failing(setup: Setup, times: int) -> None:
@@ -213,7 +217,9 @@ async def test_the_end_of_the_scheduler_is_told_to_those_in_the_queue() -> None:
 class Submitted:
     """A request in a scheduler, submitted by any thread, and what it was told."""
 
-    def __init__(self, *lengths: int, deadline: float = math.inf, priority: Priority = "interactive") -> None:
+    def __init__(
+        self, *lengths: int, deadline: float = math.inf, priority: Priority = "interactive"
+    ) -> None:
         self.answers: list[Computed | Exception] = []
         self.told = threading.Event()
         self.computing: list[int] = []
@@ -263,7 +269,9 @@ async def test_the_rest_of_a_request_expires_while_its_own_thread_computes() -> 
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         request = Submitted(4, 4, deadline=setup.clock() + 0.05)
-        computing = asyncio.create_task(asyncio.to_thread(setup.scheduler.submit, request.pending, here=True))
+        computing = asyncio.create_task(
+            asyncio.to_thread(setup.scheduler.submit, request.pending, here=True)
+        )
         assert await asyncio.to_thread(request.told.wait, 30)
         assert not computing.done()
         [error] = request.answers
@@ -386,11 +394,13 @@ async def test_many_threads_submit_and_each_is_told_once() -> None:
         for each in requests:
             [answer] = each.answers
             assert isinstance(answer, Computed)
-            assert [len(got.pooled) for got in answer.results if got.pooled is not None] == [DIM] * len(
-                each.pending.items
-            )
+            assert [len(got.pooled) for got in answer.results if got.pooled is not None] == [
+                DIM
+            ] * len(each.pending.items)
             assert sum(each.computing) == 0
-        assert sum(map(len, setup.engine.batches)) == sum(len(each.pending.items) for each in requests)
+        assert sum(map(len, setup.engine.batches)) == sum(
+            len(each.pending.items) for each in requests
+        )
         assert setup.scheduler.heart.still_seconds == 0
 
 

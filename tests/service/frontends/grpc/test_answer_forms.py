@@ -20,7 +20,12 @@ from headlight.wire.reassembly import Assembly, whole_answer
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.grpc import answer_forms as module
 from headlight_service.frontends.grpc.answer_encoding import fill, header
-from headlight_service.frontends.grpc.answer_forms import CHUNK_BYTES, FRAME_LIMIT_BYTES, HEADER_LIMIT_BYTES, frames
+from headlight_service.frontends.grpc.answer_forms import (
+    CHUNK_BYTES,
+    FRAME_LIMIT_BYTES,
+    HEADER_LIMIT_BYTES,
+    frames,
+)
 from tests.service.fakes import ARCHITECTURE, DIM, HEADS, LAYERS, info, result
 
 REF = ModelRef("m", "1", "ab" * 32, "cpu", "fp32")
@@ -34,7 +39,15 @@ def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool =
     sizes = output_bytes(items, ARCHITECTURE)
     tokens = sum(len(each.ids) for each in inputs)
     return Prepared(
-        inputs, items, selection, ARCHITECTURE, with_info, "interactive", sizes, sum(sizes.values()), tokens
+        inputs,
+        items,
+        selection,
+        ARCHITECTURE,
+        with_info,
+        "interactive",
+        sizes,
+        sum(sizes.values()),
+        tokens,
     )
 
 
@@ -42,7 +55,9 @@ def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse,
     """Header and answer."""
     ids = [np.full(n, 1 + n % 7, dtype=np.int64) for n in lengths]
     ready = prepared([Tokenized(each, len(each), None) for each in ids], selection)
-    assert ready.data_bytes == sum(sum(each.output_bytes(ARCHITECTURE).values()) for each in ready.items)
+    assert ready.data_bytes == sum(
+        sum(each.output_bytes(ARCHITECTURE).values()) for each in ready.items
+    )
     return header(REF, ready), Answer(ready, [result(each) for each in ready.items], TIMINGS)
 
 
@@ -53,7 +68,9 @@ def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
     # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to end in one.
     buffers: dict[tuple[int, int], bytearray] = {}
     for chunk in chunks:
-        own = buffers.setdefault((chunk.output, chunk.item * (chunk.output == pb.OUTPUT_KIND_POOLED)), bytearray())
+        own = buffers.setdefault(
+            (chunk.output, chunk.item * (chunk.output == pb.OUTPUT_KIND_POOLED)), bytearray()
+        )
         assert chunk.offset_bytes == len(own), "in order, without gaps"
         assert chunk.row_end > chunk.row_begin
         assert len(chunk.data) % (chunk.row_end - chunk.row_begin) == 0
@@ -68,7 +85,9 @@ SPECS = st.builds(
     AttentionSpec,
     layers=st.lists(st.integers(0, LAYERS - 1), unique=True).map(tuple),
     heads=st.sampled_from([(), (1,)]),
-    reduce=st.sampled_from([(), ("head_mean",), ("layer_mean",), ("pooling_weights",), ("statistics",)]),
+    reduce=st.sampled_from(
+        [(), ("head_mean",), ("layer_mean",), ("pooling_weights",), ("statistics",)]
+    ),
 )
 OTHER_FORMS = st.sampled_from(
     [
@@ -92,7 +111,8 @@ selections = st.builds(
     Selection,
     pooled=st.booleans(),
     tokens=st.booleans(),
-    attention=st.none() | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
+    attention=st.none()
+    | (SPECS | OTHER_FORMS).map(lambda spec: resolve_attention(spec, ARCHITECTURE, "mean")),
     vector=st.sampled_from(VECTORS),
     hidden=st.none() | st.lists(st.integers(0, LAYERS), unique=True, min_size=1).map(states),
 )
@@ -100,7 +120,13 @@ selections = st.builds(
 
 @pytest.mark.parametrize("with_info", [False, True])
 def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
-    told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]  # tokens, those before truncation, of the prompt
+    told = [
+        (3, 3, 0),
+        (2, 2, 1),
+        (3, 9, 0),
+        (3, 3, 0),
+        (40, 40, 2),
+    ]  # tokens, those before truncation, of the prompt
     inputs = [
         Tokenized(np.ones(length, dtype=np.int64), before, info([5] * length), prompt_length=prompt)
         for length, before, prompt in told
@@ -110,13 +136,21 @@ def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> No
         (each.token_count, each.original_token_count, each.prompt_token_count, each.truncated)
         for each in response.items
     ] == [(length, before, prompt, before > length) for length, before, prompt in told]
-    assert [len(each.tokens.ids) for each in response.items] == [length * with_info for length, _, _ in told]
-    assert (response.model.name, response.usage.token_count, response.usage.original_token_count) == ("m", 51, 57)
+    assert [len(each.tokens.ids) for each in response.items] == [
+        length * with_info for length, _, _ in told
+    ]
+    assert (
+        response.model.name,
+        response.usage.token_count,
+        response.usage.original_token_count,
+    ) == ("m", 51, 57)
     assert response.usage.prompt_token_count == 3
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=5), selections, st.integers(1, 3000))
-def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chunk_bytes: int) -> None:
+def test_frames_reassemble_exactly(
+    lengths: list[int], selection: Selection, chunk_bytes: int
+) -> None:
     response, answered = answer(lengths, selection)
     expected = pb.EncodeResponse()
     expected.CopyFrom(response)
@@ -137,23 +171,35 @@ def test_frames_reassemble_exactly(lengths: list[int], selection: Selection, chu
 
 
 def test_chunks_say_what_they_hold() -> None:
-    response, answered = answer([300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,))))
+    response, answered = answer(
+        [300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,)))
+    )
     sent = list(frames("id", response, answered))
     attention = answered.results[0].attention
     assert attention is not None
     for frame in sent[1:-1]:
         chunk = frame.chunk
         if chunk.output == pb.OUTPUT_KIND_ATTENTION and chunk.item == 0:
-            rows = attention[chunk.layer, chunk.head_begin : chunk.head_end, chunk.row_begin : chunk.row_end]
+            rows = attention[
+                chunk.layer, chunk.head_begin : chunk.head_end, chunk.row_begin : chunk.row_end
+            ]
             assert chunk.data == rows.tobytes()
     chunks = [frame.chunk for frame in sent[1:-1] if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION]
-    labels = {(chunk.item, chunk.layer, head) for chunk in chunks for head in range(chunk.head_begin, chunk.head_end)}
-    assert labels == {(item, layer, head) for item in (0, 1) for layer in (0, 1) for head in range(HEADS)}
+    labels = {
+        (chunk.item, chunk.layer, head)
+        for chunk in chunks
+        for head in range(chunk.head_begin, chunk.head_end)
+    }
+    assert labels == {
+        (item, layer, head) for item in (0, 1) for layer in (0, 1) for head in range(HEADS)
+    }
     assert len([chunk for chunk in chunks if chunk.item == 1]) == 2, "small heads travel together"
 
 
 def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
-    response, answered = answer([1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,))))
+    response, answered = answer(
+        [1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,)))
+    )
     attention = answered.results[0].attention
     assert attention is not None
     assert answered.prepared.data_bytes > 16 << 20
@@ -174,13 +220,21 @@ def test_frames_are_made_as_they_are_taken() -> None:
     assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
 
 
-HEADS_AND_LAYERS: list[tuple[Reduction, ...]] = [(), ("head_mean",), ("layer_mean",), ("layer_mean", "head_mean")]
+HEADS_AND_LAYERS: list[tuple[Reduction, ...]] = [
+    (),
+    ("head_mean",),
+    ("layer_mean",),
+    ("layer_mean", "head_mean"),
+]
 QUERIES: list[tuple[Reduction, ...]] = [(), ("pooling_weights",)]
 # Every combination of axes that an answer can have, in each type.
 FORMS = [
     *(
         AttentionSpec(reduce=(*reduced, *rows), top_k=top_k, dtype=dtype, pairs=pairs)
-        for reduced, pairs in (*((each, ()) for each in HEADS_AND_LAYERS), ((), ((0, 1), (2, 0), (2, 1))))
+        for reduced, pairs in (
+            *((each, ()) for each in HEADS_AND_LAYERS),
+            ((), ((0, 1), (2, 0), (2, 1))),
+        )
         for rows, top_k, dtype in itertools.product(QUERIES, (None, 2), get_args(Number))
     ),
     AttentionSpec(reduce=("statistics",)),
@@ -188,7 +242,9 @@ FORMS = [
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
-def test_any_form_of_attention_is_put_together_by_the_client(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+def test_any_form_of_attention_is_put_together_by_the_client(
+    monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
     """In small chunks: no form is one that only a text too long for a test would have cut."""
     monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     for spec in FORMS:

@@ -29,7 +29,9 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "+".join((*spec.reduce, *("pairs" for _ in spec.pairs[:1]))))
+@pytest.mark.parametrize(
+    "spec", SPECS, ids=lambda spec: "+".join((*spec.reduce, *("pairs" for _ in spec.pairs[:1])))
+)
 async def test_scales_of_reduced_queries_arrive_in_chunks(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, spec: AttentionSpec
 ) -> None:

@@ -20,5 +20,7 @@ from headlight_service.frontends.grpc.interceptor import _cancelled
         (math.inf, 100.0, StatusCode.CANCELLED),
     ],
 )
-def test_a_deadline_may_end_a_call_a_little_early(left: float, lasted: float, status: StatusCode) -> None:
+def test_a_deadline_may_end_a_call_a_little_early(
+    left: float, lasted: float, status: StatusCode
+) -> None:
     assert _cancelled(left, lasted) is status

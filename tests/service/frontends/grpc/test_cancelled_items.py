@@ -41,7 +41,9 @@ async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
         await setup.started()
         gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
         await asyncio.sleep(0)
-        setup.engine.takes = lambda tokens: setup.engine.gate.clear()  # so the next batch stops, too
+        setup.engine.takes = lambda tokens: (
+            setup.engine.gate.clear()
+        )  # so the next batch stops, too
         setup.engine.gate.set()
         await first
         await setup.started()
@@ -85,7 +87,9 @@ def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
     assert (admission.tokens.held, admission.outputs.held) == (7, 100), "three tokens never ran"
     with admission.lock:
         budget.ended(4)
-    assert (admission.tokens.held, admission.outputs.held) == (7, 100), "of the tokens all, as of the results"
+    assert (admission.tokens.held, admission.outputs.held) == (7, 100), (
+        "of the tokens all, as of the results"
+    )
     with admission.lock:
         budget.ended(3)
     assert (admission.tokens.held, admission.outputs.held) == (0, 0)
@@ -137,7 +141,9 @@ class Alarm:
         pass
 
 
-async def test_what_expires_leaves_at_once_though_no_batch_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_expires_leaves_at_once_though_no_batch_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Told by the turns of the event loop: how far behind its timers the machine may run is not the queue's doing."""
     async with running() as setup:
         alarm = Alarm()
@@ -147,7 +153,9 @@ async def test_what_expires_leaves_at_once_though_no_batch_is_taken(monkeypatch:
         await setup.started()
         for count in range(1, 6):
             before = time.monotonic()
-            late = asyncio.create_task(setup.submit(item(2), item(2), deadline=setup.clock.now + 0.01))
+            late = asyncio.create_task(
+                setup.submit(item(2), item(2), deadline=setup.clock.now + 0.01)
+            )
             await asyncio.sleep(0)
             assert setup.held == (5, 50), "it waits, and its timer is set"
             assert len(alarm.set) == count

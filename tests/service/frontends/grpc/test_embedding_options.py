@@ -11,16 +11,29 @@ from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.vectors.vector_forms import Offer, Vector
 from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
-from headlight_service.frontends.grpc.request_decoding import REMEMBERED, REMEMBERED_BYTES, remembered
+from headlight_service.frontends.grpc.request_decoding import (
+    REMEMBERED,
+    REMEMBERED_BYTES,
+    remembered,
+)
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
-from tests.service.frontends.grpc.test_request_decoding import encode_job, selection, served, tokenize_job
+from tests.service.frontends.grpc.test_request_decoding import (
+    encode_job,
+    selection,
+    served,
+    tokenize_job,
+)
 
 RANGES = np.stack([np.zeros(8), np.ones(8)]).astype(np.float32)
 
 
 def embedding_model() -> ServedModel:
-    runtime = FakeRuntime(accepts=("text", "pair", "ids"), prompts={"query": "q: ", "none": ""}, default_prompt="query")
+    runtime = FakeRuntime(
+        accepts=("text", "pair", "ids"),
+        prompts={"query": "q: ", "none": ""},
+        default_prompt="query",
+    )
     runtime.offer = Offer(16, True, {8: RANGES})
     return served(runtime, max_characters=LONGEST_PROMPT)
 
@@ -56,15 +69,27 @@ def test_tokens_are_resolved() -> None:
     ("outputs", "message"),
     [
         (pb.Outputs(pooled=pb.PooledOutput(dimensions=17)), r"outputs\.pooled\.dimensions: is 17"),
-        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8])), "needs their ranges, and this bundle has those of 8"),
+        (
+            pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8])),
+            "needs their ranges, and this bundle has those of 8",
+        ),
         (
             pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UNSPECIFIED])),
             r"outputs\.pooled\.dtypes\[0\]: 0 is none that this server",
         ),
-        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UINT8])), r"dtypes\[0\]: 3 is none"),
-        (pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8] * 10**6)), r"outputs\.pooled\.dtypes: has 1000000 entries"),
+        (
+            pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UINT8])),
+            r"dtypes\[0\]: 3 is none",
+        ),
+        (
+            pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8] * 10**6)),
+            r"outputs\.pooled\.dtypes: has 1000000 entries",
+        ),
         (pb.Outputs(tokens=pb.TokensOutput(dtype=INT8)), r"outputs\.tokens\.dtype: 5 is none"),
-        (pb.Outputs(attention=pb.AttentionOutput(dtype=INT8)), r"outputs\.attention\.dtype: 5 is none"),
+        (
+            pb.Outputs(attention=pb.AttentionOutput(dtype=INT8)),
+            r"outputs\.attention\.dtype: 5 is none",
+        ),
     ],
 )
 def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
@@ -74,7 +99,12 @@ def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [({}, "q: "), ({"prompt_name": "none"}, ""), ({"prompt_text": "x "}, "x "), ({"prompt_text": ""}, "")],
+    [
+        ({}, "q: "),
+        ({"prompt_name": "none"}, ""),
+        ({"prompt_text": "x "}, "x "),
+        ({"prompt_text": ""}, ""),
+    ],
 )
 def test_the_prompt_of_a_request(asked: dict[str, str], expected: str) -> None:
     encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], **asked), MODEL)  # type: ignore[arg-type]
@@ -98,9 +128,12 @@ def test_a_prompt_counts_among_the_characters_of_a_text() -> None:
 
 
 async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
-    runtime = FakeRuntime(prompts={"query": "find this "}, default_prompt="query", dimensions=(2,), similarity="dot")
+    runtime = FakeRuntime(
+        prompts={"query": "find this "}, default_prompt="query", dimensions=(2,), similarity="dot"
+    )
     outputs = pb.Outputs(
-        pooled=pb.PooledOutput(dimensions=3, dtypes=[FLOAT16, pb.DATA_TYPE_FLOAT32]), token_info=pb.TokenInfoOutput()
+        pooled=pb.PooledOutput(dimensions=3, dtypes=[FLOAT16, pb.DATA_TYPE_FLOAT32]),
+        token_info=pb.TokenInfoOutput(),
     )
     request = pb.EncodeRequest(inputs=[pb.Input(text="a b c"), IDS], outputs=outputs)
     async with serve(runtime) as service:
@@ -110,12 +143,20 @@ async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
         info = (await service.stub.GetModel(pb.GetModelRequest())).info
     assert runtime.tokenizer is not None
     assert runtime.tokenizer.texts == ["find this a b c", "a b c"]
-    assert [(t.dtype, list(t.shape)) for t in answer.pooled] == [(FLOAT16, [2, 3]), (pb.DATA_TYPE_FLOAT32, [2, 3])]
+    assert [(t.dtype, list(t.shape)) for t in answer.pooled] == [
+        (FLOAT16, [2, 3]),
+        (pb.DATA_TYPE_FLOAT32, [2, 3]),
+    ]
     assert answer.data_bytes == sum(len(tensor.data) for tensor in answer.pooled) == 2 * 3 * 6
     assert [item.prompt_token_count for item in answer.items] == [2, 0]
     assert answer.usage == pb.Usage(token_count=6, prompt_token_count=2, original_token_count=6)
     assert bare.usage == pb.Usage(token_count=4, original_token_count=4)
-    assert (info.default_prompt, info.include_prompt, info.similarity, info.pooled_dim) == ("query", True, "dot", DIM)
+    assert (info.default_prompt, info.include_prompt, info.similarity, info.pooled_dim) == (
+        "query",
+        True,
+        "dot",
+        DIM,
+    )
     assert list(info.prompts) == [pb.NamedPrompt(name="query", text="find this ")]
     assert list(info.trained_dimensions) == [2]
     assert list(info.pooled_dtypes) == [pb.DATA_TYPE_FLOAT32, FLOAT16]

@@ -21,9 +21,13 @@ LARGE = pb.Outputs(attention=pb.AttentionOutput(layers=[0]))
 LARGE_TOKENS = 1500  # 18 MB: far more than the transport buffers on its own
 
 
-def ask(request_id: str, tokens: int = 2, outputs: pb.Outputs | None = None) -> pb.EncodeStreamRequest:
+def ask(
+    request_id: str, tokens: int = 2, outputs: pb.Outputs | None = None
+) -> pb.EncodeStreamRequest:
     content = pb.Input(ids=pb.TokenIds(ids=[1] * tokens)) if tokens else pb.Input(text="")
-    return pb.EncodeStreamRequest(id=request_id, encode=pb.EncodeRequest(inputs=[content], outputs=outputs))
+    return pb.EncodeStreamRequest(
+        id=request_id, encode=pb.EncodeRequest(inputs=[content], outputs=outputs)
+    )
 
 
 async def frames_of(call: Any) -> list[pb.EncodeStreamResponse]:
@@ -40,7 +44,9 @@ def kinds(frames: list[pb.EncodeStreamResponse], request_id: str) -> list[str]:
 
 async def test_each_request_has_an_answer_of_its_own(serve: Serve) -> None:
     async with serve() as service:
-        frames = await frames_of(service.stub.EncodeStream(iter([ask("a"), ask("bad", 0), ask("b")])))
+        frames = await frames_of(
+            service.stub.EncodeStream(iter([ask("a"), ask("bad", 0), ask("b")]))
+        )
     assert kinds(frames, "a") == kinds(frames, "b") == ["response"]
     assert kinds(frames, "bad") == ["error"]
     [error] = [frame.error for frame in frames if frame.id == "bad"]
@@ -59,7 +65,11 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
         # The small one's answer is the next to be sent: unread meanwhile, most of the large one cannot have left the server.
-        await until(lambda: service.sample("headlight_texts_total", model="fake", priority="interactive") == 2)
+        await until(
+            lambda: (
+                service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
+            )
+        )
         frames = [first, *await frames_of(call)]
     chunks = [frame.chunk for frame in frames if frame.WhichOneof("frame") == "chunk"]
     assert kinds(frames, "small") == ["response"]
@@ -71,7 +81,9 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
 async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()
-        for _ in range(300):  # the caller may be faster than what the server does after its last frame
+        for _ in range(
+            300
+        ):  # the caller may be faster than what the server does after its last frame
             await call.write(ask("same"))
             assert (await call.read()).WhichOneof("frame") == "response"
         await call.done_writing()
@@ -79,7 +91,9 @@ async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("bad_id", ["", "é" * 65, "first"])
-async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_others(serve: Serve, bad_id: str) -> None:
+async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_others(
+    serve: Serve, bad_id: str
+) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream()
@@ -87,7 +101,9 @@ async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_oth
         await service.started()
         await call.write(ask(bad_id))
         service.engine.gate.set()
-        if bad_id != "first":  # else the first may be answered before the second is read, which is then right
+        if (
+            bad_id != "first"
+        ):  # else the first may be answered before the second is read, which is then right
             assert (await call.read()).id == "first"
             with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
                 await call.read()
@@ -127,7 +143,9 @@ async def test_no_more_is_read_than_may_be_in_flight(serve: Serve) -> None:
 async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve) -> None:
     size = 4 * 2 * LARGE_TOKENS**2
     async with serve(max_stream_output_bytes=size) as service:
-        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
+        call = service.stub.EncodeStream(
+            iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)])
+        )
         first = await call.read()
         assert first.WhichOneof("frame") == "header"
         assert len(service.engine.batches) == 1
@@ -136,14 +154,20 @@ async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve
     assert [frame.WhichOneof("frame") for frame in frames].count("end") == 3
 
 
-async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(serve: Serve) -> None:
+async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(
+    serve: Serve,
+) -> None:
     async with serve(max_stream_output_bytes=1 << 20) as service:
         [frame] = await frames_of(service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)])))
-        assert frame.error.message.startswith("outputs.attention: the answer would have 18000000 bytes")
+        assert frame.error.message.startswith(
+            "outputs.attention: the answer would have 18000000 bytes"
+        )
         assert service.engine.batches == []
 
 
-async def test_draining_answers_what_was_read_and_says_to_send_the_rest_elsewhere(serve: Serve) -> None:
+async def test_draining_answers_what_was_read_and_says_to_send_the_rest_elsewhere(
+    serve: Serve,
+) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream()
@@ -179,7 +203,9 @@ async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
         await call.write(ask("2"))
         call.cancel()
         await service.in_flight.idle()
-        assert service.sample("headlight_queue_tokens", model="fake") == 2, "what is being computed for nobody"
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, (
+            "what is being computed for nobody"
+        )
         service.engine.gate.set()
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 0)
         await service.stub.Encode(ask("3", 3).encode)

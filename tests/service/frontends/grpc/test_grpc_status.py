@@ -12,7 +12,13 @@ from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
 from headlight_service.core.admission.shedding import Shed, Shortage, reason_of
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.frontends.grpc.encode_stream import ReaderStalled
-from headlight_service.frontends.grpc.grpc_status import DETAILS, PUSHBACK, STATUS_BY_CODE, Refusal, refusal
+from headlight_service.frontends.grpc.grpc_status import (
+    DETAILS,
+    PUSHBACK,
+    STATUS_BY_CODE,
+    Refusal,
+    refusal,
+)
 from tests.service.calls import unpacked
 from tests.service.logged import logged
 
@@ -42,11 +48,15 @@ def parts_of(refused: Refusal) -> dict[str, typing.Any]:
 def test_the_table_has_every_code() -> None:
     assert set(STATUS_BY_CODE) == set(Code)
     assert {kind.code for kind in tree(HeadlightError)} == set(Code)
-    assert {Shed, ReaderStalled, EngineLost} <= set(tree(HeadlightError)), "the walk has been where it matters"
+    assert {Shed, ReaderStalled, EngineLost} <= set(tree(HeadlightError)), (
+        "the walk has been where it matters"
+    )
 
 
 @pytest.mark.parametrize("kind", tree(HeadlightError))
-def test_every_error_has_a_status_a_reason_and_keeps_its_message(kind: type[HeadlightError]) -> None:
+def test_every_error_has_a_status_a_reason_and_keeps_its_message(
+    kind: type[HeadlightError],
+) -> None:
     error = make(kind)
     refused = refusal(error)
     assert refused.status is STATUS_BY_CODE[kind.code]
@@ -71,7 +81,9 @@ def test_a_retry_delay_becomes_pushback_and_retry_info() -> None:
 
 
 def test_a_field_at_fault_is_named_for_machines() -> None:
-    [violation] = parts_of(refusal(InvalidInput("inputs[3].text", "is empty")))["BadRequest"].field_violations
+    [violation] = parts_of(refusal(InvalidInput("inputs[3].text", "is empty")))[
+        "BadRequest"
+    ].field_violations
     assert (violation.field, violation.description) == ("inputs[3].text", "is empty")
     assert "BadRequest" not in parts_of(refusal(InvalidInput("", "cannot be decoded")))
 

@@ -29,7 +29,9 @@ ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"
 async def test_how_a_call_ended_whose_message_never_came(
     serve: Serve, seconds: float | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 30.0)  # by far more than is needed: what comes interrupts it
+    monkeypatch.setattr(
+        peer_timeouts, "HUNG_UP_SECONDS", 30.0
+    )  # by far more than is needed: what comes interrupts it
     async with serve() as service:
         channel: Any = service.channel
         call = channel.stream_unary(f"/{SERVICE}/Encode")(timeout=seconds)
@@ -84,7 +86,9 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(serve: Serve) -> None:
+async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(
+    serve: Serve,
+) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream()
@@ -105,7 +109,9 @@ def holds_nothing(service: Service) -> bool:
     return all(service.sample(f"headlight_{name}", model="fake") == 0 for name in names)
 
 
-async def test_one_who_leaves_as_its_answer_comes_holds_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_who_leaves_as_its_answer_comes_holds_nothing(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     computed, told = threading.Event(), threading.Event()
     encode, cancel = UnaryForm.encode, Handle.cancel
 
@@ -153,7 +159,9 @@ async def test_of_one_who_left_before_it_was_begun_nothing_is_done(serve: Serve)
             cancel()
 
         wanted = Request(["a b"], size_bytes=10)
-        handle = service.pipeline.submit(wanted, UnaryForm(service.model.limits), here=True, when_gone=leave)
+        handle = service.pipeline.submit(
+            wanted, UnaryForm(service.model.limits), here=True, when_gone=leave
+        )
         with pytest.raises(CancelledError):
             handle.result()
         assert service.engine.batches == []
@@ -169,7 +177,9 @@ async def test_one_who_leaves_while_its_thread_computes_is_noticed_at_once(serve
         infer = {"model": "fake", "stage": "infer"}
         await until(lambda: service.sample("headlight_cancelled_total", **infer) == 1)
         await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
-        assert service.sample("headlight_queue_tokens", model="fake") == 2, "they are being computed"
+        assert service.sample("headlight_queue_tokens", model="fake") == 2, (
+            "they are being computed"
+        )
         service.engine.gate.set()
         await service.in_flight.idle()
         assert holds_nothing(service)

@@ -30,7 +30,10 @@ async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
         for item in items:
             assert item.segments is not None
             told[tuple(item.ids.tolist())].append(item.segments.tolist())
-        assert {key: sorted(value) for key, value in told.items()} == {(3, 3, 5): [[0, 0, 1]], (4, 5): [[0, 0], [0, 1]]}
+        assert {key: sorted(value) for key, value in told.items()} == {
+            (3, 3, 5): [[0, 0, 1]],
+            (4, 5): [[0, 0], [0, 1]],
+        }
         tokenized = await service.stub.Tokenize(pb.TokenizeRequest(inputs=inputs[:1]))
         assert list(tokenized.items[0].ids) == [3, 3, 5]
 

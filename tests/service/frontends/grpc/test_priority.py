@@ -28,7 +28,9 @@ def texts(service: Service, priority: str) -> float | None:
     return service.sample("headlight_texts_total", model="fake", priority=priority)
 
 
-async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priority(serve: Serve) -> None:
+async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priority(
+    serve: Serve,
+) -> None:
     async with serve() as service:
         await service.stub.Encode(request(text_of(3), text_of(4), priority=BULK))
         assert (texts(service, "bulk"), texts(service, "interactive")) == (2, 0)
@@ -41,7 +43,9 @@ async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priorit
             await service.stub.Encode(request(text_of(3), priority=told))
         assert (texts(service, "bulk"), texts(service, "interactive")) == (7, 2)
         stages = {
-            priority: service.sample("headlight_stage_seconds_count", model="fake", priority=priority, stage="queue")
+            priority: service.sample(
+                "headlight_stage_seconds_count", model="fake", priority=priority, stage="queue"
+            )
             for priority in ("bulk", "interactive")
         }
         assert stages == {"bulk": 2, "interactive": 2}
@@ -57,7 +61,10 @@ async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
         ]
         for call in calls:
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert error.details() == "priority: 7 is none that this server knows; see the contract, or leave it out"
+            assert (
+                error.details()
+                == "priority: 7 is none that this server knows; see the contract, or leave it out"
+            )
             assert details_of(error)["BadRequest"].field_violations[0].field == "priority"
         streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=UNKNOWN))
         [frame] = await frames_of(service.stub.EncodeStream(iter([streamed])))
@@ -67,11 +74,18 @@ async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
 async def test_an_interactive_call_behind_a_queue_of_bulk_is_served_next(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
-        bulk = [asyncio.create_task(_answer(service, request(text_of(9), priority=BULK))) for _ in range(20)]
+        bulk = [
+            asyncio.create_task(_answer(service, request(text_of(9), priority=BULK)))
+            for _ in range(20)
+        ]
         await service.started()
-        await until(lambda: (service.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9)
+        await until(
+            lambda: (service.sample("headlight_queue_bulk_tokens", model="fake") or 0) == 20 * 9
+        )
         single = asyncio.create_task(_answer(service, request(text_of(5))))
-        await until(lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5)
+        await until(
+            lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 20 * 9 + 5
+        )
         service.engine.gate.set()
         await asyncio.gather(single, *bulk)
         assert [len(item.ids) for item in service.engine.batches[1]] == [5]
@@ -93,7 +107,9 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
         heart = service.pipeline.tokenizers.heart
         calls = []
         for place, length in enumerate((301, 302, 303, 300, 299)):
-            message = request(text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED)
+            message = request(
+                text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED
+            )
             calls.append(asyncio.create_task(_answer(service, message)))
             await until(lambda count=place + 1: heart.work == count)  # type: ignore[misc]  # mypy infers none of its parameter
         assert await asyncio.to_thread(begun.acquire, True, 30)
@@ -108,9 +124,12 @@ async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:
         bulk = asyncio.create_task(_answer(service, request(text_of(60), priority=BULK)))
         await service.started()
         error = await refused(
-            service.stub.Encode(request(text_of(11), priority=BULK)), grpc.StatusCode.RESOURCE_EXHAUSTED
+            service.stub.Encode(request(text_of(11), priority=BULK)),
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
-        assert "the queue is full for bulk (60 of 70 tokens, 11 asked for)" in (error.details() or "")
+        assert "the queue is full for bulk (60 of 70 tokens, 11 asked for)" in (
+            error.details() or ""
+        )
         single = asyncio.create_task(_answer(service, request(text_of(11))))
         await until(lambda: (service.sample("headlight_queue_tokens", model="fake") or 0) == 71)
         service.engine.gate.set()
@@ -122,10 +141,16 @@ async def test_the_options_reach_the_batches(serve: Serve) -> None:
         await service.stub.Encode(request(text_of(3)))
         assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
         await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
-        assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]  # of bulk, one tells how long it takes
+        assert [len(batch) for batch in service.engine.batches] == [
+            1,
+            1,
+            1,
+        ]  # of bulk, one tells how long it takes
 
 
-@pytest.mark.parametrize(("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)])
+@pytest.mark.parametrize(
+    ("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)]
+)
 def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
     admission = make_admission(config, limits(config, manifest()), WaitEstimate(1))

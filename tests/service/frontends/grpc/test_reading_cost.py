@@ -44,7 +44,9 @@ async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTok
     assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
 
 
-@pytest.mark.parametrize("fields", [{"dry_run": True}, {"outputs": pb.Outputs(token_info=pb.TokenInfoOutput())}])
+@pytest.mark.parametrize(
+    "fields", [{"dry_run": True}, {"outputs": pb.Outputs(token_info=pb.TokenInfoOutput())}]
+)
 async def test_requests_that_are_only_read_pay_for_their_characters(
     serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
 ) -> None:
@@ -81,7 +83,9 @@ async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
     assert quotas.of("search").level == 100 - 101, "nothing is paid twice"
 
 
-async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(serve: Serve, tokens: AuthTokens) -> None:
+async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(
+    serve: Serve, tokens: AuthTokens
+) -> None:
     quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
     bucket = quotas.of("search")
     bucket.spend(900)
@@ -109,7 +113,9 @@ async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time
     assert bucket.level == pytest.approx(0), "reading is a part of the price"
 
 
-async def test_the_estimate_for_a_deadline_counts_characters(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_estimate_for_a_deadline_counts_characters(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     estimates = list[int]()
     check_wait = Admission.check_wait
 

@@ -41,7 +41,9 @@ async def uncollected() -> AsyncIterator[list[Any]]:
     try:
         yield found
         # An answer can be here before its handler has ended. The task that waits for the next call never ends.
-        await asyncio.wait_for(asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30)
+        await asyncio.wait_for(
+            asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30
+        )
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         found += gc.garbage
@@ -64,7 +66,9 @@ def heavy(found: Iterable[Any]) -> list[Any]:
 def own_frames(found: Iterable[Any]) -> list[str]:
     frames = [each for each in found if isinstance(each, types.FrameType)]
     return [
-        frame.f_code.co_qualname for frame in frames if frame.f_globals["__name__"].startswith("headlight_service.")
+        frame.f_code.co_qualname
+        for frame in frames
+        if frame.f_globals["__name__"].startswith("headlight_service.")
     ]
 
 
@@ -79,7 +83,9 @@ async def ended(call: Any) -> None:
             pass
 
 
-@pytest.mark.parametrize("bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"])
+@pytest.mark.parametrize(
+    "bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"]
+)
 async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
     async with serve() as service:
         channel: Any = service.channel  # whose stubs want serializers, which bytes need not
@@ -98,7 +104,9 @@ async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> No
             for _ in range(CALLS):
                 await service.stub.Encode(request())
         # Among them gRPC's record of the call, with its buffers.
-        assert [each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")] == []
+        assert [
+            each for each in found if type(each).__name__ in ("RPCState", "_ServicerContext")
+        ] == []
         assert heavy(found) == []
         assert own_frames(found) == []
 
@@ -138,7 +146,9 @@ async def expired(call: Any) -> None:
         await call
 
 
-@pytest.mark.parametrize("error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"])
+@pytest.mark.parametrize(
+    "error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"]
+)
 async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception) -> None:
     async with serve(streams=1) as service:
         service.engine.broken = error
@@ -150,8 +160,12 @@ async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_results_of_a_stalled_reader(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+async def test_the_results_of_a_stalled_reader(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        peer_timeouts, "LEAST_LINGER_SECONDS", 60
+    )  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
         async with uncollected() as found:
             call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))

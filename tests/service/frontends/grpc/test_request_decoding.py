@@ -29,7 +29,10 @@ from tests.service.fakes import FakeRuntime
 
 
 def served(
-    runtime: FakeRuntime | None = None, *, max_characters: int = 9, special_tokens: SpecialTokens = "parse"
+    runtime: FakeRuntime | None = None,
+    *,
+    max_characters: int = 9,
+    special_tokens: SpecialTokens = "parse",
 ) -> ServedModel:
     """A model that takes requests and runs none: 4 inputs of 6 tokens, 10 together, or 15 to tokenise alone."""
     limits = Limits(
@@ -43,7 +46,13 @@ def served(
     runtime = runtime or FakeRuntime(max_length=6, prompts={"query": "q: "})
     nothing = cast(Any, None)  # runs: of scheduler, admission and metrics none is asked
     return ServedModel(
-        cast(Runtime, runtime), limits, nothing, nothing, nothing, max_characters, special_tokens=special_tokens
+        cast(Runtime, runtime),
+        limits,
+        nothing,
+        nothing,
+        nothing,
+        max_characters,
+        special_tokens=special_tokens,
     )
 
 
@@ -85,7 +94,10 @@ def test_texts_and_ids_become_plain_values() -> None:
 
 
 def test_pairs_and_segments_of_ids_become_plain_values() -> None:
-    inputs = [pb.Input(pair=pb.TextPair(first="a", second="b")), pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1]))]
+    inputs = [
+        pb.Input(pair=pb.TextPair(first="a", second="b")),
+        pb.Input(ids=pb.TokenIds(ids=[1, 2], segments=[0, 1])),
+    ]
     paired = served(FakeRuntime(accepts=("text", "pair", "ids")))
     job, _ = encode_job(pb.EncodeRequest(inputs=inputs), paired)
     assert job.inputs == [Pair("a", "b"), TokenIds(array("q", [1, 2]), array("q", [0, 1]))]
@@ -128,13 +140,25 @@ def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
         (pb.EncodeRequest(), "inputs", "send 1 to 4"),
         (pb.EncodeRequest(inputs=[TEXT] * 5), "inputs", "has 5 entries; send 1 to 4"),
         (pb.EncodeRequest(inputs=[TEXT, pb.Input()]), "inputs[1]", "set text or ids"),
-        (pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]), "inputs[1].pair", "takes text or ids"),
+        (
+            pb.EncodeRequest(inputs=[TEXT, pb.Input(pair=pb.TextPair(first="a"))]),
+            "inputs[1].pair",
+            "takes text or ids",
+        ),
         (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
         (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; send 1 to 6"),
         (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; send 1 to 6"),
         (pb.EncodeRequest(inputs=[ids(6), ids(5)]), "inputs", "have more than 10 tokens together"),
-        (pb.EncodeRequest(inputs=[ids(3, 2)]), "inputs[0].ids.segments", "has 2 entries for 3 ids; send one of each"),
-        (pb.EncodeRequest(inputs=[ids(7)], truncation=pb.TRUNCATION_CUT_END), "inputs[0].ids", "has 7 ids"),
+        (
+            pb.EncodeRequest(inputs=[ids(3, 2)]),
+            "inputs[0].ids.segments",
+            "has 2 entries for 3 ids; send one of each",
+        ),
+        (
+            pb.EncodeRequest(inputs=[ids(7)], truncation=pb.TRUNCATION_CUT_END),
+            "inputs[0].ids",
+            "has 7 ids",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
@@ -153,7 +177,9 @@ def test_a_server_without_attention_says_so(name: str) -> None:
 
 
 def test_layers_of_hidden_states_count_the_embeddings() -> None:
-    outputs = pb.Outputs(hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1]))
+    outputs = pb.Outputs(
+        hidden=pb.HiddenOutput(layers=[-1, 0]), attention=pb.AttentionOutput(layers=[-1])
+    )
     found = selection(outputs, MODEL)
     assert not found.pooled
     assert found.attention is not None
@@ -171,7 +197,9 @@ def test_layers(count: int, layers: list[int]) -> None:
     if not layers:
         assert resolve_indices("f", tuple(layers), count) == tuple(range(count))
     elif outside:
-        with pytest.raises(InvalidInput, match=rf"f\[{outside[0]}\]: is .*; valid are -{count} \.\. {count - 1}"):
+        with pytest.raises(
+            InvalidInput, match=rf"f\[{outside[0]}\]: is .*; valid are -{count} \.\. {count - 1}"
+        ):
             resolve_indices("f", tuple(layers), count)
     elif len(set(absolute)) < len(absolute):
         with pytest.raises(InvalidInput, match="f: names one twice"):
@@ -183,14 +211,20 @@ def test_layers(count: int, layers: list[int]) -> None:
 @pytest.mark.parametrize(
     "unknown", [b"\x3a\x00", b"\x1a\x02\x7a\x00"]
 )  # field 7 of Outputs; field 15 of Outputs.attention
-def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(unknown: bytes) -> None:
-    with pytest.raises(InvalidInput, match="outputs: asks for something that this server does not know"):
+def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(
+    unknown: bytes,
+) -> None:
+    with pytest.raises(
+        InvalidInput, match="outputs: asks for something that this server does not know"
+    ):
         selection(pb.Outputs.FromString(unknown), MODEL)
 
 
 def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
     encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), MODEL)
-    with pytest.raises(InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"):
+    with pytest.raises(
+        InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"
+    ):
         encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), MODEL)
 
 
@@ -201,7 +235,9 @@ def test_ids_to_tokenise_have_the_limits_of_that_method() -> None:
 
 
 @pytest.mark.parametrize(("count", "segments"), [(1_000_000, 0), (2, 1_000_000)])
-def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(count: int, segments: int) -> None:
+def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(
+    count: int, segments: int
+) -> None:
     request = pb.EncodeRequest(inputs=[ids(count, segments)])
     tracemalloc.start()
     try:

@@ -32,7 +32,9 @@ async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
     inputs = [pb.Input(ids=pb.TokenIds(ids=ids)), text_of(300)]
     async with serve() as service:
         response = await service.stub.Encode(request(*inputs, outputs=EVERYTHING))
-    selection = Selection(tokens=True, attention=whole((2, 0), HEADS), hidden=states(range(LAYERS + 1)))
+    selection = Selection(
+        tokens=True, attention=whole((2, 0), HEADS), hidden=states(range(LAYERS + 1))
+    )
     items = [EncodeItem(np.array(values), selection) for values in (ids, [4] * 300)]
     expected = [result(item) for item in items]
     assert list(response.pooled[0].shape) == [2, 4]
@@ -70,13 +72,19 @@ async def test_truncation_is_refused_unless_asked_for_and_then_told(serve: Serve
     assert (item.token_count, item.original_token_count, item.truncated) == (2000, 2001, True)
 
 
-async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(serve: Serve) -> None:
+async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(
+    serve: Serve,
+) -> None:
     async with serve() as service:
         outputs = pb.Outputs(attention=pb.AttentionOutput(), pooled=pb.PooledOutput())
         error = await refused(
-            service.stub.Encode(request(text_of(900), outputs=outputs)), grpc.StatusCode.INVALID_ARGUMENT
+            service.stub.Encode(request(text_of(900), outputs=outputs)),
+            grpc.StatusCode.INVALID_ARGUMENT,
         )
-        assert "outputs.attention: the answer would have 19440" in (error.details() or "").replace(",", "")[:60]
+        assert (
+            "outputs.attention: the answer would have 19440"
+            in (error.details() or "").replace(",", "")[:60]
+        )
         assert "EncodeStream" in (error.details() or "")
         assert service.engine.batches == []
 
@@ -86,7 +94,9 @@ async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) ->
     """What passes is below the limit on the wire, and little that would pass is refused."""
     async with serve() as service:
         size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
-    async with serve(max_unary_response_bytes=size + FRAMING_BYTES if slack == 0 else size - 1) as service:
+    async with serve(
+        max_unary_response_bytes=size + FRAMING_BYTES if slack == 0 else size - 1
+    ) as service:
         call = service.stub.Encode(request(text_of(300), outputs=EVERYTHING))
         if slack == 0:
             assert (await call).ByteSize() <= size + FRAMING_BYTES
@@ -103,7 +113,8 @@ async def test_limits_are_told_and_kept(serve: Serve) -> None:
         assert list(told.info.accepts) == ["text", "ids"]
         assert told.parity[0].tolerance == pytest.approx(1e-5)
         error = await refused(
-            service.stub.Encode(request(text_of(1500), text_of(1500))), grpc.StatusCode.INVALID_ARGUMENT
+            service.stub.Encode(request(text_of(1500), text_of(1500))),
+            grpc.StatusCode.INVALID_ARGUMENT,
         )
         assert error.details() == "inputs: have more than 2500 tokens together; split the request"
 
@@ -111,7 +122,10 @@ async def test_limits_are_told_and_kept(serve: Serve) -> None:
 async def test_a_model_without_tokenizer_or_attention_says_so(serve: Serve) -> None:
     async with serve(FakeRuntime(attend=False, tokenizer=False)) as service:
         told = (await service.stub.GetModel(pb.GetModelRequest())).info
-        assert (list(told.accepts), list(told.outputs)) == (["ids"], ["pooled", "tokens", "token_info"])
+        assert (list(told.accepts), list(told.outputs)) == (
+            ["ids"],
+            ["pooled", "tokens", "token_info"],
+        )
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.INVALID_ARGUMENT)
         assert error.details() == "inputs[0].text: this model takes ids"
 
@@ -125,13 +139,17 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
         for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):
             call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]  # by name
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert f"outputs.{name}: this server was started with --attention off" in (error.details() or "")
+            assert f"outputs.{name}: this server was started with --attention off" in (
+                error.details() or ""
+            )
 
 
 async def test_models_by_name(serve: Serve) -> None:
     async with serve() as service:
         assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
-        error = await refused(service.stub.Encode(request(model="secret")), grpc.StatusCode.NOT_FOUND)
+        error = await refused(
+            service.stub.Encode(request(model="secret")), grpc.StatusCode.NOT_FOUND
+        )
         assert error.details() == "model: not served here; there is fake"
 
 
@@ -142,7 +160,9 @@ async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve
         await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
 
 
-async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_tokenised(serve: Serve) -> None:
+async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_tokenised(
+    serve: Serve,
+) -> None:
     runtime = FakeRuntime()
     async with serve(runtime, streams=1) as service:
         service.engine.gate.clear()
@@ -151,7 +171,9 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
         service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
         late = request(pb.Input(text="late"))
         await refused(service.stub.Encode(late, timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        stream = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60)
+        stream = service.stub.EncodeStream(
+            iter([pb.EncodeStreamRequest(id="1", encode=late)]), timeout=60
+        )
         assert (await stream.read()).error.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
         late.dry_run = True  # waits for nothing
         assert (await service.stub.Encode(late, timeout=60)).data_bytes > 0
@@ -163,7 +185,9 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
     assert runtime.tokenizer.texts == ["one", "late", "read"]
 
 
-async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(serve: Serve) -> None:
+async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(
+    serve: Serve,
+) -> None:
     runtime = FakeRuntime()
     async with serve(runtime, streams=1) as service:
         await service.stub.Encode(request(pb.Input(text="a word is a token")))
@@ -174,7 +198,9 @@ async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_b
         outlook = service.model.admission.estimate
         outlook.worked_off(tokens=10**6, seconds=10**6)
         long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
-        error = await refused(service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        error = await refused(
+            service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
         assert "behind what is queued and running this may take" in (error.details() or "")
         service.engine.gate.set()
         await first
@@ -187,8 +213,12 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        await refused(service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED)
-        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)  # the server knows, too
+        await refused(
+            service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED
+        )
+        await until(
+            lambda: service.sample("headlight_queue_tokens", model="fake") == 2
+        )  # the server knows, too
         gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
         gone.cancel()
         service.engine.gate.set()
@@ -218,8 +248,12 @@ MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\
 async def test_what_cannot_be_decoded_is_the_callers_fault(serve: Serve, raw: bytes) -> None:
     async with serve() as service:
         channel: Any = service.channel
-        await refused(channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT)
-        await refused(channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(
+            channel.unary_unary(f"/{SERVICE}/Encode")(raw), grpc.StatusCode.INVALID_ARGUMENT
+        )
+        await refused(
+            channel.unary_unary(f"/{SERVICE}/Tokenize")(raw), grpc.StatusCode.INVALID_ARGUMENT
+        )
         stream = channel.stream_stream(f"/{SERVICE}/EncodeStream")(iter([raw]))
         error = await refused(stream.read(), grpc.StatusCode.INVALID_ARGUMENT)
         assert "decode" in (error.details() or "") or "id" in (error.details() or "")
@@ -229,7 +263,9 @@ async def test_methods_that_nobody_has_count_as_other(serve: Serve) -> None:
     async with serve() as service:
         channel: Any = service.channel
         for name in ("Nope", "Invented", "x" * 100):
-            await refused(channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED)
+            await refused(
+                channel.unary_unary(f"/{SERVICE}/{name}")(b""), grpc.StatusCode.UNIMPLEMENTED
+            )
         labels = {"grpc_type": "unary", "grpc_service": "other", "grpc_method": "other"}
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="UNIMPLEMENTED") == 3
 
@@ -242,5 +278,7 @@ async def test_calls_are_counted_by_status(serve: Serve) -> None:
         await service.in_flight.idle()
         assert service.sample("grpc_server_started_total", **labels) == 2
         assert service.sample("grpc_server_handled_total", **labels, grpc_code="OK") == 1
-        assert service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
+        assert (
+            service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
+        )
         assert service.sample("grpc_server_handling_seconds_count", **labels) == 2

@@ -25,7 +25,9 @@ async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Se
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
         for _ in range(16):
             client.ask("GetModel", b"")
-        await until(lambda: len(service.servicer._replies._waiting) == 16 or client.hung_up.is_set())
+        await until(
+            lambda: len(service.servicer._replies._waiting) == 16 or client.hung_up.is_set()
+        )
         await client.hung_up.wait()
         await service.in_flight.idle()
         assert rejected(service, "stalled_reader") == 16
@@ -51,7 +53,9 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         for _ in range(10):
             client.ask("Encode", message)
-        await until(lambda: len(service.servicer._replies._waiting) == 10 or client.hung_up.is_set())
+        await until(
+            lambda: len(service.servicer._replies._waiting) == 10 or client.hung_up.is_set()
+        )
         await take(client, 10_000, 21)
         await service.in_flight.idle()
         assert not client.hung_up.is_set()
@@ -59,7 +63,9 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
         assert handled(service, "Encode", "OK") == 10
 
 
-async def test_what_joins_later_makes_those_before_it_late(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_joins_later_makes_those_before_it_late(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two answers most is taken when twenty more share the link: their last bytes come after the time that was for two."""
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
@@ -77,7 +83,9 @@ async def test_what_joins_later_makes_those_before_it_late(serve: Serve, monkeyp
         assert handled(service, "Encode", "OK") == 22
 
 
-async def test_who_stops_taking_is_cut_though_more_is_under_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_stops_taking_is_cut_though_more_is_under_way(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
@@ -100,7 +108,9 @@ class Reader:
         self.acts = list[Callable[[], object]]()
 
 
-async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An hour is the first one's, once it was looked at; the second begins after that."""
     looked = list[None]()
 
@@ -114,4 +124,6 @@ async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(monke
     await until(lambda: len(looked) == 1)
     replies.add(cast(Call, Reader("second")), 36_000 * peer_timeouts.PACE_BYTES)
     await until(lambda: len(looked) == 2)
-    assert [waited.moved for waited in replies._waiting.values()] == [0, 0], "each was looked at once"
+    assert [waited.moved for waited in replies._waiting.values()] == [0, 0], (
+        "each was looked at once"
+    )

@@ -14,7 +14,9 @@ from tests.service.conftest import Serve
 async def test_what_a_lone_bulk_stream_has_in_flight_too_much_is_sent_again_and_no_more(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headlight_service.core.admission.admission_control.FIRST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(
+        "headlight_service.core.admission.admission_control.FIRST_RETRY_SECONDS", 0.05
+    )
     inputs = [[1 + number] * 100 for number in range(20)]
     # Bulk may have 7 of the 8 requests that a stream may.
     async with (
@@ -23,7 +25,11 @@ async def test_what_a_lone_bulk_stream_has_in_flight_too_much_is_sent_again_and_
     ):
         service.engine.gate.clear()
         running = asyncio.create_task(client.encode_tokens(inputs, priority="bulk"))
-        await until(lambda: bool(service.sample("headlight_rejected_total", model="fake", reason="queue_tokens")))
+        await until(
+            lambda: bool(
+                service.sample("headlight_rejected_total", model="fake", reason="queue_tokens")
+            )
+        )
         service.engine.gate.set()
         found = await running
     assert [rows.shape for rows in found] == [(100, 4)] * 20

@@ -32,12 +32,16 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> No
 
 async def test_refusals_say_for_machines_what_is_wrong_and_when_to_come_back(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
-        empty = await refused(service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT)
+        empty = await refused(
+            service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
+        )
         assert details_of(empty)["BadRequest"].field_violations[0].field == "inputs[0].text"
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
         await service.started()
-        full = details_of(await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED))
+        full = details_of(
+            await refused(service.stub.Encode(request()), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        )
         assert (full["ErrorInfo"].reason, full["ErrorInfo"].domain) == ("QUEUE_TOKENS", "headlight")
         assert full["RetryInfo"].retry_delay.ToMilliseconds() == 1000
         service.engine.gate.set()
@@ -75,7 +79,9 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))  # so 30 s
         await service.started()
-        error = await refused(service.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        error = await refused(
+            service.stub.Encode(request(), timeout=10), grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
         assert (service.sample("headlight_backlog_seconds", model="fake") or 0) > 10
         service.engine.gate.set()
@@ -83,7 +89,9 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
         assert len(service.engine.batches) == 2
 
 
-async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(serve: Serve) -> None:
+async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(
+    serve: Serve,
+) -> None:
     """Before, a text is taken to have no more tokens than its characters cost: nothing is known of any."""
     async with serve(streams=1) as service:
         service.engine.gate.clear()
@@ -92,7 +100,8 @@ async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted
         await service.started()
         service.model.admission.estimate.worked_off(tokens=1, seconds=1)
         error = await refused(
-            service.stub.Encode(request(text_of(100)), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED
+            service.stub.Encode(request(text_of(100)), timeout=60),
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
         assert "this may take 110.00 s" in (error.details() or "")
@@ -101,15 +110,21 @@ async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted
         await first
 
 
-async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(serve: Serve) -> None:
+async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
+    serve: Serve,
+) -> None:
     async with serve(streams=2) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
-        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)  # under a load that is gone
+        service.model.admission.estimate.worked_off(
+            tokens=1, seconds=1e3
+        )  # under a load that is gone
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
-        error = await refused(service.stub.Encode(request(), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        error = await refused(
+            service.stub.Encode(request(), timeout=60), grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
         assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE", "no stream is idle"
         bulk = service.stub.Encode(request(priority=pb.PRIORITY_BULK), timeout=60)
         await refused(bulk, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -120,10 +135,15 @@ async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(s
 ATTENTION = pb.Outputs(attention=pb.AttentionOutput())
 
 
-async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told(serve: Serve) -> None:
+async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told(
+    serve: Serve,
+) -> None:
     one_layer = 4 * HEADS * 200**2
     around = 500  # at most: what is around the data of an answer
-    options = {"max_output_bytes": 5 * one_layer + 2 * around, "max_unary_response_bytes": 4 * one_layer}
+    options = {
+        "max_output_bytes": 5 * one_layer + 2 * around,
+        "max_unary_response_bytes": 4 * one_layer,
+    }
     async with serve(**options) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(200), outputs=ATTENTION)))
@@ -132,7 +152,9 @@ async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told
         assert 3 * one_layer < held <= 3 * one_layer + around
         call = service.stub.Encode(request(text_of(200), outputs=ATTENTION))
         error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
-        assert f"bytes; {held:.0f} of {options['max_output_bytes']} are in use" in (error.details() or "")
+        assert f"bytes; {held:.0f} of {options['max_output_bytes']} are in use" in (
+            error.details() or ""
+        )
         assert "2 of these 3 layers would fit" in (error.details() or "")
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == 1000
         two = pb.Outputs(attention=pb.AttentionOutput(layers=[0, 1]))

@@ -29,7 +29,9 @@ async def test_a_call_without_a_message_is_answered_and_counted(serve: Serve) ->
         call = channel.stream_stream("/grpc.health.v1.Health/Watch")(iter([]), timeout=30)
         await refused(call.read(), grpc.StatusCode.INVALID_ARGUMENT)
         assert service.sample("grpc_server_started_total", **ENCODE) == 1
-        assert service.sample("grpc_server_handled_total", **ENCODE, grpc_code="INVALID_ARGUMENT") == 1
+        assert (
+            service.sample("grpc_server_handled_total", **ENCODE, grpc_code="INVALID_ARGUMENT") == 1
+        )
 
 
 async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: Serve) -> None:
@@ -45,11 +47,16 @@ async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: S
 
 
 @pytest.mark.parametrize("sent", [0, 1000])
-async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(serve: Serve, sent: int) -> None:
+async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(
+    serve: Serve, sent: int
+) -> None:
     async with serve(stall_seconds=0.2) as service, closed_window(service.target) as client:
         for _ in range(3):
             client.begin("Encode", 2000, sent)
-        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 3:
+        while (
+            service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED")
+            != 3
+        ):
             await asyncio.sleep(0)
         assert service.in_flight.count == 0
         assert not client.hung_up.is_set(), "other calls on the connection go on"
@@ -58,11 +65,15 @@ async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(s
 async def test_it_is_told_what_to_do(serve: Serve) -> None:
     async with serve(stall_seconds=0.2) as service:
         channel: Any = service.channel
-        error = await refused(channel.stream_unary(f"/{SERVICE}/Encode")(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        error = await refused(
+            channel.stream_unary(f"/{SERVICE}/Encode")(), grpc.StatusCode.DEADLINE_EXCEEDED
+        )
         told = r"the request did not arrive within (\d+(?:\.\d+)?) s; send less at once, or ask for a longer --stall-seconds"
         found = re.fullmatch(told, error.details() or "")
         assert found is not None
-        assert float(found[1]) >= 0.25 + 0.2, "its time, and once more to see what its connection brings"
+        assert float(found[1]) >= 0.25 + 0.2, (
+            "its time, and once more to see what its connection brings"
+        )
         assert (await service.stub.Encode(request())).items
 
 
@@ -77,6 +88,9 @@ async def test_while_its_connection_brings_enough_a_message_may_be_late(
         # Only now: the time for the largest message, in which it may come alone, is known.
         monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)
-        while service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED") != 1:
+        while (
+            service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED")
+            != 1
+        ):
             await asyncio.sleep(0)
         assert next(came, None) is None, "as long as it brought enough"

@@ -52,15 +52,23 @@ def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
     assert patience.left == pytest.approx(0.2, abs=0.01)
     fast = Patience(20)
     fast.took(4 * PACE_BYTES, 1)
-    assert fast.left == 20, "what was taken fast gives credit, but nobody may take nothing for longer"
+    assert fast.left == 20, (
+        "what was taken fast gives credit, but nobody may take nothing for longer"
+    )
     fast.took(0, 80)
     assert fast.left == pytest.approx(19)
 
 
-async def test_a_stalled_reader_is_cut_and_its_memory_returned(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # time to come and read its status
+async def test_a_stalled_reader_is_cut_and_its_memory_returned(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        peer_timeouts, "LEAST_LINGER_SECONDS", 60
+    )  # time to come and read its status
     async with serve(stall_seconds=0.2) as service:
-        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)]))
+        call = service.stub.EncodeStream(
+            iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)])
+        )
         assert (await call.read()).WhichOneof("frame") == "header"
         assert held(service) > LARGE_BYTES
         await asyncio.wait_for(service.in_flight.idle(), 30)  # meanwhile nothing is read
@@ -88,7 +96,8 @@ async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) 
         await service.in_flight.idle()  # meanwhile nothing is read
         assert rejected(service, "stalled_reader") == 1
         stages = {
-            stage: service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES
+            stage: service.sample("headlight_cancelled_total", model="fake", stage=stage)
+            for stage in CANCEL_STAGES
         }
         assert stages == dict.fromkeys(CANCEL_STAGES, 0)
         call.cancel()
@@ -108,7 +117,9 @@ async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
         assert (await service.stub.Encode(ask("x").encode)).items, "on a new connection"
 
 
-async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frame_now_and_then_is_not_reading(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 40)
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # as above
@@ -129,7 +140,9 @@ async def test_a_frame_now_and_then_is_not_reading(serve: Serve, monkeypatch: py
 
 
 @pytest.mark.parametrize("method", STUCK)
-async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(serve: Serve, method: str) -> None:
+async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(
+    serve: Serve, method: str
+) -> None:
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
         client.ask(method, STUCK[method].SerializeToString())
         await until(lambda: service.in_flight.count == 1)
@@ -172,12 +185,19 @@ async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve:
         await until(lambda: held(service) == 0)
 
 
-async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanwhile(serve: Serve) -> None:
+async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanwhile(
+    serve: Serve,
+) -> None:
     large = STUCK["Encode"]
     async with serve(max_output_bytes=16 << 20) as service, closed_window(service.target) as client:
         for _ in range(40):  # 50 MB
             client.ask("Encode", large.SerializeToString())
-        await until(lambda: (rejected(service, "output_bytes") or 0) + len(service.servicer._replies._waiting) == 40)
+        await until(
+            lambda: (
+                (rejected(service, "output_bytes") or 0) + len(service.servicer._replies._waiting)
+                == 40
+            )
+        )
         assert 12 << 20 < held(service) <= 14 << 20, "an eighth is kept"
         assert (await service.stub.Encode(request())).items
         error = await refused(service.stub.Encode(large), grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -216,7 +236,9 @@ async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serv
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, frames: int) -> None:
+async def test_a_reader_who_leaves_while_being_sent_to_is_counted(
+    serve: Serve, frames: int
+) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream(iter([ask("1", LARGE_TOKENS, LARGE)]))
         for _ in range(frames):
@@ -229,17 +251,29 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(serve: Serve, 
         assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
 
 
-async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(serve: Serve) -> None:
+async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(
+    serve: Serve,
+) -> None:
     async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
         service.engine.gate.clear()
-        call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)]))
+        call = service.stub.EncodeStream(
+            iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(2)])
+        )
         await service.started()
         [stream] = service.servicer._streams
         await until(lambda: bool(stream._gate._waiting))
         call.cancel()
         await service.in_flight.idle()
-        counted = [service.sample("headlight_cancelled_total", model="fake", stage=stage) for stage in CANCEL_STAGES]
-        assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {"tokenize": 0, "queue": 1, "infer": 1, "send": 0}
+        counted = [
+            service.sample("headlight_cancelled_total", model="fake", stage=stage)
+            for stage in CANCEL_STAGES
+        ]
+        assert dict(zip(CANCEL_STAGES, counted, strict=True)) == {
+            "tokenize": 0,
+            "queue": 1,
+            "infer": 1,
+            "send": 0,
+        }
         assert len(service.engine.batches) == 1, "the other is not computed for nobody"
 
 
@@ -259,6 +293,8 @@ async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(
                 await stream.code()
             assert service.sample("headlight_cancelled_total", model="fake", stage="send") == count
             await service.in_flight.idle()
-            assert held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
+            assert (
+                held(service) == service.sample("headlight_held_request_bytes", model="fake") == 0
+            )
         assert service.sample("headlight_cancelled_total", model="fake", stage="send") == 2
         assert rejected(service, "internal") == 0

@@ -22,12 +22,15 @@ def tokenize_request(*inputs: pb.Input) -> pb.TokenizeRequest:
 
 async def test_tokenize(serve: Serve) -> None:
     async with serve() as service:
-        response = await service.stub.Tokenize(tokenize_request(text_of(3000), pb.Input(text="a bb")))
+        response = await service.stub.Tokenize(
+            tokenize_request(text_of(3000), pb.Input(text="a bb"))
+        )
         assert response.model.name == "fake"
         assert [len(item.ids) for item in response.items] == [3000, 2]
         assert list(response.items[1].ids) == [1, 2]
         error = await refused(
-            service.stub.Tokenize(tokenize_request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
+            service.stub.Tokenize(tokenize_request(pb.Input(text=" "))),
+            grpc.StatusCode.INVALID_ARGUMENT,
         )
         assert (error.details() or "").startswith("inputs[0].text: is empty")
 
@@ -46,10 +49,17 @@ async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
 
         return noted
 
-    for module, name in ((answer_encoding, "token_info"), (answer_forms, "token_info"), (answer_forms, "header")):
+    for module, name in (
+        (answer_encoding, "token_info"),
+        (answer_forms, "token_info"),
+        (answer_forms, "header"),
+    ):
         monkeypatch.setattr(module, name, noting(getattr(module, name)))
     outputs = pb.Outputs(token_info=pb.TokenInfoOutput())
-    requests = {"Tokenize": tokenize_request(text_of(1500)), "Encode": request(text_of(1500), outputs=outputs)}
+    requests = {
+        "Tokenize": tokenize_request(text_of(1500)),
+        "Encode": request(text_of(1500), outputs=outputs),
+    }
     async with serve() as service:
         response = await getattr(service.stub, method)(requests[method])
     assert len(response.items) == 1
@@ -58,23 +68,31 @@ async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
     assert threading.get_ident() not in builders
 
 
-async def test_an_answer_that_grows_too_large_is_refused_as_soon_as_it_is_and_with_its_size(serve: Serve) -> None:
+async def test_an_answer_that_grows_too_large_is_refused_as_soon_as_it_is_and_with_its_size(
+    serve: Serve,
+) -> None:
     runtime = FakeRuntime()
     async with serve(runtime) as service:
         size = (await service.stub.Tokenize(tokenize_request(*[text_of(300)] * 3))).ByteSize()
     async with serve(runtime, max_unary_response_bytes=size) as service:
-        assert (await service.stub.Tokenize(tokenize_request(*[text_of(300)] * 3))).ByteSize() == size
+        assert (
+            await service.stub.Tokenize(tokenize_request(*[text_of(300)] * 3))
+        ).ByteSize() == size
         assert runtime.tokenizer is not None
         runtime.tokenizer.texts.clear()
         call = service.stub.Tokenize(tokenize_request(*[text_of(300)] * 100))
         error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
         told = (error.details() or "").split()
-        assert (error.details() or "").startswith("inputs: the answer to the first 4 of 100 would have ")
+        assert (error.details() or "").startswith(
+            "inputs: the answer to the first 4 of 100 would have "
+        )
         assert int(told[told.index("have") + 1]) > size
         assert len(runtime.tokenizer.texts) == 4
 
 
-async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(serve: Serve) -> None:
+async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(
+    serve: Serve,
+) -> None:
     begun, may_end = threading.Event(), threading.Event()
 
     class SlowTokenizer(FakeTokenizer):
@@ -99,7 +117,9 @@ async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(s
         first.cancel()
         await until(lambda: service.in_flight.count == 0)
         assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21
-        assert service.sample("headlight_held_request_bytes", model="fake") == held, "a thread still works on it"
+        assert service.sample("headlight_held_request_bytes", model="fake") == held, (
+            "a thread still works on it"
+        )
         may_end.set()
         await until(lambda: service.sample("headlight_held_request_bytes", model="fake") == 0)
         assert service.sample("headlight_cancelled_total", model="fake", stage="tokenize") == 21

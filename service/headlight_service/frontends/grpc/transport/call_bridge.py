@@ -143,7 +143,9 @@ class Bridge:
         """Return a handler that sends by callback, the mode of grpcio's own health service."""
 
         def answer(
-            requests: Iterator[bytes], context: grpc.ServicerContext, send: Callable[[bytes | None], None]
+            requests: Iterator[bytes],
+            context: grpc.ServicerContext,
+            send: Callable[[bytes | None], None],
         ) -> None:
             call = Call(context, self)
             call.send = send

@@ -64,7 +64,9 @@ class Call:
     def __init__(self, context: grpc.ServicerContext, bridge: CallHost) -> None:
         self.begun = time.perf_counter()
         remaining = context.time_remaining()
-        self.deadline = math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
+        self.deadline = (
+            math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
+        )
         self.caller: str | None = None
         self.client: str | None = None
         self.refused: Exception | None = None

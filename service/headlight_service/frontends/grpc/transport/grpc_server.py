@@ -38,7 +38,10 @@ class GrpcServer:
     """A server on one address. Its methods run on the event loop; only the watch has a thread."""
 
     def __init__(
-        self, name: str, make: Callable[[Bridge], grpc.Server], observe: Callable[[str, Change], None]
+        self,
+        name: str,
+        make: Callable[[Bridge], grpc.Server],
+        observe: Callable[[str, Change], None],
     ) -> None:
         """Make a server that listens nowhere.
 
@@ -61,7 +64,11 @@ class GrpcServer:
     def bind(self, address: str, credentials: grpc.ServerCredentials | None = None) -> int:
         """Listen, with TLS if there are credentials; return the port. Raises RuntimeError."""
         server = self._server
-        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+        port = (
+            server.add_secure_port(address, credentials)
+            if credentials
+            else server.add_insecure_port(address)
+        )
         self._address = f"{address.rpartition(':')[0]}:{port}"
         self._credentials = credentials
         return port
@@ -69,7 +76,9 @@ class GrpcServer:
     async def start(self) -> None:
         """Serve, and watch the serving thread."""
         for thread in _threads(self._server.start, "_serve"):
-            threading.Thread(target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True).start()
+            threading.Thread(
+                target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True
+            ).start()
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and end those that outlast the grace time; None: all of them now."""
@@ -78,10 +87,14 @@ class GrpcServer:
             return
         try:
             stopped = self._server.stop(grace or 0)
-            if not await self._loop.run_in_executor(None, stopped.wait, STOP_SECONDS + (grace or 0)):
+            if not await self._loop.run_in_executor(
+                None, stopped.wait, STOP_SECONDS + (grace or 0)
+            ):
                 log.warning("gRPC did not stop", extra={"event": "grpc_not_stopped"})
         except RuntimeError as error:  # the system has no more threads
-            log.error("gRPC cannot be stopped", extra={"event": "grpc_not_stopped", **describe(error)})
+            log.error(
+                "gRPC cannot be stopped", extra={"event": "grpc_not_stopped", **describe(error)}
+            )
         self._bridge.abandon()
 
     def _new(self) -> None:
@@ -119,7 +132,9 @@ class GrpcServer:
         if not self._stopping:
             await self.start()
             self._observe(self._name, Change.RESTORED)
-            log.warning("gRPC listens again", extra={"event": "grpc_restored", "server": self._name})
+            log.warning(
+                "gRPC listens again", extra={"event": "grpc_restored", "server": self._name}
+            )
 
     async def _listen_again(self) -> None:
         """Bind a new server. The old one frees the address a moment later. Raises RuntimeError."""
@@ -145,4 +160,6 @@ def _threads(act: Callable[[], object], runs: str) -> list[threading.Thread]:
     """Call `act`; return the threads that it starts to run `runs`, by their default names."""
     before = {*threading.enumerate()}
     act()
-    return [thread for thread in {*threading.enumerate()} - before if thread.name.endswith(f"({runs})")]
+    return [
+        thread for thread in {*threading.enumerate()} - before if thread.name.endswith(f"({runs})")
+    ]

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from headlight_service.frontends.grpc.transport import call_threads
-from headlight_service.frontends.grpc.transport.call_threads import MOST_CALLS, MOST_PROBES, MOST_STREAMS, CallThreads
+from headlight_service.frontends.grpc.transport.call_threads import (
+    MOST_CALLS,
+    MOST_PROBES,
+    MOST_STREAMS,
+    CallThreads,
+)
 
 SECONDS = 30
 
@@ -80,7 +85,9 @@ def test_without_further_threads_work_waits_and_nothing_is_raised(
     assert done.wait(SECONDS)
 
 
-def test_few_threads_are_shared_out(released: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_threads_are_shared_out(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A status, a refusal and a probe need one, too."""
     threads = CallThreads()
     hold(threads, 8, released)
@@ -91,7 +98,9 @@ def test_few_threads_are_shared_out(released: threading.Event, monkeypatch: pyte
     assert not threads.should_refuse(streaming=True), "later it is tried again"
 
 
-def test_threads_end_when_they_have_nothing_to_do(released: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_end_when_they_have_nothing_to_do(
+    released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(call_threads, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(call_threads, "KEPT_THREADS", 3)
     threads = CallThreads()

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight_service.frontends.grpc.transport.connection_traffic import bytes_moved, close_connection
+from headlight_service.frontends.grpc.transport.connection_traffic import (
+    bytes_moved,
+    close_connection,
+)
 
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
@@ -29,7 +32,9 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket
             yield client, server, f"{HOSTS[host]}:{client.getsockname()[1]}"
 
 
-def test_a_connection_is_closed_by_the_name_of_its_peer(pair: tuple[socket.socket, socket.socket, str]) -> None:
+def test_a_connection_is_closed_by_the_name_of_its_peer(
+    pair: tuple[socket.socket, socket.socket, str],
+) -> None:
     client, server, peer = pair
     client.settimeout(30)
     assert close_connection(peer)
@@ -57,7 +62,9 @@ def test_what_came_is_told(pair: tuple[socket.socket, socket.socket, str]) -> No
         pass
 
 
-@pytest.mark.parametrize("peer", ["ipv4:127.0.0.1:1", "unix:/tmp/socket", "unix:", "ipv4:127.0.0.1", ""])
+@pytest.mark.parametrize(
+    "peer", ["ipv4:127.0.0.1:1", "unix:/tmp/socket", "unix:", "ipv4:127.0.0.1", ""]
+)
 def test_no_other_connection_is_touched(peer: str) -> None:
     one, other = socket.socketpair()
     with one, other:

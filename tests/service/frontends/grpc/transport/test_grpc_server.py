@@ -43,7 +43,9 @@ class Seen:
 
 async def end(service: Service) -> None:
     """End the serving thread. Nobody answers this call."""
-    channel: Any = grpc.aio.insecure_channel(service.target, options=[("grpc.use_local_subchannel_pool", 1)])
+    channel: Any = grpc.aio.insecure_channel(
+        service.target, options=[("grpc.use_local_subchannel_pool", 1)]
+    )
     call = channel.unary_unary(ENDS)(b"", timeout=60)
     with pytest.raises(grpc.aio.AioRpcError):
         await call
@@ -83,9 +85,13 @@ async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
         stream.cancel()
 
 
-async def test_one_that_fails_again_and_again_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_fails_again_and_again_is_given_up(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = Seen()
-    monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 3600.0)
+    monkeypatch.setattr(
+        "headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 3600.0
+    )
     async with serve() as service:
         service.server._observe = seen.observe
         for place in range(MOST_LOSSES):
@@ -95,7 +101,9 @@ async def test_one_that_fails_again_and_again_is_given_up(serve: Serve, monkeypa
         assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
 
 
-async def test_one_that_fails_now_and_then_is_not(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_fails_now_and_then_is_not(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = Seen()
     monkeypatch.setattr("headlight_service.frontends.grpc.transport.grpc_server.LOSS_SECONDS", 0.0)
     async with serve() as service:

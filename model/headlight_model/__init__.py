@@ -1,1 +1,4 @@
-"""The Transformer encoder in PyTorch: the source of truth that export and serving are measured against."""
+"""The Transformer encoder in PyTorch.
+
+The source of truth that export and serving are measured against.
+"""

@@ -1,4 +1,7 @@
-"""A checkpoint is a folder: config.json, model.safetensors and, for texts, tokenizer.json. No pickle is ever read or written."""
+"""A checkpoint is a folder: config.json, model.safetensors and, for texts, tokenizer.json.
+
+No pickle is ever read or written.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,8 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-ENCODER_PREFIX = (
-    "encoder."  # other prefixes (training heads) may stand beside it and are left alone
-)
+# Other prefixes (training heads) may stand beside it and are left alone.
+ENCODER_PREFIX = "encoder."
 
 
 def save_checkpoint(
@@ -33,7 +35,8 @@ def save_checkpoint(
         extra: further tensors (a training head), under names that do not begin with "encoder.".
 
     Raises:
-        ValueError: a tensor holds a number that float16 has not; the message names it, and nothing is written.
+        ValueError: a tensor holds a number that float16 has not; the message names it, and nothing
+            is written.
     """
     tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (
         extra or {}
@@ -43,9 +46,8 @@ def save_checkpoint(
         if not value.isfinite().all():
             raise ValueError(f"{name} is not finite in float16; did the training diverge?")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / WEIGHTS).write_bytes(
-        save(halves)
-    )  # save_file would make it unreadable to other users
+    # save_file would make it unreadable to other users.
+    (folder / WEIGHTS).write_bytes(save(halves))
     (folder / CONFIG).write_text(encoder.config.to_json(), encoding="utf-8")
     if tokenizer_json is not None:
         (folder / TOKENIZER).write_text(tokenizer_json, encoding="utf-8")
@@ -56,12 +58,14 @@ def load_checkpoint(folder: Path) -> Encoder:
 
     Raises:
         FileNotFoundError: a file of the checkpoint is missing; the message names it.
-        ValueError: the config or the weights are not what an encoder needs; the message names the key.
+        ValueError: the config or the weights are not what an encoder needs; the message names the
+            key.
     """
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise FileNotFoundError(
-                f"{folder / name} is missing; a checkpoint is a folder of {CONFIG}, {WEIGHTS}, {TOKENIZER}"
+                f"{folder / name} is missing; a checkpoint is a folder of {CONFIG}, {WEIGHTS}, "
+                f"{TOKENIZER}"
             )
     encoder = Encoder(EncoderConfig.load(folder / CONFIG))
     tensors = load_tensors(folder, ENCODER_PREFIX)
@@ -74,10 +78,14 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
     """Raises ValueError, in one line, unless the weights are those that the config describes."""
     if not found:
         raise ValueError(
-            f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight of the encoder"
+            f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight "
+            "of the encoder"
         )
     shapes = [
-        f"{printable(name)} has the shape {list(found[name].shape)}, which {CONFIG} makes {list(tensor.shape)}"
+        (
+            f"{printable(name)} has the shape {list(found[name].shape)}, which {CONFIG} makes "
+            f"{list(tensor.shape)}"
+        )
         for name, tensor in wanted.items()
         if name in found and found[name].shape != tensor.shape
     ]
@@ -127,6 +135,7 @@ def as_float32(file: Path, name: str, tensor: Tensor) -> Tensor:
     tensor = tensor.to(torch.float32)
     if not tensor.isfinite().all():
         raise ValueError(
-            f"{file}: {printable(name)} holds NaN or infinity; the training diverged or the file is damaged, take another"
+            f"{file}: {printable(name)} holds NaN or infinity; the training diverged or the file "
+            "is damaged, take another"
         )
     return tensor

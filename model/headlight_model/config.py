@@ -1,4 +1,7 @@
-"""What an encoder is, as one frozen value: everything needed to rebuild the module before its weights are read."""
+"""What an encoder is, as one frozen value.
+
+Everything needed to rebuild the module before its weights are read.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,8 @@ from typing import Any
 from headlight_model.fields import build
 from headlight_model.positions.rope import RopeScaling
 
-ACTIVATIONS = (
-    "gelu",
-    "gelu_tanh",
-    "silu",
-    "relu",
-)  # of the feed-forward networks; "gelu": the exact erf form
+# Of the feed-forward networks; "gelu": the exact erf form.
+ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "relu")
 DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
 # The words that a field may hold.
 CHOICES = {
@@ -58,7 +57,9 @@ class Dense:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
-    """Architecture of an encoder. Immutable; every value but `positions`, which the encoder looks up, is checked here.
+    """Architecture of an encoder.
+
+    Immutable; every value but `positions`, which the encoder looks up, is checked here.
 
     Raises:
         ValueError: naming the field, the value and what would be accepted.
@@ -71,40 +72,37 @@ class EncoderConfig:
     ffn_dim: int  # customarily 4 * dim
     positions: str  # a name in headlight_model.positions.position_schemes.POSITIONS
     head_width: int = 0  # of each query, key and value; 0: dim / heads
-    kv_heads: int = (
-        0  # of keys and values, shared by as many queries each (Ainslie et al. 2023); 0: as heads
-    )
-    embedding_dim: int = (
-        0  # embeddings are so wide, and a linear map brings them to dim; 0: they are dim wide
-    )
-    norm: str = (
-        "pre"  # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT
-    )
-    final_norm: bool = True  # for norm "pre": the last block's output is normed; without, lengths of token vectors tell
+    # Of keys and values, shared by as many queries each (Ainslie et al. 2023); 0: as heads.
+    kv_heads: int = 0
+    # Embeddings are so wide, and a linear map brings them to dim; 0: they are dim wide.
+    embedding_dim: int = 0
+    # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT.
+    norm: str = "pre"
+    # For norm "pre": the last block's output is normed; without, lengths of token vectors tell.
+    final_norm: bool = True
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
-    embedding_norm: bool = (
-        False  # for norm "pre": embeddings are normed; for "post" they always are
-    )
+    # For norm "pre": embeddings are normed; for "post" they always are.
+    embedding_norm: bool = False
     first_norm: bool = True  # for norm "pre": the first block norms what its attention reads
-    qk_norm: str = (
-        "none"  # "head": queries and keys are normed before positions, each head by itself
-    )
+    # "head": queries and keys are normed before positions, each head by itself.
+    qk_norm: str = "none"
     attention_bias: bool = True  # the projections to Q, K and V have biases
     attention_out_bias: bool = True  # the projection behind the heads has one
     causal: bool = False  # a token sees itself and those before it, none behind it
     window: int = 0  # a token of a local layer sees those at most so many places away
     local_layers: tuple[int, ...] = ()  # which layers are local
-    ffn: str = (
-        "plain"  # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020
-    )
+    # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020.
+    ffn: str = "plain"
     activation: str = "gelu"
     ffn_bias: bool = True  # of up and gate
     ffn_out_bias: bool = True  # of down
-    segments: int = 0  # token types (first text, second text, ...) with an embedding each; 0: the model knows none
+    # Token types (first text, second text, ...) with an embedding each; 0: the model knows none.
+    segments: int = 0
     scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
-    rope_theta: float = 10000.0  # base of the rotary wavelengths; this and the other rope_ fields are for positions "rope"
+    # Base of the rotary wavelengths; this and the other rope_ fields are for positions "rope".
+    rope_theta: float = 10000.0
     rope_local_theta: float = 0.0  # the same of local layers; 0: as rope_theta
     rope_scaling: RopeScaling | None = (
         None  # for texts longer than those of the training; not of local layers of their own theta
@@ -112,9 +110,8 @@ class EncoderConfig:
     rope_values: bool = False  # values turn as queries and keys do (RoFormer's rotary_value)
     rope_fraction: float = 1.0  # of each head's dimensions, which turn; the others know no position
     rope_offset: int = 0  # position of the first token
-    alibi: str = (
-        "symmetric"  # for positions "alibi"; see headlight_model.positions.position_schemes.Alibi
-    )
+    # For positions "alibi"; see headlight_model.positions.position_schemes.Alibi.
+    alibi: str = "symmetric"
     pooling: str = "mean"  # a name in headlight_model.layers.pooling.POOLING
     include_prompt: bool = True  # pooling counts the tokens of a prompt
     dense: tuple[Dense, ...] = ()  # applied to what pooling yields, one after the other
@@ -122,7 +119,8 @@ class EncoderConfig:
     dropout: float = 0.0  # training only: of what each half of a block adds
     embedding_dropout: float = 0.0  # training only: of embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training
-    max_length: int = 2048  # tokens; the longest sequence that will be accepted; rows of the table of learned positions
+    # Tokens; the longest sequence that will be accepted; rows of the table of learned positions.
+    max_length: int = 2048
     pad_id: int = 0
 
     def __post_init__(self) -> None:
@@ -159,20 +157,24 @@ class EncoderConfig:
         """Sizes that must fit each other, and layers that must be there."""
         if not self.head_width and self.dim % self.heads:
             raise ValueError(
-                f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the same width"
+                f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the "
+                "same width"
             )
         if self.kv_heads and self.heads % self.kv_heads:
             raise ValueError(
-                f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}; each serves as many queries"
+                f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}; each serves "
+                "as many queries"
             )
         beyond = [layer for layer in self.local_layers if not 0 <= layer < self.layers]
         if beyond or len(set(self.local_layers)) != len(self.local_layers):
             raise ValueError(
-                f"local_layers {self.local_layers} must be different layers of 0 .. {self.layers - 1}"
+                f"local_layers {self.local_layers} must be different layers of 0 .. "
+                f"{self.layers - 1}"
             )
         if bool(self.local_layers) != bool(self.window):
             raise ValueError(
-                f"window {self.window} and local_layers {self.local_layers} go together; set both or neither"
+                f"window {self.window} and local_layers {self.local_layers} go together; "
+                "set both or neither"
             )
 
     def _check_positions(self) -> None:
@@ -184,7 +186,10 @@ class EncoderConfig:
         if self.positions == "rope" and (
             self.rope_width % 2 or not 2 <= self.rope_width <= self.head_dim
         ):
-            have = f"rope_fraction {self.rope_fraction} of a head of {self.head_dim} is {self.rope_width} dimensions"
+            have = (
+                f"rope_fraction {self.rope_fraction} of a head of {self.head_dim} is "
+                f"{self.rope_width} dimensions"
+            )
             raise ValueError(
                 f"{have}; rope turns pairs, so it must be an even number from 2 to {self.head_dim}"
             )

@@ -1,6 +1,9 @@
-"""`python -m headlight_model.demo --bundle DIR`: starts the service on a bundle, asks it something worth asking, and says how to go on.
+"""The demo: `python -m headlight_model.demo --bundle DIR`.
 
-child process (service)  <--gRPC--  functions of the standard library, three questions, one attention map
+Starts the service on a bundle, asks it something worth asking, and says how to go on.
+
+child process (service)  <--gRPC--  functions of the standard library, three questions,
+                                    one attention map
 """
 
 from __future__ import annotations
@@ -29,10 +32,11 @@ from headlight_model.train.data.functions import Function, document_of_0_1, func
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """
-    argparse base64 bisect calendar collections configparser contextlib copy csv datetime difflib fnmatch fractions glob gzip
-    hashlib heapq html http inspect ipaddress json logging mimetypes ntpath os pathlib pickle posixpath queue random sched
-    shelve shutil smtplib socket statistics string subprocess tarfile tempfile textwrap threading tokenize traceback urllib
-    uuid wave zipfile
+    argparse base64 bisect calendar collections configparser contextlib copy csv datetime difflib
+    fnmatch fractions glob gzip hashlib heapq html http inspect ipaddress json logging mimetypes
+    ntpath os pathlib pickle posixpath queue random sched shelve shutil smtplib socket statistics
+    string subprocess tarfile tempfile textwrap threading tokenize traceback urllib uuid wave
+    zipfile
 """
 QUESTIONS = (
     "read a file and decode json",
@@ -42,9 +46,8 @@ QUESTIONS = (
 CODE = "def read(path): return json.loads(open(path).read())"
 NEAREST = 4
 LINKS = 12
-READY_SECONDS = (
-    120  # a cold disk and a slow machine; a service that cannot start ends by itself long before
-)
+# A cold disk and a slow machine; a service that cannot start ends by itself long before.
+READY_SECONDS = 120
 STOP_SECONDS = 60
 LOG_LINES = 12
 
@@ -88,7 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """The service as a child process that writes to `log`, stopped at the end whatever happened. Raises DemoError."""
+    """The service as a child process that writes to `log`, stopped at the end whatever happened.
+
+    Raises DemoError.
+    """
     if not arguments.bundle.is_dir():
         raise DemoError(f"there is no bundle at {arguments.bundle}; `make export` makes one")
     refuse_taken_port("--grpc", arguments.grpc)
@@ -113,27 +119,35 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
 
 
 def refuse_taken_port(option: str, address: str) -> None:
-    """Raises DemoError where an address cannot be listened on: the demo would else talk to whoever is there already."""
+    """Raises DemoError where an address cannot be listened on.
+
+    The demo would else talk to whoever is there already.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            probe.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # else one that has just been closed counts
+            # Else one that has just been closed counts.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, int(port)))
     except (ValueError, OverflowError):
         raise DemoError(f"{option} {address}: must be HOST:PORT") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            reason = "is taken, perhaps by another Headlight; stop that one, or choose another (make run GRPC=HOST:PORT HTTP=...)"
+            reason = (
+                "is taken, perhaps by another Headlight; stop that one, or choose another (make "
+                "run GRPC=HOST:PORT HTTP=...)"
+            )
         else:
             reason = f"cannot be listened on: {error.strerror}"
         raise DemoError(f"{option} {address} {reason}") from None
 
 
 def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Watches grpc.health.v1 until it says SERVING. Raises DemoError where the service dies first, or takes too long."""
+    """Watches grpc.health.v1 until it says SERVING.
+
+    Raises DemoError where the service dies first, or takes too long.
+    """
     reconnect = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
     with grpc.insecure_channel(target, reconnect) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
@@ -168,7 +182,10 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         model = client.model()
         print(
             heading(
-                f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} numbers a text",
+                (
+                    f"{model.name}: {model.layers} layers, {model.heads} heads, {model.dim} "
+                    "numbers a text"
+                ),
                 colour,
             )
         )
@@ -182,7 +199,10 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
 
 
 def library() -> list[Function]:
-    """The public functions, one of each name. Without a docstring too: what they are found by holds none."""
+    """The public functions, one of each name.
+
+    Without a docstring too: what they are found by holds none.
+    """
     known: dict[tuple[str, str], Function] = {}
     for function in functions(MODULES.split()):
         if not any(part.startswith("_") for part in function.name.split(".")):
@@ -191,7 +211,10 @@ def library() -> list[Function]:
 
 
 def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
-    """The functions with the highest scores, a line each. Vectors of unit length: the score is the cosine."""
+    """The functions with the highest scores, a line each.
+
+    Vectors of unit length: the score is the cosine.
+    """
     lines = []
     for index in np.argsort(-scores)[:NEAREST]:
         found = corpus[index]
@@ -201,7 +224,10 @@ def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
 
 
 def attention_view(attention: Attention, width: int, colour: bool) -> str:
-    """The map of the head with most weight between ordinary tokens that are not neighbours: the least obvious one."""
+    """The map of the least obvious head.
+
+    It has most weight between ordinary tokens that are not neighbours.
+    """
     places = np.arange(len(attention.tokens))
     ordinary = ~np.array(attention.tokens.special)
     far = (np.abs(places[:, None] - places) > 1) & ordinary[:, None] & ordinary
@@ -211,7 +237,10 @@ def attention_view(attention: Attention, width: int, colour: bool) -> str:
     weights, labels = attention.weights[layer, head], attention.tokens.labels(CODE)
     title = heading(f"Attention of layer {attention.layers[layer]}, head {head} in: {CODE}", colour)
     links = strongest_links(weights, labels, attention.tokens.special, most=LINKS)
-    return f"{title}\n{attention_map(weights, labels, width=width, colour=colour)}\n\nStrongest links\n{links}"
+    return (
+        f"{title}\n{attention_map(weights, labels, width=width, colour=colour)}\n\n"
+        f"Strongest links\n{links}"
+    )
 
 
 def heading(text: str, colour: bool) -> str:
@@ -223,12 +252,13 @@ def print_how_to_go_on(target: str, http: str) -> None:
     """How to call the service that is running."""
     beside = Path(sys.executable).parent / "headlight"
     program = beside if beside.is_file() else f"{Path(sys.executable).name} -m headlight"
+    method = "headlight.v1.HeadlightService/Encode"
     print(f"""
 Call it
   {program} embed --target {target} "parse a json document"
   {program} attend --target {target} "for line in file: print(line)"
   python: from headlight import Client; Client("{target}").encode(["parse a json document"])
-  grpcurl -plaintext -d '{{"inputs": [{{"text": "parse a json document"}}]}}' {target} headlight.v1.HeadlightService/Encode
+  grpcurl -plaintext -d '{{"inputs": [{{"text": "parse a json document"}}]}}' {target} {method}
 Metrics
   http://{http}/metrics""")
 

@@ -1,4 +1,7 @@
-"""The encoder: token embeddings, segments, positions, N blocks, pooling. Read from here downwards."""
+"""The encoder: token embeddings, segments, positions, N blocks, pooling.
+
+Read from here downwards.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,10 @@ class EncoderOutput:
 
     pooled: Tensor  # [B, config.pooled_dim] float
     tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
-    hidden: tuple[
-        Tensor, ...
-    ]  # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm)
-    attention: tuple[
-        Tensor, ...
-    ]  # L of [B, H, S, S], rows are queries; empty where the fused kernel was used
+    # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm).
+    hidden: tuple[Tensor, ...]
+    # L of [B, H, S, S], rows are queries; empty where the fused kernel was used.
+    attention: tuple[Tensor, ...]
     scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
 
 
@@ -55,7 +56,10 @@ class View(NamedTuple):
 
 
 class Encoder(nn.Module):
-    """A Transformer encoder (Vaswani et al. 2017) built from an EncoderConfig, bidirectional unless that says causal."""
+    """A Transformer encoder (Vaswani et al. 2017) built from an EncoderConfig.
+
+    Bidirectional unless that says causal.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -66,7 +70,8 @@ class Encoder(nn.Module):
         self.segment_embedding = nn.Embedding(config.segments, width) if config.segments else None
         self.positions = build_positions(config)
         self.local_positions = self._build_local_positions()
-        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a norm follows the last.
+        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a
+        # norm follows the last.
         normed = config.norm == "post" or config.embedding_norm
         self.embedding_norm = build_norm(config, width) if normed else nn.Identity()
         self.embedding_project = (
@@ -107,18 +112,23 @@ class Encoder(nn.Module):
             ids: int64 [B, S].
             mask: bool or int64 [B, S]; nonzero for a token, zero for padding. None: no padding.
             positions: int64 [B, S] or [1, S], each in 0 .. config.max_length-1; None: 0 .. S-1.
-            segments: int64 [B, S], each in 0 .. config.segments-1; None: zeros. Refused by a model that knows none.
-            head_mask: float [B, L, H], by which what each head contributes is multiplied: 0 removes it. None: ones.
-            pool_mask: bool or int64 [B, S]; zero for a token that pooling leaves out, as it does padding. None: ones.
+            segments: int64 [B, S], each in 0 .. config.segments-1; None: zeros. Refused by a model
+                that knows none.
+            head_mask: float [B, L, H], by which what each head contributes is multiplied: 0 removes
+                it. None: ones.
+            pool_mask: bool or int64 [B, S]; zero for a token that pooling leaves out, as it does
+                padding. None: ones.
             fused: False to compute attention in plain operations and return its weights.
 
         Raises:
-            ValueError: S is beyond config.max_length, or there are segments that the model does not know.
+            ValueError: S is beyond config.max_length, or there are segments that the model does not
+                know.
         """
         length = ids.shape[1]
         if not torch.compiler.is_compiling() and length > self.config.max_length:
             raise ValueError(
-                f"{length} tokens are more than max_length {self.config.max_length}; shorten the text"
+                f"{length} tokens are more than max_length {self.config.max_length}; shorten the "
+                "text"
             )
         keep = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask != 0  # [B, S]
         if positions is None:
@@ -155,7 +165,10 @@ class Encoder(nn.Module):
         )
 
     def visible(self, keep: Tensor, window: int = 0) -> Tensor:
-        """Which keys a query sees: all tokens of its text, those up to itself, those near. Bool [B, S] -> [B, 1, 1 or S, S]."""
+        """Which keys a query sees: all tokens of its text, those up to itself, those near.
+
+        Bool [B, S] -> [B, 1, 1 or S, S].
+        """
         visible = keep[:, None, None, :]
         places = torch.arange(keep.shape[1], device=keep.device)
         ahead = places - places[:, None]  # [S, S]: key - query

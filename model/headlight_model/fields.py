@@ -10,7 +10,9 @@ T = TypeVar("T")
 
 
 def build(kind: type[T], values: Any) -> T:
-    """An instance of the dataclass `kind` from a JSON object: objects become dataclasses, lists tuples.
+    """An instance of the dataclass `kind` from a JSON object.
+
+    Objects become dataclasses, lists tuples.
 
     Raises:
         ValueError: an unknown or missing key, or a value of the wrong type, by name.
@@ -30,7 +32,7 @@ def build(kind: type[T], values: Any) -> T:
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:
-    """One value as its annotation wants it: a plain type, `X | None`, `tuple[X, ...]`, or a dataclass."""
+    """A value as its annotation wants it: plain type, `X | None`, `tuple[X, ...]`, dataclass."""
     if get_origin(hint) is types.UnionType:
         [hint] = [part for part in get_args(hint) if part is not types.NoneType]
         return None if value is None else _value(name, hint, value)
@@ -42,7 +44,8 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         )
     if dataclasses.is_dataclass(hint):
         try:
-            return build(hint, value)  # type: ignore[arg-type]  # a class: annotations hold no instances
+            # A class: annotations hold no instances.
+            return build(hint, value)  # type: ignore[arg-type]
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     expected = (int, float) if hint is float else hint

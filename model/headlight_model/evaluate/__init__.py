@@ -1,1 +1,4 @@
-"""What the shipped models can do, measured on modules that took no part in their training, beside simpler means."""
+"""What the shipped models can do, beside simpler means.
+
+Measured on modules that took no part in their training.
+"""

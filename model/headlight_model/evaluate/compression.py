@@ -17,7 +17,10 @@ def cut(vectors: Floats, width: int) -> Floats:
 
 
 def as_bytes(vectors: Floats, low: Floats, high: Floats) -> Floats:
-    """Each dimension rounded to one of 256 levels between two bounds, which come from other vectors."""
+    """Each dimension rounded to one of 256 levels between two bounds.
+
+    The bounds come from other vectors.
+    """
     step = np.maximum(high - low, 1e-12) / LEVELS
     rounded: Floats = np.clip(np.round((vectors - low) / step), 0, LEVELS) * step + low
     return rounded
@@ -29,7 +32,10 @@ def as_bits(vectors: Floats) -> Floats:
 
 
 def compressed(queries: Floats, documents: Floats, widths: tuple[int, ...]) -> dict[str, Floats]:
-    """Scores [Q, C] by the form of the vectors. The bounds of the bytes are those of the documents."""
+    """Scores [Q, C] by the form of the vectors.
+
+    The bounds of the bytes are those of the documents.
+    """
     scores = {
         f"{width} dimensions": cut(queries, width) @ cut(documents, width).T for width in widths
     }

@@ -1,7 +1,8 @@
 """Roles of attention heads, measured on source code that the model has not seen.
 
-A head is called what its strongest weight falls on for at least half of the tokens, as Voita et al. 2019 ("Analyzing
-multi-head self-attention", 4) do for positions; Clark et al. 2019 ("What does BERT look at?") find the same kinds.
+A head is called what its strongest weight falls on for at least half of the tokens, as Voita et al.
+2019 ("Analyzing multi-head self-attention", 4) do for positions; Clark et al. 2019 ("What does BERT
+look at?") find the same kinds.
 """
 
 from __future__ import annotations
@@ -41,9 +42,8 @@ class Head:
     layer: int
     head: int
     weight: dict[str, float]  # by kind: attention that falls on such keys
-    strongest: dict[
-        str, float
-    ]  # by kind: share of the tokens whose strongest weight falls on such a key
+    # By kind: share of the tokens whose strongest weight falls on such a key.
+    strongest: dict[str, float]
 
     @property
     def name(self) -> str:
@@ -63,7 +63,8 @@ def analyse(
         pieces: of the vocabulary, in the order of the ids.
 
     Returns:
-        The heads in order, and by kind the weight that falls on such keys if a head looks everywhere alike.
+        The heads in order, and by kind the weight that falls on such keys if a head looks
+        everywhere alike.
     """
     shape = (encoder.config.layers, encoder.config.heads)
     weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in KINDS}
@@ -99,7 +100,9 @@ def is_identifier(piece: str) -> bool:
 
 
 def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
-    """By kind, the keys that a query would look at: bool [B, S, S], rows are queries; all False for no query.
+    """By kind, the keys that a query would look at: bool [B, S, S].
+
+    Rows are queries; all False for no query.
 
     Args:
         ids: int64 [B, S].

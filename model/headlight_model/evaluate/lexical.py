@@ -80,7 +80,10 @@ def tf_idf(task: Task) -> Floats:
 
 
 def overlap(task: Task) -> Floats:
-    """Share of each question's stems that its right answer holds: [Q], 0 to 1; 1 for a question of stop words alone."""
+    """Share of each question's stems that its right answer holds: [Q], 0 to 1.
+
+    It is 1 for a question of stop words alone.
+    """
     shares = []
     for row, question in zip(task.asked, task.questions, strict=True):
         asked, held = set(stems(question)), set(stems(document_text(task.candidates[row])))

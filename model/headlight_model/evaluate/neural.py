@@ -99,7 +99,9 @@ class Shipped:
 
 
 class Beginnings:
-    """What a shipped model was before its steps: weights as they start, and word vectors as they are learnt first.
+    """What a shipped model was before its steps.
+
+    Weights as they start, and word vectors as they are learnt first.
 
     Made anew with the model's own recipe and seed from the corpus at hand.
     """
@@ -127,7 +129,10 @@ class Beginnings:
         )
 
     def texts(self, task: Task, name_weight: int = 1) -> tuple[Rows, Rows]:
-        """Token ids of the questions and of the candidates' documents, which are not cut for the sake of the name."""
+        """Token ids of the questions and of the candidates' documents.
+
+        Documents are not cut for the sake of the name.
+        """
         documents = [document_text(function, name_weight) for function in task.candidates]
         tokenizer, recipe = self.trainer.tokenizer, self.recipe
         length = recipe.document_length * name_weight

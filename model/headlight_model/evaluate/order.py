@@ -49,7 +49,7 @@ def measure(model: Shipped) -> Order:
 
 @torch.inference_mode()
 def importance(model: Shipped, seen: np.ndarray) -> list[float]:
-    """By head, layer after layer, the loss of masked accuracy when what it contributes is removed."""
+    """By head, layer after layer: the loss of masked accuracy without what it contributes."""
     config = model.encoder.config
     ids, labels = corrupt(seen, config.vocab_size, np.random.default_rng(HELD_OUT))
     everything = torch.ones(1, config.layers, config.heads)

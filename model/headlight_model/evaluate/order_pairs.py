@@ -36,11 +36,14 @@ def measure(vectors: Vectors) -> OrderPairs:
     def share(wanted: Callable[[Triplet], bool]) -> float:
         return float(chosen[[wanted(each) for each in asked]].mean())
 
+    def of_family(name: str) -> float:
+        return share(lambda each: each.family == name)
+
     families = dict.fromkeys(each.family for each in asked)
     return OrderPairs(
         len(asked),
         float(chosen.mean()),
         share(lambda each: each.trained),
         share(lambda each: not each.trained),
-        {family: share(lambda each, family=family: each.family == family) for family in families},  # type: ignore[misc]
+        {name: of_family(name) for name in families},
     )

@@ -58,20 +58,22 @@ def found(of_questions: NDArray[np.int64]) -> Floats:
 
 
 def bootstrap(differences: Floats, groups: Sequence[str] | None = None, seed: int = 0) -> Interval:
-    """The mean of paired differences and its percentile interval (Efron and Tibshirani 1993, ch. 13).
+    """The mean of paired differences and its percentile interval.
+
+    After Efron and Tibshirani 1993, ch. 13.
 
     Args:
         differences: [Q], of two contestants for each question.
-        groups: the group of each question, drawn whole, because questions of one module are alike; None: each alone.
+        groups: the group of each question, drawn whole, because questions of one module are alike;
+            None: each alone.
     """
     names = list(groups) if groups is not None else [str(row) for row in range(len(differences))]
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
     rows = np.array([number[name] for name in names])
     sums, counts = np.bincount(rows, weights=differences), np.bincount(rows)
     random = np.random.default_rng(seed)
-    drawn = random.multinomial(
-        len(sums), np.full(len(sums), 1 / len(sums)), size=RESAMPLES
-    )  # [R, G]
+    # [R, G]
+    drawn = random.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=RESAMPLES)
     low, high = np.percentile((drawn @ sums) / (drawn @ counts), [2.5, 97.5])
     return Interval(float(differences.mean()), float(low), float(high))
 
@@ -91,7 +93,10 @@ def fuse(first: Floats, second: Floats, weight: float) -> Floats:
 
 
 def best_weight(first: Floats, second: Floats, asked: Sequence[int]) -> float:
-    """The weight, in steps of a twentieth, at which `fuse` has the highest MRR@10; the least of equals."""
+    """The weight, in steps of a twentieth, at which `fuse` has the highest MRR@10.
+
+    The least of equals.
+    """
     weights = [step / 20 for step in range(21)]
     means = [
         float(reciprocal_ranks(ranks(fuse(first, second, weight), asked)).mean())

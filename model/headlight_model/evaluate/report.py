@@ -38,11 +38,12 @@ def _introduction(origin: Origin) -> str:
     note = f" {', '.join(other)} learnt from another corpus." if other else ""
     return (
         "# What the shipped models can do\n\n"
-        f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that Python's standard library and "
-        "the pinned packages (headlight_model/train/data/corpus.json), "
-        f"SHA-256 `{origin.corpus_sha256}`.{note} Weights, vocabulary and word frequencies come from the training part. "
-        "Everything below is measured on packages, and modules of the library, that took no part in it; only the "
-        "questions by hand are about the whole library."
+        f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that "
+        "Python's standard library and the pinned packages "
+        f"(headlight_model/train/data/corpus.json), SHA-256 `{origin.corpus_sha256}`.{note} "
+        "Weights, vocabulary and word frequencies come from the training part. Everything below "
+        "is measured on packages, and modules of the library, that took no part in it; "
+        "only the questions by hand are about the whole library."
     )
 
 
@@ -58,8 +59,9 @@ def _masked(order: list[Order]) -> str:
 
     return (
         "## Hidden tokens\n\n"
-        "Share of hidden tokens of source code guessed right. Shuffled: positions (or, which should come to the same, "
-        "tokens) permuted between the ends of the window; ablated: all tokens at one position.\n\n"
+        "Share of hidden tokens of source code guessed right. Shuffled: positions (or, which "
+        "should come to the same, tokens) permuted between the ends of the window; ablated: "
+        "all tokens at one position.\n\n"
         + _table(
             [
                 "model",
@@ -89,9 +91,11 @@ def _pairs(order: list[Order]) -> str:
     ]
     return (
         "## Questions that only order tells apart\n\n"
-        f'{order[0].pairs.questions} questions like "subtract a from b", with two answers of the same words, `b - a` and '
-        "`a - b`. Share of right choices; a bag of words has 0.5. Words are never those of training; templates are in "
-        "part.\n\n" + _table(["model", "all", "known templates", "new templates", *families], rows)
+        f'{order[0].pairs.questions} questions like "subtract a from b", with two answers of the '
+        "same words, `b - a` and "
+        "`a - b`. Share of right choices; a bag of words has 0.5. Words are never those of "
+        "training; templates are in part.\n\n"
+        + _table(["model", "all", "known templates", "new templates", *families], rows)
     )
 
 
@@ -105,13 +109,15 @@ def _retrieval(task: Retrieval) -> str:
     ]
     return (
         f"## Finding a function: {task.name}\n\n"
-        f"{task.candidates} candidates, {task.questions} questions, {task.groups} packages or top-level modules. A "
-        "candidate is its module, name, parameters and the words of its body, never its docstring. Questions are first "
-        "sentences of docstrings (those that describe several functions are not asked), or written by hand. Little "
-        f"overlap: the {task.little_overlap} questions of whose stems the right answer holds at most {LITTLE:.0%}.\n\n"
+        f"{task.candidates} candidates, {task.questions} questions, {task.groups} packages or "
+        "top-level modules. A candidate is its module, name, parameters and the words of its "
+        "body, never its docstring. Questions are first sentences of docstrings (those that "
+        "describe several functions are not asked), or written by hand. Little overlap: the "
+        f"{task.little_overlap} questions of whose stems the right answer holds at most "
+        f"{LITTLE:.0%}.\n\n"
         + _table(["contestant", "MRR@10", "Recall@10", "first", "MRR@10, little overlap"], rows)
-        + "\n\nDifferences in MRR@10, with 95 % intervals of a paired bootstrap that draws questions, and of one that "
-        "draws whole packages or modules:\n\n"
+        + "\n\nDifferences in MRR@10, with 95 % intervals of a paired bootstrap that draws "
+        "questions, and of one that draws whole packages or modules:\n\n"
         + _table(["contestant", "less", "by question", "by package"], compared)
     )
 
@@ -129,9 +135,10 @@ def _heads(model: Order) -> str:
     uniform = ", ".join(f"{kind} {model.uniform[kind]:.3f}" for kind in KINDS)
     return (
         f"## Heads of {model.name}\n\n"
-        "Mean weight on such keys / share of tokens whose strongest weight falls on one. A head is called the first kind "
-        f"that holds for at least {CALLED:.0%} of its tokens. A head that looks everywhere alike would have the weights "
-        f"{uniform}. Loss: what masked accuracy falls by when what the head contributes is removed.\n\n"
+        "Mean weight on such keys / share of tokens whose strongest weight falls on one. "
+        f"A head is called the first kind that holds for at least {CALLED:.0%} of its tokens. "
+        f"A head that looks everywhere alike would have the weights {uniform}. Loss: what masked "
+        "accuracy falls by when what the head contributes is removed.\n\n"
         + _table(["layer.head", *KINDS, "called", "loss"], rows)
     )
 

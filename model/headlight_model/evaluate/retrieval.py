@@ -119,7 +119,7 @@ def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[
 
 @torch.inference_mode()
 def variants(model: Shipped, task: Task) -> dict[str, Floats]:
-    """Scores [Q, C] of a model as it is, without order, without each layer, and with smaller vectors."""
+    """Scores [Q, C] of a model: whole, without order, without each layer, with smaller vectors."""
     queries, documents = (model.vectors(rows).double().numpy() for rows in model.texts(task))
     scores: dict[str, Floats] = {model.name: queries @ documents.T}
     scores[f"{model.name}, tokens shuffled"] = model.scores_without_order(task)

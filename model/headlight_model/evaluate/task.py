@@ -1,4 +1,7 @@
-"""The retrieval tasks: given a question, find the function among those of one part of the corpus."""
+"""The retrieval tasks.
+
+Given a question, find the function among those of one part of the corpus.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,8 @@ class Task:
 
     candidates: tuple[Function, ...]
     asked: tuple[int, ...]  # rows of the candidates that a question is asked for
-    also: tuple[
-        frozenset[int], ...
-    ] = ()  # by question, further rows that are right; empty: none of any
+    # By question, further rows that are right; empty: none of any.
+    also: tuple[frozenset[int], ...] = ()
     said: tuple[str, ...] = ()  # the questions; empty: the summaries of the rows asked for
 
     @property
@@ -38,7 +40,10 @@ class Task:
 
 
 def described_task(candidates: Iterable[Function]) -> Task:
-    """Find each described function by the first sentence of its docstring, if that describes no other."""
+    """Find each described function by the first sentence of its docstring.
+
+    A sentence that describes another function too is left out.
+    """
     described = tuple(function for function in candidates if function.summary)
     times = Counter(function.summary for function in described)
     return Task(described, tuple(row for row, f in enumerate(described) if times[f.summary] == 1))

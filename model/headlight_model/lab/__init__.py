@@ -1,1 +1,4 @@
-"""The positional lab: what each encoding of positions does, measured and drawn with the `model/` code that is served."""
+"""The positional lab.
+
+What each encoding of positions does, measured and drawn with the `model/` code that is served.
+"""

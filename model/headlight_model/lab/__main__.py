@@ -1,4 +1,7 @@
-"""`python -m headlight_model.lab`: train, measure, draw, and write the page. `make lab` calls it."""
+"""`python -m headlight_model.lab`: train, measure, draw, and write the page.
+
+`make lab` calls it.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +50,21 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "seeds": list(seeds),
             "quick": options.quick,
             "machine": f"{len(os.sched_getaffinity(0))} cores ({platform.machine()})",
-            "versions": f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}",
+            "versions": (
+                f"torch {torch.__version__.partition('+')[0]}, Python {platform.python_version()}"
+            ),
         },
     }
 
 
 def unmodelled(*, quick: bool) -> dict[str, Any]:
-    """What takes no model: lines to compare with, and how many questions the models are asked. The same whenever it is computed.
+    """What takes no model: lines to compare with, and how many questions the models are asked.
+
+    The same whenever it is computed.
 
     Returns:
-        `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and length.
+        `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and
+        length.
     """
     one = {
         (name, job.task): job for name, job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
@@ -78,7 +86,10 @@ def _asked(experiment: Any, training: Training) -> dict[str, dict[str, int]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m headlight_model.lab",
-        description=f"Trains into {CHECKPOINTS}; writes {DOCS}/positions.md, and what it is made of beside it.",
+        description=(
+            f"Trains into {CHECKPOINTS}; writes {DOCS}/positions.md, and what it is made of "
+            "beside it."
+        ),
     )
     parser.add_argument(
         "--quick",
@@ -93,7 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--draw",
         action="store_true",
-        help="train nothing: pictures and page from the results that are there, with what takes no model counted anew",
+        help=(
+            "train nothing: pictures and page from the results that are there, with what takes no "
+            "model counted anew"
+        ),
     )
     return parser
 

@@ -1,4 +1,7 @@
-"""Trained on short sequences, asked on long ones: the left neighbour (local) and what followed the same key earlier (induction)."""
+"""Trained on short sequences, asked on long ones.
+
+Asked are the left neighbour (local) and what followed the same key earlier (induction).
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,8 @@ from headlight_model.lab.training import (
 TRAINED = (16, 32)
 LENGTHS = (32, 64, 128, 512)  # 1, 2, 4 and 16 times the longest of the training
 FLOOR_SEED = 0xF1004
-FLOOR_QUESTIONS = (
-    1 << 18
-)  # of "recall" to who knows no places, at each length; a model is asked as few as 256
+# Of "recall" to who knows no places, at each length; a model is asked as few as 256.
+FLOOR_QUESTIONS = 1 << 18
 AT_ONCE = 256  # sequences
 
 
@@ -42,7 +44,8 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     """Train and measure; arguments as of `training.trained`.
 
     Returns:
-        `accuracy`: for each length what `questions` measures; the message of the refusal where the encoder accepts no such length.
+        `accuracy`: for each length what `questions` measures; the message of the refusal where the
+            encoder accepts no such length.
         `mirrored`: see there, at the longest length of the training.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
@@ -53,15 +56,16 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 
 
 def floors(length: int) -> dict[str, float]:
-    """What either question is answered by who knows no places, see `tasks.floor`: mean over many draws.
+    """What either question is answered by who knows no places, see `tasks.floor`.
 
-    On the few questions that models are asked at 512 tokens it would be 7.8 %, which is 2 standard errors too much.
+    Mean over many draws.
+
+    On the few questions that models are asked at 512 tokens it would be 7.8 %, which is 2 standard
+    errors too much.
     """
     random = torch.Generator().manual_seed(FLOOR_SEED)
-    make, keys = (
-        TASKS["recall"].make,
-        min(keys_of(length), keys_of(TRAINED[1])),
-    )  # as `few_keys` has them
+    # As `few_keys` has them.
+    make, keys = TASKS["recall"].make, min(keys_of(length), keys_of(TRAINED[1]))
     draws = FLOOR_QUESTIONS // (AT_ONCE * keys)
     left = [floor(make(AT_ONCE, length, random), "left") for _ in range(draws)]
     recall = [floor(make(AT_ONCE, length, random, keys=keys), "recall") for _ in range(draws)]
@@ -69,7 +73,10 @@ def floors(length: int) -> dict[str, float]:
 
 
 def asked(training: Training, length: int) -> dict[str, int]:
-    """How many questions of each kind are asked at a length: of every scheme and seed the same ones."""
+    """How many questions of each kind are asked at a length.
+
+    Of every scheme and seed the same ones.
+    """
     dense, few = held_out(training, length), few_keys(training, length)
     return {
         name: int((made.targets[name] != IGNORED).sum())

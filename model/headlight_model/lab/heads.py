@@ -12,20 +12,29 @@ from headlight_model.lab.training import accuracy, places
 
 @torch.inference_mode()
 def maps(encoder: Encoder, ids: Tensor, *, blind: bool = False) -> Tensor:
-    """Attention of every head: float [L, B, H, S, S], rows are queries. Arguments as of `training.accuracy`."""
+    """Attention of every head: float [L, B, H, S, S], rows are queries.
+
+    Arguments as of `training.accuracy`.
+    """
     return torch.stack(encoder(ids, positions=places(ids, blind=blind), fused=False).attention)
 
 
 def antidiagonal_mass(weights: Tensor) -> Tensor:
-    """Share of the attention that goes to the token as far from the end as the query is from the start: [..., S, S] -> [...].
+    """Share of the attention that goes to the mirrored token: [..., S, S] -> [...].
 
-    mean_i A[i, S-1-i]: 1 for a head that reads nothing else, 1/S for one that looks everywhere alike.
+    That token is as far from the end as the query is from the start.
+
+    mean_i A[i, S-1-i]: 1 for a head that reads nothing else, 1/S for one that looks everywhere
+    alike.
     """
     return weights.flip(-1).diagonal(dim1=-2, dim2=-1).mean(dim=-1)
 
 
 def lost_without(encoder: Encoder, examples: Examples, kind: str) -> list[list[float]]:
-    """By how much the accuracy falls where one head is removed, the others left as they are (Michel et al. 2019, 3.2): [L][H]."""
+    """The loss of accuracy if one head is removed: [L][H].
+
+    The other heads stay as they are (Michel et al. 2019, 3.2).
+    """
     config = encoder.config
     whole = accuracy(encoder, examples)[kind]
     lost: list[list[float]] = []

@@ -1,7 +1,9 @@
-"""What must hold exactly by the mathematics of each scheme, and what must not: measured on encoders of random weights.
+"""What must hold exactly by the mathematics of each scheme, and what must not.
 
-No training takes part. Every property is tried with every scheme that it can be stated for, so the table says as much by
-what is violated as by what holds.
+Measured on encoders of random weights.
+
+No training takes part. Every property is tried with every scheme that it can be stated for, so the
+table says as much by what is violated as by what holds.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Property:
 
     text: str
     schemes: frozenset[str]  # for which it must hold
-    # How far from holding, by text or whatever it is tried with: float [n]. None: cannot be said of the scheme.
+    # How far from holding, by text or whatever it is tried with: float [n]. None: cannot be said of
+    # the scheme.
     measure: Callable[[Encoder, Tensor], Tensor | None]
 
 
@@ -42,23 +45,26 @@ class Row:
 
     property: str
     scheme: str
-    # How far from holding: a greatest absolute difference, or for swaps a relative one. Of the texts that one counts which speaks
-    # most against what is expected: the furthest of a property that must hold, the nearest of one that must not.
+    # How far from holding: a greatest absolute difference, or for swaps a relative one. Of the
+    # texts that one counts which speaks most against what is expected: the furthest of a property
+    # that must hold, the nearest of one that must not.
     delta: float
     holds: bool  # delta is below TOLERANCE
     expected: bool  # whether it must hold
 
 
 def measure(seed: int = 0) -> list[Row]:
-    """Tries every property with every scheme. The same seed gives the same rows; torch's own state is left as it was."""
+    """Tries every property with every scheme.
+
+    The same seed gives the same rows; torch's own state is left as it was.
+    """
     rows = []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         encoders = {scheme: random_encoder(scheme) for scheme in schemes.FIELDS}
         vocabulary = next(iter(encoders.values())).config.vocab_size
-        ids = torch.stack(
-            [torch.randperm(vocabulary)[:LENGTH] for _ in range(TEXTS)]
-        )  # no token twice in a text
+        # No token twice in a text.
+        ids = torch.stack([torch.randperm(vocabulary)[:LENGTH] for _ in range(TEXTS)])
         for name, each in PROPERTIES.items():
             for scheme, encoder in encoders.items():
                 expected = scheme in each.schemes
@@ -70,7 +76,10 @@ def measure(seed: int = 0) -> list[Row]:
 
 
 def random_encoder(scheme: str) -> Encoder:
-    """An encoder whose attention is far from uniform and whose biases and gains are not their defaults."""
+    """An encoder whose attention is far from uniform.
+
+    Its biases and gains are not their defaults.
+    """
     encoder = Encoder(schemes.config(scheme, max_length=MAX_LENGTH))
     for name, parameter in encoder.named_parameters():
         if parameter.ndim == 1:
@@ -87,7 +96,7 @@ def encode(encoder: Encoder, ids: Tensor, positions: Tensor | None = None) -> En
 
 
 def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
-    """Between f(reordered x) and reordered f(x): of token vectors and attention weights, by text."""
+    """Distance of f(reordered x) from reordered f(x): token vectors and attention, by text."""
     plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
     pairs = [(plain.tokens[:, order], changed.tokens)]
     pairs += [
@@ -107,7 +116,10 @@ def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
 
 
 def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
-    """Relative change of the pooled vector, or of the vectors of the other tokens, when two change places: by text."""
+    """Relative change when two tokens change places, by text.
+
+    Of the pooled vector, or of the vectors of the other tokens.
+    """
     order = torch.arange(LENGTH)
     order[list(SWAPPED)] = order[list(reversed(SWAPPED))]
     plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
@@ -125,16 +137,15 @@ def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
 def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
     """Between PE(p + k) and M PE(p) over all p, M being for each k the better of two: by k.
 
-    Tried are the rotation of each pair by the angle that PE(k) itself shows, and the linear map of least squares. None where the
-    scheme adds no vector to the embeddings.
+    Tried are the rotation of each pair by the angle that PE(k) itself shows, and the linear map of
+    least squares. None where the scheme adds no vector to the embeddings.
     """
     scheme = encoder.positions
     if not scheme.adds:
         return None
     none = torch.zeros(1, MAX_LENGTH, encoder.config.dim)
-    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[
-        0
-    ].double()  # [positions, D]
+    # [positions, D]
+    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[0].double()
     worst = []
     for k in LINEAR_SHIFTS:
         here, there = table[:-k], table[k:]
@@ -144,7 +155,10 @@ def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
 
 
 def turned(rows: Tensor, by: Tensor) -> Tensor:
-    """Pairs (sin a, cos a) of rows [P, D], each turned by the angle that its pair of `by` [D] shows: a linear map of the rows."""
+    """Pairs (sin a, cos a) of rows [P, D], each turned by an angle.
+
+    It is the angle that its pair of `by` [D] shows: a linear map of the rows.
+    """
     sine, cosine, s, c = rows[:, 0::2], rows[:, 1::2], by[0::2], by[1::2]
     return torch.stack((sine * c + cosine * s, cosine * c - sine * s), dim=-1).flatten(1)
 
@@ -167,7 +181,9 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
             measure=partial(moved, order=torch.arange(LENGTH).flip(0)),
         ),
         "shift": Property(
-            text=f"a text that begins at position {SHIFT} gives the vectors of one that begins at 0",
+            text=(
+                f"a text that begins at position {SHIFT} gives the vectors of one that begins at 0"
+            ),
             schemes=frozenset({"none", "rope", "alibi", "alibi signed"}),
             measure=shifted,
         ),
@@ -182,7 +198,10 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
             measure=partial(swapped, pooled=False),
         ),
         "linear shift": Property(
-            text=f"PE(p + k) is the same linear function of PE(p) at every p, p + k below {MAX_LENGTH}",
+            text=(
+                "PE(p + k) is the same linear function of PE(p) at every p, p + k below "
+                f"{MAX_LENGTH}"
+            ),
             schemes=frozenset({"sinusoidal"}),
             measure=unlike_linear,
         ),

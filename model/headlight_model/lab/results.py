@@ -1,4 +1,7 @@
-"""What results.json holds, and how it is read: one list of runs for each experiment, each run with its task, scheme, seed and theta."""
+"""What results.json holds, and how it is read.
+
+One list of runs for each experiment, each run with its task, scheme, seed and theta.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reverse a sequence, which cannot be done without positions, and copy one, which can: each scheme, trained alike."""
+"""Reverse a sequence, which cannot be done without positions, and copy one, which can.
+
+Each scheme is trained alike.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,10 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     """Train and measure; arguments as of `training.trained`.
 
     Returns:
-        accuracy, and `blind` without positions at test time; `curve`: [[steps, accuracy of the window that ends there], ...];
-        for "reverse" also `antidiagonal` and `lost` of each head, [L][H], and of those that are drawn the `maps` and `blind_maps` of
-        one sequence, [L][H][S][S].
+        accuracy, and `blind` without positions at test time; `curve`: [[steps, accuracy of the
+        window that ends there], ...]; for "reverse" also `antidiagonal` and `lost` of each head,
+        [L][H], and of those that are drawn the `maps` and `blind_maps` of one sequence,
+        [L][H][S][S].
     """
     encoder, curve = trained(training, checkpoints, step, again=again)
     examples = held_out(training, LENGTH)

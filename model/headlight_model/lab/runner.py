@@ -1,4 +1,7 @@
-"""Trainings side by side: one process and one thread each, so that their weights do not depend on what runs beside them."""
+"""Trainings side by side.
+
+One process and one thread each, so that their weights do not depend on what runs beside them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _steps: Any = None  # of this process: where steps are reported
 
 
 def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[Job]:
-    """Every training of some experiments; where quick, all of them so short that they show nothing but that they run."""
+    """Every training of some experiments.
+
+    If quick, all of them are so short that they show nothing but that they run.
+    """
     jobs = [
         (name, training) for name in experiments for training in EXPERIMENTS[name].trainings(seeds)
     ]
@@ -51,7 +57,8 @@ def run_all(
         again: see `training.trained`.
 
     Returns:
-        The results of each experiment, in the order of the jobs, each with task, scheme, seed and theta.
+        The results of each experiment, in the order of the jobs, each with task, scheme, seed and
+        theta.
     """
     context = multiprocessing.get_context("spawn")
     steps = context.Queue()
@@ -84,7 +91,10 @@ def planned(job: Job) -> int:
 
 
 def _taken(steps: Any, futures: Sequence[Future[Any]]) -> Iterator[int]:
-    """Steps as they are reported, until all is done; what failed is raised at once and the rest not begun."""
+    """Steps as they are reported, until all is done.
+
+    What failed is raised at once and the rest not begun.
+    """
     pending: set[Future[Any]] = set(futures)
     while pending:
         with contextlib.suppress(queue.Empty):

@@ -1,4 +1,7 @@
-"""Rotary positions stretched to four times the length of the training: as they are, and after a little more training there."""
+"""Rotary positions stretched to four times the length of the training.
+
+As they are, and after a little more training there.
+"""
 
 from __future__ import annotations
 
@@ -53,10 +56,13 @@ def more_steps(training: Training) -> int:
 
 
 def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
-    """Train and measure; arguments as of `training.trained`. What was stretched is always trained further anew, and left there too.
+    """Train and measure; arguments as of `training.trained`.
+
+    What was stretched is always trained further anew, and left there too.
 
     Returns:
-        For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of either question and that of "far": recall
+        For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of
+            either question and that of "far": recall
         over more places than the training had.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
@@ -104,7 +110,10 @@ def distant(examples: Examples) -> Tensor:
 
 
 def asked(training: Training, length: int) -> dict[str, int]:
-    """How many questions of each kind are asked at a length: of every stretching and seed the same ones."""
+    """How many questions of each kind are asked at a length.
+
+    Of every stretching and seed the same ones.
+    """
     return extrapolation.asked(training, length) | {
         "far": int(distant(few_keys(training, length)).sum())
     }

@@ -23,7 +23,9 @@ FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def config(scheme: str, **changes: Any) -> EncoderConfig:
-    """A small encoder of a scheme: two layers of four heads, 64 wide; `changes` are fields of EncoderConfig.
+    """A small encoder of a scheme: two layers of four heads, 64 wide.
+
+    `changes` are fields of EncoderConfig.
 
     Raises:
         KeyError: no such scheme.

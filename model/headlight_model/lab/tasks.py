@@ -1,6 +1,9 @@
-"""The lab's tasks: sequences made from a seed, and for each token the one that an encoder should name in its place.
+"""The lab's tasks.
 
-What can be scored without knowing where tokens stand is computed here too: it is the line that positions must lift a model above.
+Sequences made from a seed, and for each token the one that an encoder should name in its place.
+
+What can be scored without knowing where tokens stand is computed here too: it is the line that
+positions must lift a model above.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ class Examples:
 
     Attributes:
         ids: int64 [B, S].
-        targets: of each question, int64 [B, S]; IGNORED where nothing is asked. Questions of one kind are scored by themselves.
-        away: int64, broadcastable to [B, S]: how many places from its target each token of "recall" stands.
+        targets: of each question, int64 [B, S]; IGNORED where nothing is asked. Questions of one
+            kind are scored by themselves.
+        away: int64, broadcastable to [B, S]: how many places from its target each token of "recall"
+            stands.
     """
 
     ids: Tensor
@@ -82,7 +87,10 @@ def _reverse(count: int, length: int, random: torch.Generator) -> Examples:
 
 
 def _reverse_marked(count: int, length: int, random: torch.Generator) -> Examples:
-    """The same between two marks, which tell a scheme of distances where the ends are: `length` tokens and the marks."""
+    """The same between two marks, which tell a scheme of distances where the ends are.
+
+    `length` tokens and the marks.
+    """
     plain = _letters(count, length, random)
     begin, end = (torch.full((count, 1), FIRST + len(LETTERS) + mark) for mark in range(len(MARKS)))
     targets = functional.pad(plain.flip(1), (1, 1), value=IGNORED)
@@ -95,20 +103,21 @@ def keys_of(length: int) -> int:
 
 
 def _recall(count: int, length: int, random: torch.Generator, keys: int | None = None) -> Examples:
-    """Two questions at once: the left neighbour of each letter, and what followed the same key earlier."""
+    """Two questions at once.
+
+    Asked are the left neighbour of each letter, and what followed the same key earlier.
+    """
     ids = _letters(count, length, random)
     half, pairs = length // 2, (length // 2 - 1) // 2
     asked = keys_of(length) if keys is None else keys
 
     def some(choices: int) -> Tensor:
-        return torch.rand(count, choices, generator=random).argsort(dim=1)[
-            :, :asked
-        ]  # [count, asked], all different
+        # [count, asked], all different
+        return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]
 
     asking = FIRST + len(LETTERS) + some(len(KEYS))
-    sources = 2 * some(pairs) + torch.randint(
-        2, (count, 1), generator=random
-    )  # no key follows a key there
+    # No key follows a key there.
+    sources = 2 * some(pairs) + torch.randint(2, (count, 1), generator=random)
     places = half + some(length - half)
     nothing = torch.full_like(ids, IGNORED)
     answers = ids.gather(1, sources + 1)
@@ -133,15 +142,18 @@ TASKS = {
 
 
 def baselines(examples: Examples) -> dict[str, float]:
-    """Shares of right answers on "reverse" of who knows the token that asks, and of all others what they are and not where they stand.
+    """Shares of right answers on "reverse" without places.
+
+    Known are the token that asks, and of all others what they are and not where they stand.
 
     Args:
         examples: of an even length S, so that no token asks for itself.
 
     Returns:
         "chance": of who names any symbol.
-        "multiset": of who names one of the others, drawn at random: mean of n_t / (S-1), n_t of the others being what is asked for.
-        "most frequent": of who names the most frequent of them, which is the best that can be done, but for luck where several are.
+        "multiset": of who names one of the others, drawn at random: mean of n_t / (S-1), n_t of the
+        others being what is asked for. "most frequent": of who names the most frequent of them,
+        which is the best that can be done, but for luck where several are.
     """
     ids, wanted = examples.ids, examples.targets["reverse"]
     present = functional.one_hot(ids, FIRST + len(LETTERS))  # [B, S, ids]
@@ -155,7 +167,10 @@ def baselines(examples: Examples) -> dict[str, float]:
 
 
 def floor(examples: Examples, question: str) -> float:
-    """Share of right answers on "recall" of who does not know where anything stands, and names the token that is most frequent."""
+    """Share of right answers on "recall" by naming the most frequent token.
+
+    So answers who does not know where anything stands.
+    """
     ids, wanted = examples.ids, examples.targets[question]
     counts = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64).scatter_add_(
         1, ids, torch.ones_like(ids)

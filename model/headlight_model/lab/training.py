@@ -1,4 +1,7 @@
-"""One small encoder, trained on one task. Its own embeddings read its token vectors: the answer is the id whose embedding fits best."""
+"""One small encoder, trained on one task.
+
+Its own embeddings read its token vectors: the answer is the id whose embedding fits best.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,10 @@ class Training:
 
 
 def encoder_config(training: Training) -> EncoderConfig:
-    """The lab's encoder of a scheme. A table of learned positions ends with the longest sequence."""
+    """The lab's encoder of a scheme.
+
+    A table of learned positions ends with the longest sequence.
+    """
     longest = training.lengths[1] + TASKS[training.task].marks
     return config(
         training.scheme,
@@ -78,7 +84,8 @@ def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
     """Train from scratch.
 
     Returns:
-        The encoder, its weights rounded as a checkpoint holds them; and the accuracy of each WINDOW of steps, on new sequences.
+        The encoder, its weights rounded as a checkpoint holds them; and the accuracy of each WINDOW
+        of steps, on new sequences.
     """
     torch.manual_seed(training.seed)
     encoder = Encoder(encoder_config(training))
@@ -116,13 +123,16 @@ def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
 
 
 def pace(number: int, steps: int) -> float:
-    """Share of the learning rate that a step has: linear warm-up, then half a cosine to a twentieth."""
+    """Share of the learning rate that a step has.
+
+    Linear warm-up, then half a cosine to a twentieth.
+    """
     rise = min(1.0, (number + 1) / max(1, min(WARM_UP, steps // WARM_UP_SHARE)))
     return rise * (0.525 + 0.475 * math.cos(math.pi * number / steps))
 
 
 def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
-    """Loss in nats, one share for each kind of question; and the share of right answers, over all of them."""
+    """Loss in nats, one share for each kind of question; and the share of right answers."""
     said = answers(encoder, examples.ids)  # [B, S, vocabulary]
     losses = [
         functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
@@ -136,10 +146,12 @@ def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
 def answers(
     encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None
 ) -> Tensor:
-    """How well each id fits in each place: float [B, S, vocabulary]. Arguments as of Encoder.forward.
+    """How well each id fits in each place: float [B, S, vocabulary].
 
-    Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of an encoder is all there is, and a client can read
-    token vectors that it was served.
+    Arguments as of Encoder.forward.
+
+    Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of an encoder is
+    all there is, and a client can read token vectors that it was served.
     """
     tokens = encoder(ids, positions=positions, head_mask=head_mask).tokens
     said: Tensor = tokens @ encoder.embedding.weight.T / math.sqrt(tokens.shape[-1])
@@ -147,7 +159,10 @@ def answers(
 
 
 def held_out(training: Training, length: int, **more: int) -> Examples:
-    """Sequences of this training's task from a seed of their own, the same for every scheme. `more`: as the task's make takes it."""
+    """Sequences of this training's task from a seed of their own, the same for every scheme.
+
+    `more`: as the task's make takes it.
+    """
     count = max(4, training.tested // length)
     return TASKS[training.task].make(
         count, length, torch.Generator().manual_seed(TEST_SEED), **more
@@ -155,7 +170,10 @@ def held_out(training: Training, length: int, **more: int) -> Examples:
 
 
 def few_keys(training: Training, length: int) -> Examples:
-    """The same of "recall", with no more keys than the longest sequence of the training has: what grows is how far an answer stands."""
+    """The same of "recall", with no more keys than the longest sequence of the training has.
+
+    What grows is how far an answer stands.
+    """
     return held_out(training, length, keys=min(keys_of(length), keys_of(training.lengths[1])))
 
 
@@ -167,7 +185,8 @@ def accuracy(
     Args:
         encoder: in evaluation mode.
         examples: whose length it accepts.
-        blind: every token says that it stands at position 0, which takes from each scheme all that it knows.
+        blind: every token says that it stands at position 0, which takes from each scheme all that
+            it knows.
         head_mask: float [1, L, H]; 0 removes a head.
     """
     named = name_all(encoder, examples.ids, blind=blind, head_mask=head_mask)
@@ -197,7 +216,9 @@ def name_all(
 def trained(
     training: Training, folder: Path, step: Step, *, again: bool = False
 ) -> tuple[Encoder, list[float]]:
-    """Train, and leave in `folder`, under the training's name, a checkpoint that exports and serves like any other; as `train`.
+    """Train, and leave a checkpoint in `folder`, under the training's name; as `train`.
+
+    It exports and serves like any other.
 
     Args:
         training: what.

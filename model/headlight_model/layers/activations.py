@@ -8,9 +8,8 @@ from torch import nn
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "gelu": nn.GELU,  # the exact erf form
-    "gelu_tanh": lambda: nn.GELU(
-        approximate="tanh"
-    ),  # Hendrycks and Gimpel 2016, the approximation
+    # Hendrycks and Gimpel 2016, the approximation.
+    "gelu_tanh": lambda: nn.GELU(approximate="tanh"),
     "silu": nn.SiLU,
     "relu": nn.ReLU,
     "tanh": nn.Tanh,

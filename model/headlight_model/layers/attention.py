@@ -1,8 +1,8 @@
 """Scaled dot-product attention and its multi-head form.
 
 The mathematics stands here in plain operations, beside the fused kernel that computes the same
-output without ever showing the weights. Training uses the fused kernel; whoever wants weights, and the exported graph,
-use the plain form.
+output without ever showing the weights. Training uses the fused kernel; whoever wants weights, and
+the exported graph, use the plain form.
 """
 
 from __future__ import annotations
@@ -35,14 +35,20 @@ class Maps(NamedTuple):
 def masked_scores(
     query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None
 ) -> Tensor:
-    """Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K]. Arguments as in `attend`."""
+    """Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K].
+
+    Arguments as in `attend`.
+    """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     added = score_bias(visible, bias, scores.dtype)
     return scores if added is None else scores + added
 
 
 def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0. `visible` as in `attend`."""
+    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0.
+
+    `visible` as in `attend`.
+    """
     return visible.any(dim=-1, keepdim=True).to(dtype)
 
 
@@ -55,11 +61,14 @@ def attend(
     *,
     fused: bool,
 ) -> tuple[Tensor, Maps | None]:
-    """Scaled dot-product attention: softmax(Q K^T / sqrt(d) + bias) V, rows being queries (Vaswani et al. 2017, eq. 1).
+    """Scaled dot-product attention (Vaswani et al. 2017, eq. 1).
+
+    It is softmax(Q K^T / sqrt(d) + bias) V, rows being queries.
 
     Args:
         query, key, value: [B, H, Q, d], [B, H, K, d], [B, H, K, d] float.
-        visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key. None: everywhere.
+        visible: bool, broadcastable to [B, H, Q, K]; True where the query may look at the key.
+            None: everywhere.
         bias: float, broadcastable to [B, H, Q, K]; None: zeros.
         fused: use the kernel that does not materialise the weights.
 
@@ -75,15 +84,19 @@ def attend(
     context = weights @ value
     if visible is None:
         return context, Maps(weights, scores)
-    # Blind rows are zeroed behind the product, on d columns instead of K: a graph that returns no weights pays little.
+    # Blind rows are zeroed behind the product, on d columns instead of K: a graph that returns no
+    # weights pays little.
     seen = sees_any(visible, context.dtype)
     return context * seen, Maps(weights * seen, scores)
 
 
 class MultiHeadAttention(nn.Module):
-    """W_o concat_h attend(W_q x, W_k x, W_v x), Q and K turned and the scores biased where the scheme of positions says so.
+    """W_o concat_h attend(W_q x, W_k x, W_v x).
 
-    With fewer heads of keys and values than of queries, as many neighbouring queries share one (Ainslie et al. 2023).
+    Q and K are turned and the scores biased if the scheme of positions says so.
+
+    With fewer heads of keys and values than of queries, as many neighbouring queries share one
+    (Ainslie et al. 2023).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -116,38 +129,40 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: [B, S, D] float.
             visible: bool, broadcastable to [B, H, S, S].
-            positions: the encoder's position scheme; `state` is what its `prepare` returned for this sequence.
-            head_mask: float [B, H]; what each head contributes is multiplied by it, 0 removing the head (Michel et al. 2019,
-                eq. 2). None: ones.
+            positions: the encoder's position scheme; `state` is what its `prepare` returned for
+                this sequence.
+            head_mask: float [B, H]; what each head contributes is multiplied by it, 0 removing the
+                head (Michel et al. 2019, eq. 2). None: ones.
             fused: see `attend`.
 
         Returns:
-            [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the mask makes of it.
+            [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the
+            mask makes of it.
         """
-        query, key, value = self.project_in(x).split(
-            self.widths, dim=-1
-        )  # [B, S, H d], and twice [B, S, key heads d]
+        # [B, S, H d], and twice [B, S, key heads d]
+        query, key, value = self.project_in(x).split(self.widths, dim=-1)
         query, key, value = self._split(query), self._split(key), self._split(value)
         query, key = self.query_norm(query), self.key_norm(key)
         query, key = positions.rotate(query, state), positions.rotate(key, state)
         if self.turn_values:
             value = positions.rotate(value, state)
         key, value = self._share(key), self._share(value)
-        context, maps = attend(
-            query, key, value, visible, positions.bias(state), fused=fused
-        )  # [B, H, S, d]
+        # [B, H, S, d]
+        context, maps = attend(query, key, value, visible, positions.bias(state), fused=fused)
         if head_mask is not None:
             context = context * head_mask[:, :, None, None]
-        return self.project_out(
-            context.transpose(1, 2).flatten(2)
-        ), maps  # [B, S, H d] -> [B, S, D]
+        # [B, S, H d] -> [B, S, D]
+        return self.project_out(context.transpose(1, 2).flatten(2)), maps
 
     def _split(self, joined: Tensor) -> Tensor:
         """[B, S, h d] -> [B, h, S, d]."""
         return joined.view(*joined.shape[:2], -1, self.head_dim).transpose(1, 2)
 
     def _share(self, heads: Tensor) -> Tensor:
-        """A head of keys or values for each head of queries: [B, key heads, S, d] -> [B, H, S, d]."""
+        """A head of keys or values for each head of queries.
+
+        [B, key heads, S, d] -> [B, H, S, d].
+        """
         if self.key_heads == self.heads:
             return heads
         group = self.heads // self.key_heads

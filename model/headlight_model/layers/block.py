@@ -1,4 +1,7 @@
-"""One Transformer block: attention and a feed-forward network, each inside a residual connection and a norm."""
+"""One Transformer block.
+
+Attention and a feed-forward network, each inside a residual connection and a norm.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from headlight_model.positions.position_schemes import Positions
 
 
 class FeedForward(nn.Module):
-    """Linear(D, F), activation, Linear(F, D), at each position alone; gated, act(gate x) * up x in between (Shazeer 2020)."""
+    """Linear(D, F), activation, Linear(F, D), at each position alone.
+
+    Gated, act(gate x) * up x in between (Shazeer 2020).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -35,7 +41,10 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm: x + f(N(x)). Post-norm: N(x + f(x)). N is a norm, f attention, then the feed-forward network."""
+    """Pre-norm: x + f(N(x)). Post-norm: N(x + f(x)).
+
+    N is a norm, f attention, then the feed-forward network.
+    """
 
     def __init__(self, config: EncoderConfig, layer: int) -> None:
         super().__init__()
@@ -57,7 +66,10 @@ class Block(nn.Module):
         head_mask: Tensor | None = None,
         fused: bool,
     ) -> tuple[Tensor, Maps | None]:
-        """x: [B, S, D] -> [B, S, D] and the attention maps [B, H, S, S] (None where fused); see MultiHeadAttention."""
+        """x: [B, S, D] -> [B, S, D] and the attention maps [B, H, S, S] (None where fused).
+
+        See MultiHeadAttention.
+        """
         source = self.attention_norm(x) if self.pre_norm else x
         mixed, maps = self.attention(
             source, visible, positions, state, head_mask=head_mask, fused=fused

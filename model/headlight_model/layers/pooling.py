@@ -9,39 +9,57 @@ MASKED = -1e30  # finite, so that nothing downstream is NaN
 
 
 def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the tokens that are not padding. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    """Mean over the tokens that are not padding.
+
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    """
     keep = mask.unsqueeze(-1).to(tokens.dtype)  # [B, S, 1]
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0)
 
 
 def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the first token that counts. [B, S, D] float, [B, S] bool -> [B, D]; zeros where none does."""
+    """The vector of the first token that counts.
+
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros where none does.
+    """
     first = mask & (mask.cumsum(dim=1) == 1)
     return (tokens * first.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
 def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the last token that is not padding. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    """The vector of the last token that is not padding.
+
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    """
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask  # [B, S]; 0 at padding
     last = mask & (places == places.amax(dim=1, keepdim=True))
     return (tokens * last.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
 def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The largest of each dimension, padding apart. [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding."""
+    """The largest of each dimension, padding apart.
+
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    """
     largest = torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
     return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The mean, the i-th token counted i times (Muennighoff 2022, SGPT). [B, S, D] float, [B, S] bool -> [B, D]."""
+    """The mean, the i-th token counted i times (Muennighoff 2022, SGPT).
+
+    [B, S, D] float, [B, S] bool -> [B, D].
+    """
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device, dtype=tokens.dtype)
     weights = (places * mask.to(tokens.dtype)).unsqueeze(-1)  # [B, S, 1]
     return (tokens * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
 
 
 def mean_sqrt_len_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The sum over the square root of the number of tokens. [B, S, D] float, [B, S] bool -> [B, D]."""
+    """The sum over the square root of the number of tokens.
+
+    [B, S, D] float, [B, S] bool -> [B, D].
+    """
     keep = mask.unsqueeze(-1).to(tokens.dtype)
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0).sqrt()
 

@@ -1,9 +1,9 @@
 """Sine and cosine of position times frequency, exact at any distance.
 
-Angles p * theta_i reach thousands of radians, where a float32 product has lost every digit that sine and cosine need.
-So no angle is ever multiplied out in float32: sine and cosine of the coarse part and of the fine part of a position are
-tabulated from float64 and joined by the addition theorem, which keeps both within 2e-7 of the float64 value at any
-position the tables span.
+Angles p * theta_i reach thousands of radians, where a float32 product has lost every digit that
+sine and cosine need. So no angle is ever multiplied out in float32: sine and cosine of the coarse
+part and of the fine part of a position are tabulated from float64 and joined by the addition
+theorem, which keeps both within 2e-7 of the float64 value at any position the tables span.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-FINE = 256  # positions per coarse step; two tables of ~sqrt(max_length) rows instead of one of max_length
+# Positions per coarse step; two tables of ~sqrt(max_length) rows instead of one of max_length.
+FINE = 256
 
 
 def inverse_wavelengths(width: int, base: float) -> Tensor:
-    """base^(-2i/width) for i in 0 .. ceil(width/2)-1, float64 [ceil(width/2)]: radians per position.
+    """base^(-2i/width) in radians per position: float64 [ceil(width/2)].
 
-    Pair i has the wavelength 2 pi base^(2i/width) positions; the low dimensions oscillate fastest (Vaswani et al. 2017,
-    section 3.5).
+    i runs over 0 .. ceil(width/2)-1.
+
+    Pair i has the wavelength 2 pi base^(2i/width) positions; the low dimensions oscillate fastest
+    (Vaswani et al. 2017, section 3.5).
     """
     pairs = torch.arange((width + 1) // 2, dtype=torch.float64)
     return torch.pow(torch.tensor(base, dtype=torch.float64), -2.0 * pairs / width)
 
 
 class Angles(nn.Module):
-    """cos and sin of p * frequency, exact to float32 rounding for every position p in 0 .. max_length-1."""
+    """cos and sin of p * frequency, exact to float32 rounding for p in 0 .. max_length-1."""
 
     coarse_cos: Tensor
     coarse_sin: Tensor

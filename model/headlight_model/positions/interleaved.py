@@ -1,4 +1,7 @@
-"""Rotary checkpoints of the interleaved layout (RoFormer, GPT-J): brought to the half-split one when they are imported."""
+"""Rotary checkpoints of the interleaved layout (RoFormer, GPT-J).
+
+Brought to the half-split one when they are imported.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,13 @@ from torch import Tensor
 
 
 def to_half_split(rows: Tensor, heads: int, width: int) -> Tensor:
-    """Reorder the rows of W_q or W_k, or the entries of their biases, so that Rope turns the pairs that were trained.
+    """Reorder the rows of W_q or W_k, or the entries of their biases.
 
-    The interleaved layout turns the pairs (2i, 2i+1) of a head, Rope the pairs (i, i + width/2). A head's rotated rows are
-    therefore put into the order 0, 2, 4, ..., 1, 3, 5, ...; Q and K alike, so every score is the sum of the same products.
+    Rope then turns the pairs that were trained.
+
+    The interleaved layout turns the pairs (2i, 2i+1) of a head, Rope the pairs (i, i + width/2). A
+    head's rotated rows are therefore put into the order 0, 2, 4, ..., 1, 3, 5, ...; Q and K alike,
+    so every score is the sum of the same products.
 
     Args:
         rows: [heads * d, ...], of Q or of K alone.
@@ -18,12 +24,14 @@ def to_half_split(rows: Tensor, heads: int, width: int) -> Tensor:
         width: dimensions of each head that turn (config.rope_width); those behind it stay.
 
     Raises:
-        ValueError: the rows do not divide into the heads, or the width is odd or more than a head has.
+        ValueError: the rows do not divide into the heads, or the width is odd or more than a head
+            has.
     """
     head_dim, left_over = divmod(len(rows), heads)
     if left_over or width % 2 or width > head_dim:
         raise ValueError(
-            f"{len(rows)} rows of {heads} heads cannot hold {width} rotated dimensions in pairs in each head"
+            f"{len(rows)} rows of {heads} heads cannot hold {width} rotated dimensions in pairs "
+            "in each head"
         )
     order = torch.cat(
         (torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, head_dim))

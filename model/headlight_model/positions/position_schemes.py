@@ -12,10 +12,13 @@ from headlight_model.positions.rope import rope_frequencies
 
 
 class Positions(nn.Module):
-    """The seam between the encoder and a scheme. The base class does nothing at the three places where one may act.
+    """The seam between the encoder and a scheme.
+
+    The base class does nothing at the three places where one may act.
 
     Attributes:
-        adds: whether `embed` adds to the token embeddings, which must then not be so large that they drown it.
+        adds: whether `embed` adds to the token embeddings, which must then not be so large that
+            they drown it.
         needs_training: whether a position means nothing before it was seen in training.
     """
 
@@ -23,7 +26,10 @@ class Positions(nn.Module):
     needs_training = False
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Computed once per forward from int64 positions [B or 1, S], and handed to the methods below."""
+        """Computed once per forward from int64 positions [B or 1, S].
+
+        The methods below are handed the result.
+        """
         return ()
 
     def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
@@ -35,19 +41,28 @@ class Positions(nn.Module):
         return heads
 
     def bias(self, state: tuple[Tensor, ...]) -> Tensor | None:
-        """What is added to the attention scores: float, broadcastable to [B, H, S, S]; None for nothing."""
+        """What is added to the attention scores: float, broadcastable to [B, H, S, S].
+
+        None for nothing.
+        """
         return None
 
 
 class Nowhere(Positions):
-    """No positions at all, the ablation: a bidirectional encoder is then equivariant to permutations of its tokens."""
+    """No positions at all, the ablation.
+
+    A bidirectional encoder is then equivariant to permutations of its tokens.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
 
 
 class Sinusoidal(Positions):
-    """Adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, 3.5). Any width."""
+    """Adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same; any width.
+
+    After Vaswani et al. 2017, 3.5.
+    """
 
     adds = True
 
@@ -58,9 +73,8 @@ class Sinusoidal(Positions):
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
         cos, sin = self.angles(positions)  # [B, S, pairs]
-        table = torch.stack((sin, cos), dim=-1).flatten(
-            -2
-        )  # [B, S, 2 pairs]: sin, cos, sin, cos, ...
+        # [B, S, 2 pairs]: sin, cos, sin, cos, ...
+        table = torch.stack((sin, cos), dim=-1).flatten(-2)
         return (table[..., : self.width],)  # an odd width has one cosine fewer
 
     def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
@@ -68,7 +82,10 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """Adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT). There is nothing beyond its last row."""
+    """Adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT).
+
+    There is nothing beyond its last row.
+    """
 
     adds = True
     needs_training = True
@@ -85,12 +102,15 @@ class Learned(Positions):
 
 
 class Rope(Positions):
-    """Turns the pairs (i, i + r/2) of each query and key by p * theta^(-2i/r) (Su et al. 2021, the half-split layout).
+    """Turns the pairs (i, i + r/2) of each query and key by p * theta^(-2i/r).
 
-    r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a query and a key then depends
-    on their distance only. Checkpoints that pair neighbours (2i, 2i + 1) are brought to this layout by
-    `headlight_model.positions.interleaved`.
-    `headlight_model.positions.rope` says how fast the pairs turn where they are made for longer texts.
+    This is the half-split layout (Su et al. 2021).
+
+    r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a
+    query and a key then depends on their distance only. Checkpoints that pair neighbours (2i, 2i +
+    1) are brought to this layout by `headlight_model.positions.interleaved`.
+    `headlight_model.positions.rope` says how fast the pairs turn where they are made for longer
+    texts.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -116,9 +136,12 @@ class Rope(Positions):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], where H is a power of two (Press et al. 2022, section 3).
+    """m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], if H is a power of two.
 
-    For any other count: the slopes of the next smaller power of two, then every other one of the next larger, as in their code.
+    After Press et al. 2022, section 3.
+
+    For any other count: the slopes of the next smaller power of two, then every other one of the
+    next larger, as in their code.
     """
     power = 1 << (heads.bit_length() - 1)
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
@@ -129,10 +152,11 @@ def alibi_slopes(heads: int) -> Tensor:
 class Alibi(Positions):
     """Adds -m_h |i - j| to the score of query i and key j (Press et al. 2022). No table, so no end.
 
-    "symmetric": as written. Alone it cannot tell left from right: reversing the input reverses the output.
-    "signed": heads 0, 2, ... see the keys up to their query alone, heads 1, 3, ... those from it on; two such heads share a slope.
-    (Dropping the sign of the distance instead, m_h (j - i), would tell a bidirectional encoder nothing of distance: softmax
-    cancels -m_h i, which is the same for every key. Under a causal mask it is the symmetric form.)
+    "symmetric": as written. Alone it cannot tell left from right: reversing the input reverses the
+    output. "signed": heads 0, 2, ... see the keys up to their query alone, heads 1, 3, ... those
+    from it on; two such heads share a slope. (Dropping the sign of the distance instead, m_h (j -
+    i), would tell a bidirectional encoder nothing of distance: softmax cancels -m_h i, which is the
+    same for every key. Under a causal mask it is the symmetric form.)
     """
 
     slopes: Tensor

@@ -1,7 +1,9 @@
-"""How fast each pair of a rotary head turns, and how that is stretched for texts longer than those of the training.
+"""The speed at which each pair of a rotary head turns, and how that is stretched.
 
-The choice is made once, from the config alone: were it made by the length at hand, as "dynamic" scalings do, a text's vector would
-depend on what it shares a batch with.
+Stretched are heads for texts longer than those of the training.
+
+The choice is made once, from the config alone: were it made by the length at hand, as "dynamic"
+scalings do, a text's vector would depend on what it shares a batch with.
 """
 
 from __future__ import annotations
@@ -19,15 +21,17 @@ KINDS = ("linear", "ntk", "yarn", "llama3")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """A stretching of rotary positions. f_i = theta^(-2i/d) below is the frequency of pair i, d the width that turns.
+    """A stretching of rotary positions.
+
+    f_i = theta^(-2i/d) below is the frequency of pair i, d the width that turns.
 
     "linear": f_i / factor (Chen et al. 2023, position interpolation).
-    "ntk": theta times factor^(d / (d - 2)), so that the slowest pair turns `factor` times slower and the fastest as before
-    (bloc97 2023, "NTK-aware").
-    "yarn": pairs that turn more than beta_fast times within trained_length stay, those below beta_slow times are divided by factor,
-    those between are mixed; and cos and sin are multiplied by `attention_factor` (Peng et al. 2023).
-    "llama3": the same with a ramp in wavelengths, between trained_length / high and trained_length / low, and no factor on cos and
-    sin (Llama 3.1).
+    "ntk": theta times factor^(d / (d - 2)), so that the slowest pair turns `factor` times slower
+    and the fastest as before (bloc97 2023, "NTK-aware"). "yarn": pairs that turn more than
+    beta_fast times within trained_length stay, those below beta_slow times are divided by factor,
+    those between are mixed; and cos and sin are multiplied by `attention_factor` (Peng et al.
+    2023). "llama3": the same with a ramp in wavelengths, between trained_length / high and
+    trained_length / low, and no factor on cos and sin (Llama 3.1).
 
     Raises:
         ValueError: naming the field, the value and what would be accepted.
@@ -50,7 +54,8 @@ class RopeScaling:
             raise ValueError(f"rope_scaling.factor is {self.factor}; it must be at least 1")
         if self.kind in ("yarn", "llama3") and self.trained_length < 1:
             raise ValueError(
-                f"rope_scaling.trained_length is {self.trained_length}; {self.kind} needs at least 1"
+                f"rope_scaling.trained_length is {self.trained_length}; {self.kind} needs at "
+                "least 1"
             )
         if not 0 < self.beta_slow <= self.beta_fast or not 0 < self.low < self.high:
             raise ValueError(
@@ -90,7 +95,10 @@ def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> T
 
 
 def _kept_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
-    """How much of each pair's own frequency stays: float64 [width / 2], 1 at the fastest, falling to 0."""
+    """How much of each pair's own frequency stays.
+
+    Float64 [width / 2], 1 at the fastest, falling to 0.
+    """
 
     def pair_turning(turns: float) -> float:
         return (

@@ -1,1 +1,4 @@
-"""Training of the shipped models on the Python standard library. `python -m headlight_model.train --help`."""
+"""Training of the shipped models on the Python standard library.
+
+`python -m headlight_model.train --help`.
+"""

@@ -1,4 +1,7 @@
-"""`python -m headlight_model.train --positions rope --out model/headlight_model/checkpoints/docs-rope`."""
+"""The command `python -m headlight_model.train`.
+
+`--positions rope --out model/headlight_model/checkpoints/docs-rope` trains the shipped model.
+"""
 
 from __future__ import annotations
 

@@ -23,10 +23,11 @@ CUTOFF = 10  # a right answer below this rank counts nothing
 def masked_token_metrics(
     encoder: Encoder, head: MaskedTokenHead, stream: NDArray[np.integer], seed: int
 ) -> dict[str, float | int]:
-    """Masked-token accuracy with order intact, with order destroyed, in two ways, and with all positions alike.
+    """Masked-token accuracy with order intact, destroyed in two ways, and positions all alike.
 
-    Permuting the position ids and permuting the tokens come to the same for an encoder that knows order from its
-    positions alone: two figures that agree (they are two draws) confirm that it does. [CLS] and [SEP] stay in place.
+    Permuting the position ids and permuting the tokens come to the same for an encoder that knows
+    order from its positions alone: two figures that agree (they are two draws) confirm that it
+    does. [CLS] and [SEP] stay in place.
     """
     random = np.random.default_rng([seed, HELD_OUT])
     length = encoder.config.trained_length
@@ -49,7 +50,10 @@ def masked_token_metrics(
 
 
 def shuffles(count: int, length: int, random: np.random.Generator) -> Tensor:
-    """int64 [count, length]: in each row 0 and length-1 in place and a permutation of the rest between them."""
+    """Random orders, int64 [count, length]: 0 and length-1 stay in place in each row.
+
+    A permutation of the rest stands between them.
+    """
     inner = random.permuted(np.tile(np.arange(1, length - 1), (count, 1)), axis=1)
     return torch.from_numpy(
         np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, length - 1)))
@@ -74,11 +78,12 @@ def accuracy(
 
 @torch.inference_mode()
 def retrieval_metrics(encoder: Encoder, pairs: Pairs) -> dict[str, float | int]:
-    """MRR at 10 and recall at 10 of the function that a sentence describes, among all described ones."""
-    queries, documents = (
-        embed(encoder, pairs.queries)[0],
-        embed(encoder, pairs.documents)[0],
-    )  # [N, D]
+    """MRR at 10 and recall at 10 of the function that a sentence describes.
+
+    It is sought among all described ones.
+    """
+    # [N, D]
+    queries, documents = embed(encoder, pairs.queries)[0], embed(encoder, pairs.documents)[0]
     scores = queries @ documents.T  # [N, N] cosines
     ranks = (scores > scores.diagonal()[:, None]).sum(dim=1) + 1  # [N], 1 is best
     found = ranks <= CUTOFF

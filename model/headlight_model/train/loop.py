@@ -1,4 +1,7 @@
-"""From the corpus to a checkpoint folder: tokenizer, steps with a progress bar, a state to resume from, figures."""
+"""From the corpus to a checkpoint folder.
+
+Tokenizer, steps with a progress bar, a state to resume from, figures.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ SMOOTHING = 0.98  # of the figures in the progress bar
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """One model to train. Everything beside where it is written and how often it is saved decides its weights."""
+    """One model to train.
+
+    Everything beside where it is written and how often it is saved decides its weights.
+    """
 
     positions: str
     out: Path
@@ -42,9 +48,8 @@ class Job:
     resume: bool = False
     stage: int = 0  # the training ends behind it, 1 being the first; 0: behind the last
     save_every: int = 25  # steps between resumable states
-    state: Path | None = (
-        None  # where they are; None: build/train/NAME, NAME being the last part of `out`
-    )
+    # Where they are; None: build/train/NAME, NAME being the last part of `out`
+    state: Path | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**32:
@@ -56,7 +61,9 @@ class Job:
 
 
 def train(job: Job) -> dict[str, object]:
-    """Train one model and write config.json, model.safetensors, tokenizer.json and training.json to `job.out`.
+    """Train one model and write it to `job.out`.
+
+    The files are config.json, model.safetensors, tokenizer.json and training.json.
 
     Returns:
         What training.json holds.
@@ -75,7 +82,10 @@ def train(job: Job) -> dict[str, object]:
 
 
 def begin(job: Job, state: Path) -> Trainer:
-    """A trainer before its first step; tokenizer and data are read from `state` if they were made from this corpus."""
+    """A trainer before its first step.
+
+    Tokenizer and data are read from `state` if they were made from this corpus.
+    """
     recipe, chosen = job.recipe, packages.everything(job.recipe.packages)
     corpus_sha256 = packages.digest(chosen)
     made_from = json.dumps(
@@ -95,7 +105,10 @@ def begin(job: Job, state: Path) -> Trainer:
 
 
 def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
-    """What the vocabulary is learnt from: both sides of the training pairs, and source of the standard library."""
+    """What the vocabulary is learnt from.
+
+    Both sides of the training pairs, and source of the standard library.
+    """
     texts = [text for found in pairs.values() for pair in found for text in pair]
     return texts + [
         source.text
@@ -105,7 +118,10 @@ def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
 
 
 def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
-    """The remaining steps up to the end of the stage, saving every `job.save_every` and at the end."""
+    """The remaining steps up to the end of the stage.
+
+    Saves every `job.save_every` and at the end.
+    """
     last = job.recipe.end(job.stage) if job.stage else job.recipe.steps
     with tqdm(
         total=last, initial=trainer.step, desc=job.out.name, unit="step", mininterval=2.0
@@ -132,7 +148,10 @@ def smooth(shown: dict[str, float], report: StepReport, elapsed: float) -> None:
 
 
 def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
-    """The figures on the validation modules, with the weights as they will be written: rounded to float16."""
+    """The figures on the validation modules, with the weights as they will be written.
+
+    Rounded to float16.
+    """
     trainer.parts.eval()
     with torch.no_grad():
         for weight in trainer.parts.parameters():

@@ -1,4 +1,6 @@
-"""The things the model learns at once: guess a hidden token, find the text that answers another, mind the order.
+"""The things the model learns at once.
+
+Guess a hidden token, find the text that answers another, mind the order.
 
 Finding alone hardly needs order: a bag of words does nearly as well. The other two do.
 """
@@ -21,9 +23,12 @@ LEAST_APART = 1e-4  # of two vectors of the same words, squared: below it is rou
 
 
 class MaskedTokenHead(nn.Module):
-    """Guesses tokens from the first `dim` dimensions of their vectors, read with those of the embedding.
+    """Guesses tokens from the first `dim` dimensions of their vectors.
 
-    Norm, then the head of Devlin et al. 2018: dense, GELU, norm, the transposed embedding plus a bias.
+    These are read with those of the embedding.
+
+    Norm, then the head of Devlin et al. 2018: dense, GELU, norm, the transposed embedding plus a
+    bias.
     """
 
     def __init__(self, config: EncoderConfig, dim: int) -> None:
@@ -62,9 +67,8 @@ def masked_token_loss(
     """
     asked = labels != IGNORED  # [B, S]
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-        vectors = encoder(ids, positions=positions).tokens[
-            asked
-        ]  # [N, D]: the wide product below only for these
+        # [N, D]: the wide product below only for these
+        vectors = encoder(ids, positions=positions).tokens[asked]
         logits = head(vectors, encoder.embedding.weight)  # [N, V]
     logits = logits.float()
     truth = labels[asked]
@@ -78,7 +82,8 @@ def contrastive_loss(
 
     Args:
         queries, documents: float [B, D] of unit length; row i of one belongs to row i of the other.
-        same: bool [B, B]; True where a pair off the diagonal is no wrong answer; it is left out of the sum.
+        same: bool [B, B]; True where a pair off the diagonal is no wrong answer; it is left out of
+            the sum.
         temperature: divides the cosine.
 
     Returns:
@@ -95,7 +100,9 @@ def contrastive_loss(
 def nested_loss(
     queries: Tensor, documents: Tensor, same: Tensor, temperature: float, widths: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Mean contrastive loss of the first dimensions, so many each (Kusupati et al. 2022, Matryoshka), and of all.
+    """Mean contrastive loss of the first dimensions, so many each, and of all.
+
+    After Kusupati et al. 2022, Matryoshka.
 
     Returns:
         Two scalars: loss in nats, and the accuracy of the full width.
@@ -108,22 +115,24 @@ def nested_loss(
 
 
 def order_loss(queries: Tensor, documents: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the choice between two answers of the same words, and of that between two questions.
+    """Cross-entropy of the choice between two answers of the same words.
+
+    The choice between two such questions is added.
 
     Vectors of the same words begin so much alike that gradients would vanish: both differences are
     factors of them. So scores are divided by the product of the differences where that is smaller
     than the temperature.
 
     Args:
-        queries, documents: float [B, 2, D] of unit length; [:, i] of one belongs to [:, i] of the other.
+        queries, documents: float [B, 2, D] of unit length; [:, i] of one belongs to [:, i] of the
+            other.
         temperature: divides the cosine once the vectors are far enough apart.
 
     Returns:
         Two scalars: loss in nats, and the share of questions whose own answer scores higher.
     """
-    apart = [
-        (side[:, 0] - side[:, 1]).detach().norm(dim=1) for side in (queries, documents)
-    ]  # [B] each
+    # [B] each
+    apart = [(side[:, 0] - side[:, 1]).detach().norm(dim=1) for side in (queries, documents)]
     scale = (apart[0] * apart[1]).clamp(LEAST_APART, temperature)
     scores = queries @ documents.transpose(1, 2) / scale[:, None, None]  # [B, 2, 2]
     truth = torch.arange(2).expand(len(scores), 2)

@@ -17,29 +17,27 @@ class Recipe:
     The work is counted in steps, never in time, so that a slower machine trains the same model.
     """
 
-    packages: bool = (
-        True  # the pinned packages belong to the corpus, not the standard library alone
-    )
+    # The pinned packages belong to the corpus, not the standard library alone.
+    packages: bool = True
     stages: tuple[int, ...] = (250, 1500, 1500, 1500)  # steps of each: at most an hour on two cores
     warmup_steps: int = 50  # of each stage
-    learning_rate: float = (
-        5e-4  # at its peak in the first stage; falls to a twentieth along a cosine
-    )
+    # At its peak in the first stage; falls to a twentieth along a cosine.
+    learning_rate: float = 5e-4
     later_peak: float = 0.8  # of each stage, times that of the stage before
     embedding_pace: float = 2.0  # embeddings learn this many times as fast as the blocks
-    weight_decay: float = 0.02  # of matrices; vectors (norms, biases), the embeddings and the projection are left alone
+    # Of matrices; vectors (norms, biases), the embeddings and the projection are left alone.
+    weight_decay: float = 0.02
     gradient_norm: float = 1.0  # gradients are scaled down to it
     bfloat16: bool = True  # for the matrix products of the blocks
 
-    word_steps: int = (
-        600  # before those: word vectors alone learn to match pairs of texts, without order
-    )
+    # Before those: word vectors alone learn to match pairs of texts, without order.
+    word_steps: int = 600
     word_pairs: int = 512
-    word_rate: float = (
-        3e-3  # learning rate at the start, for vectors of unit length; falls linearly to 0
-    )
+    # Learning rate at the start, for vectors of unit length; falls linearly to 0.
+    word_rate: float = 3e-3
 
-    # Every step sums three losses: pairs of texts, questions that only order tells apart, hidden tokens.
+    # Every step sums three losses: pairs of texts, questions that only order tells apart, hidden
+    # tokens.
     pairs: int = 256  # of texts a step: each has so many wrong answers, less one
     run: int = 8  # so many pairs are neighbours in the corpus, mostly of one module
     drop_tokens: float = 0.1  # of the texts of pairs, so that no pair is learnt by a single word
@@ -47,13 +45,8 @@ class Recipe:
     widths: tuple[int, ...] = (64, 128)  # first dimensions that make a vector of their own
     order_triplets: int = 32  # a step
     order_weight: float = 0.1
-    lengths: tuple[int, ...] = (
-        128,
-        128,
-        64,
-        32,
-        16,
-    )  # tokens a window, drawn each step; short texts must work too
+    # Tokens a window, drawn each step; short texts must work too.
+    lengths: tuple[int, ...] = (128, 128, 64, 32, 16)
     window_tokens: int = 3072  # a step
     masked_weight: float = 1.0
     sentence_length: int = 32  # tokens, longer ones are cut
@@ -90,9 +83,8 @@ class Recipe:
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
         """The architecture. `vocab_size`: what the tokenizer really has."""
         scheme = POSITIONS[positions]
-        seen = max(
-            *self.lengths, self.sentence_length, self.document_length
-        )  # the places that training visits
+        # The places that training visits.
+        seen = max(*self.lengths, self.sentence_length, self.document_length)
         return EncoderConfig(
             vocab_size=vocab_size,
             dim=self.dim,
@@ -102,9 +94,11 @@ class Recipe:
             positions=positions,
             ffn="gated",
             activation="silu",
-            # Lengths of token vectors say how much each matters to the vector of the text; a norm would hide them.
+            # Lengths of token vectors say how much each matters to the vector of the text; a norm
+            # would hide them.
             final_norm=False,
-            # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown what is added to them.
+            # Multiplied, the embeddings would also learn sqrt(dim) times as fast and soon drown
+            # what is added to them.
             scale_embeddings=not scheme.adds,
             dense=(Dense(width=self.dim),),
             dropout=self.dropout,

@@ -1,4 +1,7 @@
-"""One model under training: its weights, its optimiser, the step it has reached; saved to and resumed from a folder."""
+"""One model under training: its weights, its optimiser, the step it has reached.
+
+Saved to and resumed from a folder.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +61,12 @@ class Result(NamedTuple):
 
 
 class Trainer:
-    """Takes steps. Two trainers of equal arguments take equal steps, whatever was saved and resumed in between.
+    """Takes steps.
 
-    `origin`: digests, by name, of what `data` was made from. `tokenizer`: for the questions of order.
+    Two trainers of equal arguments take equal steps, whatever was saved and resumed in between.
+
+    `origin`: digests, by name, of what `data` was made from. `tokenizer`: for the questions of
+    order.
     """
 
     def __init__(
@@ -93,9 +99,8 @@ class Trainer:
         """One update of the weights."""
         if self.step == 0:
             self.learn_words()
-        torch.manual_seed(
-            self.seed * 2**32 + self.step
-        )  # for dropout: a resumed run drops what an unbroken one drops
+        # For dropout: a resumed run drops what an unbroken one drops.
+        torch.manual_seed(self.seed * 2**32 + self.step)
         self.parts.train()
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(self.step) * group["pace"]
@@ -185,7 +190,8 @@ class Trainer:
 
         Raises:
             FileNotFoundError: nothing was saved there.
-            ValueError: it was saved by another recipe, seed, scheme, corpus or tokenizer; the message names which.
+            ValueError: it was saved by another recipe, seed, scheme, corpus or tokenizer; the
+                message names which.
         """
         path = folder / STATE
         if not path.is_file():
@@ -194,7 +200,8 @@ class Trainer:
         for name, value in self.facts().items():
             if facts[name] != value:
                 raise ValueError(
-                    f"{path} was saved with {name} {facts[name]}, not {value}; train without --resume"
+                    f"{path} was saved with {name} {facts[name]}, not {value}; train without "
+                    "--resume"
                 )
         moments: dict[int, dict[str, Tensor]] = {}
         weights: dict[str, Tensor] = {}
@@ -211,7 +218,10 @@ class Trainer:
 
 
 def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; weight decay for the matrices of blocks and head alone; embeddings at their own pace."""
+    """AdamW; weight decay for the matrices of blocks and head alone.
+
+    Embeddings at their own pace.
+    """
     decayed: list[Tensor] = []
     free: list[Tensor] = []
     embeddings: list[Tensor] = []

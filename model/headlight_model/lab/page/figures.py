@@ -18,13 +18,19 @@ GOAL = 0.99  # accuracy from which a task counts as learnt
 def reversed_rightly(
     results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
 ) -> Range | None:
-    """Accuracy of reversal; None where that was not trained. `measure`: "accuracy", or "blind" without positions at test time."""
+    """Accuracy of reversal; None where that was not trained.
+
+    `measure`: "accuracy", or "blind" without positions at test time.
+    """
     runs = select(results, "reversal", "reverse marked" if marked else "reverse", scheme)
     return Range.over(runs, lambda run: run[measure]) if runs else None
 
 
 def steps_to_goal(run: Run) -> float:
-    """After how many steps the accuracy of a window is GOAL for the first time; infinite where it never is."""
+    """After how many steps the accuracy of a window is GOAL for the first time.
+
+    Infinite where it never is.
+    """
     return next((step for step, value in run["curve"] if value >= GOAL), float("inf"))
 
 
@@ -79,7 +85,9 @@ def lost(run: Run, question: str) -> float:
 def kept(
     results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0
 ) -> Range:
-    """Accuracy above the floor at a length, as a share of that at the length of the training: below 0 where it is below the floor.
+    """Accuracy above the floor at a length, as a share of that at the length of the training.
+
+    Below 0 where it is below the floor.
 
     Args:
         errors: by how many standard errors the ends are moved apart.
@@ -107,7 +115,10 @@ def floor(results: Results, question: str, length: int) -> float:
 
 
 def asked(results: Results, experiment: str, question: str, length: int) -> int:
-    """How many questions an accuracy rests on: the same ones for every seed, so no range over seeds holds what that leaves open."""
+    """How many questions an accuracy rests on.
+
+    The same ones for every seed, so no range over seeds holds what that leaves open.
+    """
     return int(results["asked"][experiment][str(length)][question])
 
 
@@ -138,7 +149,10 @@ def refusal(results: Results, scheme: str, length: int) -> str:
 
 
 def mirrored_answers(results: Results, scheme: str) -> Range:
-    """Share of the questions for the left neighbour that are answered with the right one, at the length of the training."""
+    """Share of the questions for the left neighbour that are answered with the right one.
+
+    Measured at the length of the training.
+    """
     return Range.over(
         select(results, "extrapolation", "recall", scheme), lambda run: run["mirrored"]
     )
@@ -147,7 +161,10 @@ def mirrored_answers(results: Results, scheme: str) -> Range:
 def stretched(
     results: Results, theta: float, kind: str, stage: str, length: int, question: str
 ) -> Range:
-    """Accuracy with rotary positions scaled. `stage`: "zero_shot" or "tuned"; `question`: "left", "recall" or "far"."""
+    """Accuracy with rotary positions scaled.
+
+    `stage`: "zero_shot" or "tuned"; `question`: "left", "recall" or "far".
+    """
     return Range.over(_scaled(results, theta), lambda run: run[kind][stage][str(length)][question])
 
 
@@ -166,7 +183,10 @@ def ahead(
 
 
 def regained(results: Results, theta: float, kind: str, length: int, question: str) -> list[float]:
-    """What the training after stretching gained, as a share of what could be gained, by seed: NaN where that was nothing."""
+    """What the training after stretching gained, as a share of what could be gained, by seed.
+
+    NaN where that was nothing.
+    """
     before, after = (
         [run[kind][stage][str(length)][question] for run in _scaled(results, theta)]
         for stage in ("zero_shot", "tuned")

@@ -78,7 +78,10 @@ def about(results: Results) -> str:
     seeds = len(facts["seeds"])
     text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['machine']}, {facts['versions']}"
     if facts["quick"]:
-        return f"**A quick run, which shows that everything works and nothing else: its figures mean nothing.** {text}."
+        return (
+            "**A quick run, which shows that everything works and nothing else: its figures mean "
+            f"nothing.** {text}."
+        )
     return f"Figures: {text}."
 
 
@@ -173,13 +176,19 @@ def few_keys(results: Results) -> str:
 
 
 def furthest(results: Results, question: str) -> str:
-    """Who answers best at the greatest length, and how well, if that is more than knowing no places gives by more than noise."""
+    """Who answers best at the greatest length, and how well.
+
+    Said only if that is more than knowing no places gives by more than noise.
+    """
     found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
     best = max(
         (scheme for scheme in SCHEMES if found[scheme]), key=lambda scheme: _mean(found[scheme])
     )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
-        return f"by nobody better than without any places ({percent(of.floor(results, question, LENGTHS[-1]))} %)"
+        return (
+            "by nobody better than without any places "
+            f"({percent(of.floor(results, question, LENGTHS[-1]))} %)"
+        )
     return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"
 
 

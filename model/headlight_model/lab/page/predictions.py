@@ -33,11 +33,8 @@ from headlight_model.lab.page.verdicts import (
 from headlight_model.lab.results import Range, Run, select
 from headlight_model.lab.training import SCHEMES
 
-RECALLING = (
-    "sinusoidal",
-    "rope",
-    "alibi signed",
-)  # schemes that learn to recall, and accept any length
+# Schemes that learn to recall, and accept any length.
+RECALLING = ("sinusoidal", "rope", "alibi signed")
 NOTES, CRITERION, OURS = "notes", "criterion", "ours"
 
 
@@ -47,7 +44,8 @@ class Prediction:
 
     Attributes:
         text: what was expected.
-        source: NOTES, from before the lab; CRITERION, what it was asked to reach; OURS, while it was built.
+        source: NOTES, from before the lab; CRITERION, what it was asked to reach; OURS, while it
+            was built.
         check: whether it holds in some results, and the figures that say so.
     """
 
@@ -68,7 +66,10 @@ def _nowhere(results: Results) -> Verdict:
     )
     return (
         finding,
-        f"{found.percent()}; the lines: {percent(lines['multiset'])} and {percent(lines['most frequent'])}",
+        (
+            f"{found.percent()}; the lines: {percent(lines['multiset'])} and "
+            f"{percent(lines['most frequent'])}"
+        ),
     )
 
 
@@ -154,7 +155,10 @@ def _decay(results: Results) -> Verdict:
 
 
 def _rope_most(results: Results) -> Verdict:
-    """At the longest length at which there is something to compare: of those that are all at the floor, none decays most."""
+    """The verdict at the longest length at which there is something to compare.
+
+    Of those that are all at the floor, none decays most.
+    """
     above = [
         at
         for at in LENGTHS[1:]
@@ -185,7 +189,7 @@ def _distance(results: Results) -> Verdict:
 def _if_learnt(
     results: Results, schemes: Sequence[str], question: str, finding: Finding
 ) -> Verdict:
-    """NOT_LEARNT where one of the schemes has not learnt the question at the length of the training."""
+    """NOT_LEARNT if a scheme has not learnt the question at the length of the training."""
     found = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
     learnt = all(each[0].least >= LEARNT for each in found.values())
     return finding if learnt else Unseen.NOT_LEARNT, series(found)
@@ -213,7 +217,10 @@ PREDICTIONS = (
         "Reversal of a fixed length: learned and sinusoidal reach 99 %.", CRITERION, _learnt
     ),
     Prediction(
-        "Without positions, reversal stays between the two lines of who knows symbols and not places.",
+        (
+            "Without positions, reversal stays between the two lines of who knows symbols and not "
+            "places."
+        ),
         NOTES,
         _nowhere,
     ),
@@ -232,7 +239,10 @@ PREDICTIONS = (
         _mirror,
     ),
     Prediction(
-        "The left neighbour: RoPE and signed ALiBi are flat, no more than 5 points lost at 16 times the length.",
+        (
+            "The left neighbour: RoPE and signed ALiBi are flat, no more than 5 points lost at 16 "
+            "times the length."
+        ),
         NOTES,
         _flat,
     ),
@@ -254,8 +264,8 @@ PREDICTIONS = (
         linear_hurts,
     ),
     Prediction(
-        "Linear interpolation recovers fastest: in a little more training it regains the greatest share of what it lacks "
-        "(the left neighbour at 4 times the length).",
+        "Linear interpolation recovers fastest: in a little more training it regains the greatest "
+        "share of what it lacks (the left neighbour at 4 times the length).",
         NOTES,
         linear_recovers,
     ),

@@ -1,4 +1,7 @@
-"""What was expected of rotary positions stretched, and whether it came out so. Stretchings are compared within each seed."""
+"""What was expected of rotary positions stretched, and whether it came out so.
+
+Stretchings are compared within each seed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def local_kept(results: Results) -> Verdict:
 
 
 def none_worst(results: Results) -> Verdict:
-    """At recall from further away than any in training, by more than the few questions leave open."""
+    """At recall from further away than any in training.
+
+    By more than the few questions leave open.
+    """
 
     def behind(theta: float, kind: str) -> Finding:
         means = (
@@ -84,7 +90,10 @@ def linear_recovers(results: Results) -> Verdict:
         room = min(1 - each.most for each in before.values())
         findings[theta] = less(0.0, lead) if room > NOISE else Unseen.AT_CEILING
         moves = (
-            f"{CALLED[kind]} {Range.of(shares[kind]).percent()}, from {percent(before[kind].mean)} to {percent(after[kind].mean)}"
+            (
+                f"{CALLED[kind]} {Range.of(shares[kind]).percent()}, from "
+                f"{percent(before[kind].mean)} to {percent(after[kind].mean)}"
+            )
             for kind in KINDS
         )
         told[theta] = "; ".join(moves)
@@ -108,7 +117,10 @@ def _each_theta(
 def _over_thetas(
     results: Results, findings: dict[float, Finding], told: dict[float, str], question: str
 ) -> Verdict:
-    """NOT_LEARNT with a theta with which the question was not learnt by every seed. Thetas that differ say what each came to."""
+    """NOT_LEARNT with a theta with which the question was not learnt by every seed.
+
+    Thetas that differ say what each came to.
+    """
     learnt = "recall" if question == "far" else question  # "far" is recall
     seen = {
         theta: finding

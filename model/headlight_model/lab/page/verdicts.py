@@ -1,4 +1,7 @@
-"""Whether something came out as expected: said where every seed says it, and otherwise why it is not."""
+"""Whether something came out as expected.
+
+Said if every seed says it; otherwise the reason is said.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from headlight_model.lab.results import Range
 class Unseen(enum.Enum):
     """Why there is no verdict."""
 
-    NOT_LEARNT = "not learnt, so not seen"  # at the length of the training a scheme answers too little to lose anything
+    # At the length of the training a scheme answers too little to lose anything.
+    NOT_LEARNT = "not learnt, so not seen"
     AT_FLOOR = "cannot be seen: all at the floor"  # who knows no places answers as much
     AT_CEILING = "cannot be seen: nothing to gain"
     DISAGREE = "seeds disagree"  # it holds for some, or ranges overlap
@@ -22,11 +26,16 @@ Verdict = tuple[Finding, str]  # and the figures
 NEAR = 0.05  # accuracies less far apart count as alike
 NOISE = 0.01  # of an accuracy of thousands of answers
 ERRORS = 2.0  # standard errors that an accuracy of few answers may be off by
-LEARNT = 0.8  # of what a scheme answers rightly at the length of its training; who answers less has nothing to lose
+# Of what a scheme answers rightly at the length of its training; who answers less has nothing to
+# lose.
+LEARNT = 0.8
 
 
 def less(one: Range | float, other: Range | float) -> Finding:
-    """Whether one is less than the other, whatever the seeds: ranges that overlap decide nothing."""
+    """Whether one is less than the other, whatever the seeds.
+
+    Ranges that overlap decide nothing.
+    """
     a, b = (each if isinstance(each, Range) else Range.of([each]) for each in (one, other))
     if a.most < b.least:
         return True

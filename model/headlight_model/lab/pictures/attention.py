@@ -1,4 +1,7 @@
-"""Attention of the models that reverse: what each head looks at, and what it is worth. Drawn from results.json alone."""
+"""Attention of the models that reverse: what each head looks at, and what it is worth.
+
+Drawn from results.json alone.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def mirroring_head(run: Mapping[str, Any]) -> int:
 
 
 def maps(results: Results, path: Path) -> Path:
-    """One sequence in four heads: learned positions, the same model without them, a model that was trained without."""
+    """One sequence in four heads.
+
+    Learned positions, the same model without them, a model that was trained without.
+    """
     learned, nowhere = shown(results, "learned"), shown(results, "none")
     layer, other = reversing_layer(learned), reversing_layer(nowhere)
     rows = (

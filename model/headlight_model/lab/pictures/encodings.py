@@ -1,4 +1,7 @@
-"""The pictures that need no training: what each scheme of positions computes, by the model's own code."""
+"""The pictures that need no training.
+
+They show what each scheme of positions computes, by the model's own code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the trainings came to: accuracies over steps and lengths, and rotary positions stretched. Drawn from results.json alone."""
+"""What the trainings came to: accuracies over steps and lengths, and rotary positions stretched.
+
+Drawn from results.json alone.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 
 def reversal(results: Results, path: Path) -> Path:
-    """Accuracy of reversal as trained, blinded at test time, and with the ends marked; a point and its range over seeds each."""
+    """Accuracy of reversal as trained, blinded at test time, and with the ends marked.
+
+    A point and its range over seeds each.
+    """
     made, [[axes]] = figure(height=3.8)
     for at, scheme in enumerate(SCHEMES):
         plain, marked = (
@@ -134,7 +140,10 @@ def extrapolated(results: Results, path: Path) -> Path:
 
 
 def stretched(results: Results, path: Path) -> Path:
-    """Accuracy by length for each stretching and theta: as stretched (above), and after a few steps more (below)."""
+    """Accuracy by length for each stretching and theta.
+
+    As stretched (above), and after a few steps more (below).
+    """
     columns = [(theta, question) for theta in scaling.THETAS for question in QUESTIONS]
     made, rows = figure(2, len(columns), height=5.2, share_x=True, share_y=True)
     for row, (stage, title) in zip(

@@ -1,4 +1,7 @@
-"""Rotary positions: pairs on their circles, and what becomes of a score with distance, by theta and by scaling."""
+"""Rotary positions.
+
+Pairs on their circles, and what becomes of a score with distance, by theta and by scaling.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,12 @@ def rope(theta: float, scaling: RopeScaling | None = None) -> Positions:
 
 
 def turned(scheme: Positions, count: int) -> Floats:
-    """Pairs that all begin as (1, 0), turned as queries at positions 0 .. count-1: [count, pairs, 2]."""
-    start = torch.cat(
-        [torch.ones(HEAD // 2), torch.zeros(HEAD // 2)]
-    )  # the first of each pair, then the second
+    """Pairs turned as queries at positions 0 .. count-1: [count, pairs, 2].
+
+    All begin as (1, 0).
+    """
+    # The first of each pair, then the second.
+    start = torch.cat([torch.ones(HEAD // 2), torch.zeros(HEAD // 2)])
     heads = scheme.rotate(
         start.expand(1, 1, count, HEAD), scheme.prepare(torch.arange(count)[None])
     )
@@ -54,7 +59,10 @@ def turned(scheme: Positions, count: int) -> Floats:
 
 
 def wavelengths(scheme: Positions) -> Floats:
-    """Positions to a full turn of each pair, by how far it turns from position 0 to position 1: [pairs]."""
+    """Positions to a full turn of each pair: [pairs].
+
+    Counted by how far it turns from position 0 to position 1.
+    """
     there = turned(scheme, 2)[1]
     angles: Floats = 2 * math.pi / np.arctan2(there[:, 1], there[:, 0])
     return angles
@@ -63,8 +71,8 @@ def wavelengths(scheme: Positions) -> Floats:
 def scores(scheme: Positions, count: int) -> Floats:
     """q · k / d of q = k = (1, ..., 1), k at position 0 and q at 0 .. count-1: [count].
 
-    It is the mean over pairs of cos(distance · frequency), times the square of YaRN's factor; and so it is on average over all
-    directions of q = k of length √d.
+    It is the mean over pairs of cos(distance · frequency), times the square of YaRN's factor; and
+    so it is on average over all directions of q = k of length √d.
     """
     ones = torch.ones(1, 1, count, HEAD)
     heads = scheme.rotate(ones, scheme.prepare(torch.arange(count)[None]))[0, 0].double()
@@ -104,7 +112,8 @@ def draw_circles(path: Path) -> Path:
             fontsize=style.SMALL,
         )
         axes.set_title(
-            f"{speed}: pair {pair}\n{turns[pair]:,.{1 if turns[pair] < 1000 else 0}f} positions a turn"
+            f"{speed}: pair {pair}\n{turns[pair]:,.{1 if turns[pair] < 1000 else 0}f} positions a "
+            "turn"
         )
         axes.set(
             aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), xticks=[-1, 0, 1], yticks=[-1, 0, 1]
@@ -112,7 +121,8 @@ def draw_circles(path: Path) -> Path:
         axes.set_xlabel(f"dimension {pair} (no unit)")
         axes.set_ylabel(f"dimension {pair + HEAD // 2} (no unit)", labelpad=0)
     made.suptitle(
-        f"RoPE turns pair i of a query or key by position · theta^(-2i/d): d = {HEAD}, theta = {THETAS[-1]:g}"
+        f"RoPE turns pair i of a query or key by position · theta^(-2i/d): d = {HEAD}, theta = "
+        f"{THETAS[-1]:g}"
     )
     made.colorbar(
         image,
@@ -157,7 +167,10 @@ def plot_turns(axes: Axes, each: Mapping[str, Positions]) -> None:
 def plot_scores(
     axes: Axes, each: Mapping[str, Positions], shown: Sequence[str], title: str
 ) -> None:
-    """The score over distance of those shown, in the colours that they have among all, and the trained length."""
+    """The score over distance of those shown, and the trained length.
+
+    The colours are those that they have among all.
+    """
     count = TRAINED * FACTOR + 1
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
         if name in shown:

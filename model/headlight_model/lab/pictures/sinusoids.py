@@ -1,4 +1,7 @@
-"""Sinusoidal positions: the table of what is added to embeddings, its first pairs, and the wavelength of each pair."""
+"""Sinusoidal positions.
+
+The table of what is added to embeddings, its first pairs, and the wavelength of each pair.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def encoding(count: int, width: int) -> Floats:
 
 
 def wavelengths(width: int) -> Floats:
-    """Positions to a full turn of each pair, by how far it turns from position 0 to position 1: [width / 2].
+    """Positions to a full turn of each pair: [pairs].
+
+    Counted by how far it turns from position 0 to position 1.
 
     No pair turns further than one radian a position, so the turn is read without doubt.
     """
@@ -46,7 +51,8 @@ def draw_table(path: Path) -> Path:
     axes.set_xticks(range(0, POSITIONS, 16))
     axes.set_yticks(range(0, WIDTH, 16))
     axes.set_title(
-        f"Sinusoidal encoding of {POSITIONS} positions, {WIDTH} dimensions: fast waves at the low ones"
+        f"Sinusoidal encoding of {POSITIONS} positions, {WIDTH} dimensions: fast waves at the low "
+        "ones"
     )
     made.colorbar(
         image, ax=axes, label="PE (no unit)", ticks=[-1, -0.5, 0, 0.5, 1], aspect=30, pad=0.02
@@ -55,7 +61,10 @@ def draw_table(path: Path) -> Path:
 
 
 def draw_pairs(path: Path) -> Path:
-    """The first eight dimensions over positions, a panel a pair, of a wide and of a narrow model."""
+    """The first eight dimensions over positions, of a wide and of a narrow model.
+
+    Each pair has a panel.
+    """
     made, axes = style.figure(PAIRS, 2, height=6.0, share_x=True, share_y=True)
     places = np.arange(FEW_POSITIONS)
     for column, width in enumerate((WIDTH, FEW_WIDTH)):
@@ -132,7 +141,8 @@ def draw_wavelengths(path: Path) -> Path:
     axes.set_ylabel("wavelength, positions")
     never = int((measured > TRAINED).sum())
     axes.set_title(
-        f"Low dimensions turn fastest; {never} of {WIDTH // 2} pairs finish no turn in {TRAINED} tokens"
+        f"Low dimensions turn fastest; {never} of {WIDTH // 2} pairs finish no turn in {TRAINED} "
+        "tokens"
     )
     style.legend_below(made, axes, columns=1)
     return style.save(made, path)

@@ -20,7 +20,9 @@ from matplotlib.image import AxesImage
 from matplotlib.legend import Legend
 from numpy.typing import ArrayLike
 
-WIDTH = 8.8  # inches: a README is about 880 CSS pixels wide, so an inch is seen as 100 and a point as 1.4 of them
+# Inches: a README is about 880 CSS pixels wide, so an inch is seen as 100 and a point as 1.4 of
+# them.
+WIDTH = 8.8
 DOTS_PER_INCH = 150  # half as many dots again as CSS pixels, for dense screens
 TEXT, SMALL = 10.0, 9.0  # points; nothing is written smaller
 SEQUENTIAL = "cividis"  # alike to readers with and without a colour vision deficiency
@@ -53,7 +55,8 @@ class Style:
     line: str = "-"
 
 
-# Colours are those of Okabe and Ito (2008), which stay distinct under the common colour vision deficiencies.
+# Colours are those of Okabe and Ito (2008), which stay distinct under the common colour vision
+# deficiencies.
 SCHEMES: Mapping[str, Style] = MappingProxyType(
     {
         "none": Style("#000000", "x", ":"),
@@ -92,7 +95,9 @@ def figure(
 
 
 def save(made: Figure, path: Path) -> Path:
-    """Writes a PNG that holds neither date nor software: the same picture, the same bytes. Returns its path.
+    """Writes a PNG that holds neither date nor software: the same picture, the same bytes.
+
+    Returns its path.
 
     Raises:
         OSError: the file cannot be written.
@@ -137,7 +142,10 @@ def band(
 def spread(
     axes: Axes, at: float, values: Sequence[float], name: str, style: Style | None = None
 ) -> None:
-    """The mean over seeds as a mark at `at`, the range from the least to the greatest as a bar. Else as `band`."""
+    """The mean over seeds as a mark at `at`, the range from the least to the greatest as a bar.
+
+    Else as `band`.
+    """
     chosen, mean = style or SCHEMES[name], float(np.mean(values))
     axes.errorbar(
         [at],
@@ -183,7 +191,10 @@ def heat(
 
 
 def lengths(axes: Axes, at: Sequence[int], label: str = "length, tokens") -> None:
-    """A horizontal axis that doubles at equal distances, with ticks at the lengths that were measured."""
+    """A horizontal axis that doubles at equal distances.
+
+    Its ticks are the lengths that were measured.
+    """
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(at), [str(length) for length in at])
     axes.minorticks_off()

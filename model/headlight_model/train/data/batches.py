@@ -1,4 +1,8 @@
-"""Batches. Each is a pure function of seed and step, so a resumed run sees what an unbroken one would have seen."""
+"""Batches.
+
+Each is a pure function of seed and step, so a resumed run sees what an unbroken one would have
+seen.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,13 @@ from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, PAD_ID, SEP_ID
 from headlight_model.train.objectives import IGNORED
 from headlight_model.train.recipe import Recipe
 
-# Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are (Devlin et al. 2018, 3.1).
+# Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are
+# (Devlin et al. 2018, 3.1).
 MASKED_SHARE = 0.15
 ROWS = 64  # sentences or functions encoded together
 WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS, ORDER = range(6)  # independent random streams of one seed
-STREAM_CHARACTERS = (
-    800_000  # of the source of a package, drawn by file: no package may drown the others
-)
+# Of the source of a package, drawn by file: no package may drown the others.
+STREAM_CHARACTERS = 800_000
 
 
 def prepare(
@@ -56,7 +60,10 @@ def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
 
 
 def stream_sources(chosen: Iterable[Source]) -> list[Source]:
-    """The standard library, and of each package files of STREAM_CHARACTERS in all, by a hash of their names."""
+    """The standard library, and of each package files of STREAM_CHARACTERS in all.
+
+    Files are chosen by a hash of their names.
+    """
     kept, used = [], Counter[str]()
     for source in sorted(
         chosen, key=lambda source: hashlib.sha256(source.module.encode()).digest()
@@ -88,7 +95,8 @@ def corrupt(
     """Hide tokens of int64 [B, S]; special tokens are never hidden.
 
     Returns:
-        The corrupted ids and the labels, both int64 [B, S]; a label is the true id where asked for, IGNORED elsewhere.
+        The corrupted ids and the labels, both int64 [B, S]; a label is the true id where asked for,
+        IGNORED elsewhere.
     """
     asked = (random.random(ids.shape) < MASKED_SHARE) & (ids >= len(SPECIALS))
     fate = random.random(ids.shape)
@@ -102,7 +110,10 @@ def corrupt(
 def masked_batch(
     data: Data, recipe: Recipe, vocab_size: int, seed: int, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Ids and labels (see `corrupt`) of one step: windows of one length, so that none needs padding."""
+    """Ids and labels (see `corrupt`) of one step.
+
+    Windows of one length, so that none needs padding.
+    """
     random = np.random.default_rng([seed, WINDOWS, step])
     length = int(random.choice(recipe.lengths))
     ids = windows(data.stream, recipe.window_tokens // length, length, random)
@@ -112,11 +123,14 @@ def masked_batch(
 def pair_batch(
     data: Data, count: int, random: np.random.Generator, drop: float = 0.0, run: int = 1
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Queries and documents of one task, drawn by the shares in tasks.TASKS; all of it where it has fewer than `count`.
+    """Queries and documents of one task, drawn by the shares in tasks.TASKS.
+
+    All of it where it has fewer than `count`.
 
     Args:
         drop: the share of tokens left out at random; [CLS] and [SEP] stay.
-        run: so many pairs follow one another in the corpus, mostly in one module: the hardest wrong answers.
+        run: so many pairs follow one another in the corpus, mostly in one module: the hardest wrong
+            answers.
     """
     names = [task for task in tasks.TASKS if len(data.pairs[task].queries) > 1]
     shares = np.array([tasks.TASKS[task] for task in names])
@@ -150,9 +164,12 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 def embed(
     encoder: Encoder, rows: Sequence[Sequence[int]], *, bfloat16: bool = False
 ) -> tuple[Tensor, int]:
-    """Pooled vectors, float32 [N, D] in the order of `rows`, and the tokens computed for them, padding included.
+    """Pooled vectors, float32 [N, D] in the order of `rows`, and the tokens computed for them.
 
-    Rows of like length go together: padding the shortest to the longest would cost several times the work.
+    Padding counts.
+
+    Rows of like length go together: padding the shortest to the longest would cost several times
+    the work.
 
     Args:
         bfloat16: the matrix products of the blocks are computed in it; pooling never is.
@@ -169,12 +186,14 @@ def embed(
 
 
 def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Pooled vectors of the embeddings alone, no block applied, of an encoder that pools by the mean: float [N, D]."""
+    """Pooled vectors of the embeddings alone, no block applied: float [N, D].
+
+    The encoder pools by the mean.
+    """
     table = encoder.embed(torch.arange(encoder.config.vocab_size), None)  # [V, D]
     lengths = np.array([len(row) for row in rows])
-    counts = np.zeros(
-        (len(rows), len(table)), dtype=np.float32
-    )  # [N, V]: a product is faster than to gather rows
+    # [N, V]: a product is faster than to gather rows
+    counts = np.zeros((len(rows), len(table)), dtype=np.float32)
     np.add.at(
         counts,
         (np.repeat(np.arange(len(rows)), lengths), np.concatenate([*map(np.array, rows)])),
@@ -182,16 +201,18 @@ def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
     )
     words = torch.from_numpy(counts / lengths[:, None].astype(np.float32)) @ table
     state = encoder.positions.prepare(torch.arange(int(lengths.max())).unsqueeze(0))
-    places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[
-        0
-    ]  # [S, D]
+    # [S, D]
+    places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[0]
     means = places.cumsum(dim=0) / torch.arange(1, len(places) + 1)[:, None]
     summed = (words + means[torch.from_numpy(lengths - 1)]).unsqueeze(1)  # [N, 1, D]
     return encoder.pool(summed, torch.ones(summed.shape[:2], dtype=torch.bool))
 
 
 def equal_texts(queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:
-    """bool [B, B]: True where pairs i and j share a query or a document, so that neither is wrong for the other."""
+    """bool [B, B]: True where pairs i and j share a query or a document.
+
+    Neither is then wrong for the other.
+    """
     asks, answers = numbered(queries), numbered(documents)  # [B] each
     return (asks[:, None] == asks) | (answers[:, None] == answers)
 

@@ -1,4 +1,6 @@
-"""The corpus: the source code and the documentation of the running Python's own standard library. Needs no torch.
+"""The corpus: the source code and the documentation of the running Python's own standard library.
+
+Needs no torch.
 
 It is on every machine that can train, has a permissive licence, and asks for order: brackets,
 repeated names. headlight_model.train.data.packages adds the pinned packages to it.
@@ -15,7 +17,8 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-# Folders that are not the library itself, and `encodings`, which is almost wholly tables of characters.
+# Folders that are not the library itself, and `encodings`, which is almost wholly tables of
+# characters.
 LEFT_OUT = frozenset(
     {
         "test",
@@ -100,7 +103,10 @@ def part_of_package(package: str) -> Part:
 
 
 def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:
-    """(dotted module, file) of each library file, sorted by module. `root`: the running Python's library."""
+    """(dotted module, file) of each library file, sorted by module.
+
+    `root`: the running Python's library.
+    """
     root = root or Path(sysconfig.get_path("stdlib"))
     found = []
     for path in root.rglob("*.py"):
@@ -120,7 +126,10 @@ def files() -> tuple[Source, ...]:
 
 @functools.cache
 def sources() -> tuple[Source, ...]:
-    """The texts for masked-token prediction: each file as it stands, and the language reference topic by topic."""
+    """The texts for masked-token prediction.
+
+    Each file as it stands, and the language reference topic by topic.
+    """
     code = [source for source in files() if top_level(source.module) != PROSE_MODULE]
     return (*code, *topics())
 

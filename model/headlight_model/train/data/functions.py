@@ -1,4 +1,7 @@
-"""Functions of the library as their syntax trees show them, and the text that each is found by. Needs no torch."""
+"""Functions of the library as their syntax trees show them, and the text that each is found by.
+
+Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,8 @@ class Function:
     name: str  # qualified inside its module: "Path.read_text"
     parameters: tuple[str, ...]  # without self and cls
     docstring: str  # with its indentation removed; empty where there is none
-    body_words: tuple[
-        str, ...
-    ]  # lower-case words of names and strings in the body, once each; no docstring
+    # Lower-case words of names and strings in the body, once each; no docstring.
+    body_words: tuple[str, ...]
     first_line: int  # 1-based, of the `def`
     last_line: int  # inclusive
     package: str = corpus.STDLIB  # that holds it
@@ -39,12 +41,18 @@ class Function:
 
 
 def split_words(name: str) -> list[str]:
-    """Lower-case words of a name, cut at underscores, dots, changes of case: "readHTTPLine_2" -> read http line 2."""
+    """Lower-case words of a name, cut at underscores, dots, changes of case.
+
+    "readHTTPLine_2" -> read http line 2.
+    """
     return [word.lower() for word in WORD.findall(name)]
 
 
 def unique_words(texts: Iterable[str]) -> tuple[str, ...]:
-    """Words of several texts in their order, each once; single letters and what every body says are left out."""
+    """Words of several texts in their order, each once.
+
+    Single letters and what every body says are left out.
+    """
     words = dict.fromkeys(word for text in texts for word in split_words(text))
     return tuple(word for word in words if len(word) > 1 and word not in MEANINGLESS)
 
@@ -107,7 +115,10 @@ def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctio
 
 
 def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
-    """Words of the names and the strings in some statements, in the order of the text, each once."""
+    """Words of the names and the strings in some statements, each once.
+
+    They stand in the order of the text.
+    """
     said: list[tuple[int, int, str]] = []
     for statement in body:
         for node in ast.walk(statement):
@@ -129,7 +140,8 @@ def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
 def document_text(function: Function, name_weight: int = 1, *, module: bool = True) -> str:
     """What a function is found by: "module name ( parameters ) body". Never its docstring.
 
-    Of each the lower-case words, separated by blanks. The brackets say where the name ends, as in source.
+    Of each the lower-case words, separated by blanks. The brackets say where the name ends, as in
+    source.
 
     Args:
         name_weight: how often the name is said, for contestants that cannot weigh it themselves.
@@ -155,7 +167,10 @@ def signature_text(function: Function) -> str:
 
 
 def document_of_0_1(function: Function) -> str:
-    """The document that models before 0.2 learnt from: the name thrice | parameters | body, empty parts left out."""
+    """The document that models before 0.2 learnt from.
+
+    The name thrice | parameters | body, empty parts left out.
+    """
     parameters = " ".join(
         word for parameter in function.parameters for word in split_words(parameter)
     )

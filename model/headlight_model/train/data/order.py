@@ -1,7 +1,9 @@
-"""Questions that only order tells apart: "subtract a from b" is `b - a`, never `a - b`. Needs no torch.
+"""Questions that only order tells apart: "subtract a from b" is `b - a`, never `a - b`.
 
-Right and wrong answer hold the same tokens, so a bag of words finds half of them. Some templates and
-some words are kept for tests.
+Needs no torch.
+
+Right and wrong answer hold the same tokens, so a bag of words finds half of them. Some templates
+and some words are kept for tests.
 """
 
 from __future__ import annotations
@@ -34,16 +36,20 @@ TRAINED = {
         {a} is less than {b} => {a} < {b}; {a} is greater than {b} => {a} > {b};
         {a} is at most {b} => {a} <= {b}; check that {a} is in {b} => {a} in {b};
         whether {a} starts with {b} => {a}.startswith({b}); {a} comes before {b} => {a} < {b};
-        {a} is longer than {b} => len({a}) > len({b}); {a} is an instance of {b} => isinstance({a}, {b})""",
+        {a} is longer than {b} => len({a}) > len({b});
+        {a} is an instance of {b} => isinstance({a}, {b})""",
     "negation": """
         {a} but not {b} => {a} and not {b}; {a} without {b} => {a} and not {b};
         not {a}, only {b} => not {a} and {b}; do {a} unless {b} => if not {b}: {a}();
-        {a} if there is no {b} => if not {b}: return {a}; if there is {a} use {b} => if {a}: use({b})""",
+        {a} if there is no {b} => if not {b}: return {a};
+        if there is {a} use {b} => if {a}: use({b})""",
 }
 KEPT_BACK = {
     "direction": "transform {a} into {b} => {a}_into_{b}(value); send {a} to {b} => send({a}, {b})",
     "arguments": "insert {a} into {b} => {b}.insert({a}); put {a} in {b} => {b}.put({a})",
-    "comparison": "{a} is at least {b} => {a} >= {b}; {a} is shorter than {b} => len({a}) < len({b})",
+    "comparison": (
+        "{a} is at least {b} => {a} >= {b}; {a} is shorter than {b} => len({a}) < len({b})"
+    ),
     "negation": "{a} except when {b} => if not {b}: {a}(); {a} and no {b} => {a} and not {b}",
 }
 WORDS = Path(__file__).with_name("nouns.txt").read_text(encoding="utf-8").split()

@@ -101,7 +101,10 @@ def packages() -> tuple[Package, ...]:
 
 @functools.cache
 def sources() -> tuple[Source, ...]:
-    """Their texts, each once: a copy elsewhere counts as the first, those kept for tests come first."""
+    """Their texts, each once.
+
+    A copy elsewhere counts as the first, those kept for tests come first.
+    """
     parts = {part: place for place, part in enumerate(reversed(corpus.Part))}
     ordered = sorted(packages(), key=lambda each: parts[corpus.part_of_package(each.name)])
     distinct: dict[str, Source] = {}

@@ -6,13 +6,14 @@ import re
 
 # A full stop ends a sentence where a new one begins, so that "e.g. this" and "3.11" do not.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(>])")
-SIGNATURE = re.compile(
-    r"[\w.]+\(.*\)\s*(->.*)?(: .*)?"
-)  # old docstrings begin with how the function is called
+# Old docstrings begin with how the function is called.
+SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?(: .*)?")
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence on one line, a leading signature skipped; empty where the docstring says nothing in words.
+    """The first sentence on one line, a leading signature skipped.
+
+    Empty where the docstring says nothing in words.
 
     Args:
         docstring: with the indentation already removed, as `ast.get_docstring` does.

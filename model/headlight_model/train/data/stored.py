@@ -1,4 +1,7 @@
-"""Tokenised data, compact in memory and in a file, so that a stage need not read the corpus anew."""
+"""Tokenised data, compact in memory and in a file.
+
+A stage then need not read the corpus anew.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ class Pairs:
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """One part of the corpus: source as one stream of ids, [SEP] after each text, and pairs by task."""
+    """One part of the corpus.
+
+    Source as one stream of ids, [SEP] after each text, and pairs by task.
+    """
 
     stream: NDArray[np.integer]
     pairs: dict[str, Pairs]  # by the names in tasks.TASKS, in the order of the corpus

@@ -34,7 +34,9 @@ TASKS = {
 }
 SENTENCES = 5  # of a docstring, beside the first
 CODE_LINES = 8  # below a comment
-LEAST = 3  # words of code, or pairs of letters of prose: what has fewer is too vague to be a question or an answer
+# Words of code, or pairs of letters of prose: what has fewer is too vague to be a question or an
+# answer.
+LEAST = 3
 BAD_SOURCE = (SyntaxError, ValueError, RecursionError)  # a template, or Python of another version
 
 LETTER_PAIR = re.compile(r"[^\W\d_]{2}")
@@ -102,7 +104,10 @@ def prose_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
 
 
 def comment_pairs(source: Source) -> Iterator[Pair]:
-    """(comment, words of the lines below it): of comments that have lines to themselves, joined where they follow."""
+    """(comment, words of the lines below it) of comments that have lines to themselves.
+
+    Comments are joined where they follow.
+    """
     lines = source.text.splitlines()
     comments = comment_lines(source)
     row = 0
@@ -130,7 +135,8 @@ def comment_pairs(source: Source) -> Iterator[Pair]:
 def comment_lines(source: Source) -> dict[int, str]:
     """Text of each comment that has a line to itself, by the 0-based number of the line.
 
-    A line of a string that looks like one is taken for one: they are few, and a tokenizer would take minutes.
+    A line of a string that looks like one is taken for one: they are few, and a tokenizer would
+    take minutes.
     """
     stripped = (line.strip() for line in source.text.splitlines())
     return {row: line.strip("# ") for row, line in enumerate(stripped) if line.startswith("#")}

@@ -1,8 +1,9 @@
 """The subword tokenizer of the shipped models: WordPiece, lower-case, trained on the corpus.
 
-Runs of underscores, runs of one punctuation mark, words and line ends are separate before subwords are sought, so that
-no piece mixes them and each can be read in a heat map. A line end is a piece of its own: it says where statements
-begin, at the price of one token a line. Blank lines and indentation are left out, for brevity.
+Runs of underscores, runs of one punctuation mark, words and line ends are separate before subwords
+are sought, so that no piece mixes them and each can be read in a heat map. A line end is a piece of
+its own: it says where statements begin, at the price of one token a line. Blank lines and
+indentation are left out, for brevity.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 LINE_END = "⏎"
 VOCAB_SIZE = 7168
 ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
-# A line break with no other in the white space behind it. `\s*` in place of `[^\S\n]*` finds the same ones, but runs
-# to the end of all blank lines from each of them: 131,072 line breaks took 25 s.
+# A line break with no other in the white space behind it. `\s*` in place of `[^\S\n]*` finds the
+# same ones, but runs to the end of all blank lines from each of them: 131,072 line breaks took
+# 25 s.
 LAST_BREAK = r"\n(?![^\S\n]*\n)"
 PIECES = rf"{LINE_END}|_+|[^\W_]+|([^\w\s])\1*"
 
@@ -34,9 +36,8 @@ def shell(model: WordPiece) -> Tokenizer:
             normalizers.NFD(),
             normalizers.StripAccents(),
             normalizers.Lowercase(),
-            normalizers.Replace(
-                Regex(LAST_BREAK), LINE_END
-            ),  # of blank lines the last stands for all
+            # Of blank lines the last stands for all.
+            normalizers.Replace(Regex(LAST_BREAK), LINE_END),
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES), behavior="removed", invert=True)
@@ -44,7 +45,10 @@ def shell(model: WordPiece) -> Tokenizer:
 
 
 def letters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The ALPHABET most frequent characters of the texts as the tokenizer normalises them; ties by code point."""
+    """The ALPHABET most frequent characters of the texts as the tokenizer normalises them.
+
+    Ties by code point.
+    """
     assert tokenizer.normalizer is not None  # set in `shell`
     counts = Counter(
         char
@@ -56,16 +60,19 @@ def letters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
-    """Learn a vocabulary of at most `vocab_size` pieces. The same texts in the same order give the same tokenizer.
+    """Learn a vocabulary of at most `vocab_size` pieces.
+
+    The same texts in the same order give the same tokenizer.
 
     Returns:
-        A tokenizer for one text, `[CLS] A [SEP]`, or a pair, `[CLS] A [SEP] B [SEP]` with type ids 0 and 1. It neither
-        cuts nor pads. Offsets are code points of the text as given.
+        A tokenizer for one text, `[CLS] A [SEP]`, or a pair, `[CLS] A [SEP] B [SEP]` with type ids
+        0 and 1. It neither cuts nor pads. Offsets are code points of the text as given.
     """
     texts = list(texts)
     learner = shell(WordPiece(unk_token=UNK))
-    # The trainer numbers inner letters in the random order of a hash map, and breaks ties by number. Declared as special
-    # they are numbered as listed; the tokenizer that is returned no longer knows them as such.
+    # The trainer numbers inner letters in the random order of a hash map, and breaks ties by
+    # number. Declared as special they are numbered as listed; the tokenizer that is returned no
+    # longer knows them as such.
     inner = [f"##{letter}" for letter in letters(learner, texts)]
     trainer = WordPieceTrainer(
         vocab_size=vocab_size,

@@ -1,6 +1,9 @@
-"""Word vectors: how they start, and a first, short training in which they match pairs of texts as bags of words.
+"""Word vectors: how they start, and a first, short training.
 
-A Transformer that starts from them finds functions far better than one that has to learn what words mean on the way.
+In it they match pairs of texts as bags of words.
+
+A Transformer that starts from them finds functions far better than one that has to learn what words
+mean on the way.
 """
 
 from __future__ import annotations
@@ -32,8 +35,9 @@ def starting_vectors(pieces: Sequence[str], data: Data, dim: int) -> Tensor:
         dim: width of the vectors.
 
     Returns:
-        float [V, dim]; the rarest piece has length 1, others their inverse document frequency in proportion (the form
-        of Robertson and Zaragoza 2009, "The probabilistic relevance framework", 3.1, kept above 0).
+        float [V, dim]; the rarest piece has length 1, others their inverse document frequency in
+        proportion (the form of Robertson and Zaragoza 2009, "The probabilistic relevance
+        framework", 3.1, kept above 0).
     """
     stem = snowballstemmer.stemmer("english").stemWord
     stems = [piece if piece.startswith(INNER) else stem(piece) for piece in pieces]

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import HELD_OUT, corrupt, embed, windows
+from headlight_model.train.data.altered import IGNORED, corrupt
+from headlight_model.train.data.batches import HELD_OUT, embed, windows
 from headlight_model.train.data.stored import Pairs
-from headlight_model.train.objectives import IGNORED, MaskedTokenHead, masked_token_loss
+from headlight_model.train.objectives import MaskedTokenHead, masked_token_loss
 
 WINDOW_COUNT, BATCH = 512, 32
 CUTOFF = 10  # a right answer below this rank counts nothing

@@ -1,8 +1,6 @@
-"""The things the model learns at once.
+"""Losses of the training: texts that belong together, order, hidden and replaced tokens.
 
-Guess a hidden token, find the text that answers another, mind the order.
-
-Finding alone hardly needs order: a bag of words does nearly as well. The other two do.
+Pairs of texts alone hardly need order: a bag of words does nearly as well. The others do.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from torch.nn import functional
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.layers.pooling import unit_length
+from headlight_model.train.data.altered import IGNORED, Altered
 
-IGNORED = -100  # a label that asks for no guess
 LEAST_APART = 1e-4  # of two vectors of the same words, squared: below it is rounding
 
 
@@ -45,14 +43,26 @@ class MaskedTokenHead(nn.Module):
         return functional.linear(hidden, embedding[:, : self.dim], self.bias)
 
 
+class ReplacedTokenHead(nn.Module):
+    """Says of a token whether it was replaced, from its vector. Training alone needs it."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.project = nn.Linear(config.dim, 1)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """float [N, D] -> logits [N]."""
+        logits: Tensor = self.project(self.norm(tokens)).squeeze(-1)
+        return logits
+
+
 def masked_token_loss(
     encoder: Encoder,
     head: MaskedTokenHead,
     ids: Tensor,
     labels: Tensor,
     positions: Tensor | None = None,
-    *,
-    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy in nats of the hidden tokens, and the share of them guessed right.
 
@@ -60,19 +70,48 @@ def masked_token_loss(
         ids: int64 [B, S] without padding, some tokens of which are corrupted.
         labels: int64 [B, S], the true token where it is asked for, IGNORED elsewhere.
         positions: as in `Encoder.forward`.
-        bfloat16: the matrix products of the blocks are computed in it.
 
     Returns:
         Two scalars: loss and accuracy.
     """
+    return guess_loss(encoder, head, encoder(ids, positions=positions).tokens, labels)
+
+
+def guess_loss(
+    encoder: Encoder, head: MaskedTokenHead, tokens: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same from the vectors of all tokens: float [B, S, D]."""
     asked = labels != IGNORED  # [B, S]
-    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-        # [N, D]: the wide product below only for these
-        vectors = encoder(ids, positions=positions).tokens[asked]
-        logits = head(vectors, encoder.embedding.weight)  # [N, V]
-    logits = logits.float()
+    # [N, D] -> [N, V]: the wide product only for the tokens that are asked for
+    logits = head(tokens[asked], encoder.embedding.weight).float()
     truth = labels[asked]
     return functional.cross_entropy(logits, truth), (logits.argmax(dim=-1) == truth).float().mean()
+
+
+def source_loss(
+    encoder: Encoder,
+    guess: MaskedTokenHead,
+    detect: ReplacedTokenHead,
+    batch: Altered,
+    *,
+    weight: float,
+    bfloat16: bool,
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the hidden tokens, and `weight` times that of which tokens are replaced.
+
+    Args:
+        bfloat16: the matrix products of the blocks are computed in it.
+
+    Returns:
+        Two scalars: loss in nats, and the share of the hidden tokens guessed right.
+    """
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        tokens = encoder(batch.ids, fused=False).tokens
+        loss, accuracy = guess_loss(encoder, guess, tokens, batch.labels)
+    logits = detect(tokens[batch.visible].float())
+    replaced = batch.replaced[batch.visible].float()
+    found = functional.binary_cross_entropy_with_logits(logits, replaced)
+    return loss + weight * found, accuracy
 
 
 def contrastive_loss(

@@ -11,6 +11,18 @@ from headlight_model.train.data.tokenizer import PAD_ID, VOCAB_SIZE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Steps under one schedule of the learning rate, and the weight of each loss in their sum."""
+
+    steps: int
+    learning_rate: float  # its peak
+    words: float = 0.0  # pairs of texts, matched by their word vectors alone
+    pairs: float = 0.0  # pairs of texts, matched by the encoder
+    order: float = 0.0  # questions that only order tells apart
+    source: float = 0.0  # hidden and replaced tokens of source code
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything beside the corpus, the scheme of positions and the seed that decides the weights.
 
@@ -19,12 +31,18 @@ class Recipe:
 
     # The pinned packages belong to the corpus, not the standard library alone.
     packages: bool = True
-    stages: tuple[int, ...] = (250, 1500, 1500, 1500)  # steps of each: at most an hour on two cores
+    # The first teaches the blocks order, syntax and what words have to do with each other, at a
+    # third of the price of a step with pairs. Pairs then find blocks that are worth using: from
+    # random blocks, thousands of steps taught them nothing beyond word vectors.
+    stages: tuple[Stage, ...] = (
+        Stage(steps=1600, learning_rate=2e-3, words=1.0, order=0.3, source=1.0),
+        Stage(steps=1200, learning_rate=7e-4, pairs=1.0, order=0.1, source=0.3),
+        Stage(steps=1200, learning_rate=4e-4, pairs=1.0, order=0.1, source=0.3),
+    )
     warmup_steps: int = 50  # of each stage
-    # At its peak in the first stage; falls to a twentieth along a cosine.
-    learning_rate: float = 5e-4
-    later_peak: float = 0.8  # of each stage, times that of the stage before
-    embedding_pace: float = 2.0  # embeddings learn this many times as fast as the blocks
+    # The embeddings learn at this share of the rate. At the full rate they forget, within minutes,
+    # the vectors of rare words, which unknown packages are full of.
+    embedding_pace: float = 0.1
     # Of matrices; vectors (norms, biases), the embeddings and the projection are left alone.
     weight_decay: float = 0.02
     gradient_norm: float = 1.0  # gradients are scaled down to it
@@ -36,19 +54,21 @@ class Recipe:
     # Learning rate at the start, for vectors of unit length; falls linearly to 0.
     word_rate: float = 3e-3
 
-    # Every step sums three losses: pairs of texts, questions that only order tells apart, hidden
-    # tokens.
     pairs: int = 256  # of texts a step: each has so many wrong answers, less one
     run: int = 8  # so many pairs are neighbours in the corpus, mostly of one module
-    drop_tokens: float = 0.1  # of the texts of pairs, so that no pair is learnt by a single word
+    drop_tokens: float = 0.3  # of the texts of pairs, so that no pair is learnt by a single word
     temperature: float = 0.05
     widths: tuple[int, ...] = (64, 128)  # first dimensions that make a vector of their own
     order_triplets: int = 32  # a step
-    order_weight: float = 0.1
     # Tokens a window, drawn each step; short texts must work too.
-    lengths: tuple[int, ...] = (128, 128, 64, 32, 16)
+    lengths: tuple[int, ...] = (128, 128, 64, 32)
     window_tokens: int = 3072  # a step
-    masked_weight: float = 1.0
+    # Of these tokens, shares are hidden (and asked), replaced by others of the batch, and, of
+    # brackets, by another kind. Who must see that a bracket is wrong has to find its partner.
+    hidden: float = 0.13
+    replaced: float = 0.07
+    replaced_brackets: float = 0.3
+    replaced_weight: float = 8.0  # of finding the replaced tokens, beside guessing the hidden
     sentence_length: int = 32  # tokens, longer ones are cut
     document_length: int = 80
 
@@ -63,22 +83,24 @@ class Recipe:
     @property
     def steps(self) -> int:
         """Steps of all stages."""
-        return sum(self.stages)
+        return self.end(len(self.stages))
 
     def end(self, stage: int) -> int:
         """The step at which a stage ends, 1 being the first."""
-        return sum(self.stages[:stage])
+        return sum(each.steps for each in self.stages[:stage])
+
+    def number(self, step: int) -> int:
+        """Return the index of the stage that a 0-based step belongs to."""
+        return sum(step >= self.end(number) for number in range(1, len(self.stages)))
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, 0-based: in each stage a linear warm-up, then half a cosine."""
-        stage = next(
-            (n for n in range(len(self.stages)) if step < self.end(n + 1)), len(self.stages) - 1
-        )
-        place, peak = step - self.end(stage), self.learning_rate * self.later_peak**stage
+        number = self.number(step)
+        stage, place = self.stages[number], step - self.end(number)
         if place < self.warmup_steps:
-            return peak * (place + 1) / self.warmup_steps
-        done = (place - self.warmup_steps) / max(1, self.stages[stage] - self.warmup_steps)
-        return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
+            return stage.learning_rate * (place + 1) / self.warmup_steps
+        done = (place - self.warmup_steps) / max(1, stage.steps - self.warmup_steps)
+        return stage.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
 
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
         """The architecture. `vocab_size`: what the tokenizer really has."""
@@ -111,7 +133,10 @@ class Recipe:
 
 QUICK = Recipe(
     packages=False,
-    stages=(4, 2),
+    stages=(
+        Stage(steps=4, learning_rate=1e-3, words=1.0, order=0.3, source=1.0),
+        Stage(steps=2, learning_rate=1e-3, pairs=1.0, order=0.1, source=0.3),
+    ),
     warmup_steps=2,
     bfloat16=False,
     lengths=(32, 16),

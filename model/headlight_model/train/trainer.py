@@ -18,25 +18,26 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from headlight_model.encoder import Encoder
+from headlight_model.train.data.altered import altered_batch, other_brackets
 from headlight_model.train.data.batches import (
     ORDER,
     PAIRS,
     embed,
     encode,
     equal_texts,
-    masked_batch,
     pair_batch,
 )
 from headlight_model.train.data.order import draw
 from headlight_model.train.data.stored import Data
 from headlight_model.train.data.tokenizer import vocabulary
-from headlight_model.train.data.words import learn_words, starting_vectors
+from headlight_model.train.data.words import learn_words, starting_vectors, words_loss
 from headlight_model.train.initial import initialise_encoder, initialise_head
 from headlight_model.train.objectives import (
     MaskedTokenHead,
-    masked_token_loss,
+    ReplacedTokenHead,
     nested_loss,
     order_loss,
+    source_loss,
 )
 from headlight_model.train.recipe import Recipe
 
@@ -86,7 +87,15 @@ class Trainer:
         initialise_encoder(self.encoder, starting_vectors(pieces, data, recipe.dim))
         self.head = MaskedTokenHead(self.encoder.config, recipe.guess_dim)
         initialise_head(self.head, self.encoder)
-        self.parts = nn.ModuleDict({"encoder": self.encoder, "mlm_head": self.head})
+        self.replaced_head = ReplacedTokenHead(self.encoder.config)
+        self.other_brackets = other_brackets(pieces)
+        self.parts = nn.ModuleDict(
+            {
+                "encoder": self.encoder,
+                "mlm_head": self.head,
+                "replaced_head": self.replaced_head,
+            }
+        )
         self.optimizer = build_optimizer(self.parts, recipe)
         self.step = 0
         self.seconds = 0.0  # of training so far, over all resumptions
@@ -119,25 +128,30 @@ class Trainer:
         )
 
     def objectives(self) -> dict[str, float]:
-        """Weight of each loss, by the method that computes it; what weighs nothing is left out."""
-        weights = {
-            "retrieval": 1.0,
-            "order": self.recipe.order_weight,
-            "masked": self.recipe.masked_weight,
-        }
+        """Return the weights above 0 of the stage's losses, by the method that computes each."""
+        stage = self.recipe.stages[self.recipe.number(self.step)]
+        weights = {name: getattr(stage, name) for name in ("words", "pairs", "order", "source")}
         return {name: weight for name, weight in weights.items() if weight}
 
-    def masked(self) -> Result:
-        """Guess the hidden tokens of this step's windows."""
-        ids, labels = masked_batch(
-            self.data, self.recipe, self.encoder.config.vocab_size, self.seed, self.step
+    def source(self) -> Result:
+        """Guess the hidden tokens of this step's windows, and find the replaced ones."""
+        recipe = self.recipe
+        batch = altered_batch(self.data, recipe, self.other_brackets, self.seed, self.step)
+        loss, accuracy = source_loss(
+            self.encoder,
+            self.head,
+            self.replaced_head,
+            batch,
+            weight=recipe.replaced_weight,
+            bfloat16=recipe.bfloat16,
         )
-        loss, accuracy = masked_token_loss(
-            self.encoder, self.head, ids, labels, bfloat16=self.recipe.bfloat16
-        )
-        return Result(loss, accuracy, ids.numel())
+        return Result(loss, accuracy, batch.ids.numel())
 
-    def retrieval(self) -> Result:
+    def words(self) -> Result:
+        """Match this step's pairs of texts by their word vectors."""
+        return Result(*words_loss(self.encoder, self.data, self.recipe, self.seed, self.step), 0)
+
+    def pairs(self) -> Result:
         """Match this step's pairs of texts."""
         recipe = self.recipe
         random = np.random.default_rng([self.seed, PAIRS, self.step])

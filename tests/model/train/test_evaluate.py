@@ -11,7 +11,7 @@ from headlight_model.encoder import Encoder
 from headlight_model.train import evaluate
 from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.evaluate import masked_token_metrics, retrieval_metrics, shuffles
-from headlight_model.train.recipe import QUICK
+from headlight_model.train.recipe import QUICK, Stage
 from headlight_model.train.trainer import Trainer
 
 
@@ -27,15 +27,8 @@ def test_shuffles_keep_the_ends_and_permute_the_rest() -> None:
 def test_a_model_that_learnt_to_count_needs_order(
     counting_data: Data, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = dataclasses.replace(
-        QUICK,
-        stages=(300,),
-        warmup_steps=10,
-        learning_rate=1e-2,
-        layers=2,
-        order_weight=0.0,
-        masked_weight=3.0,
-    )
+    stage = Stage(steps=300, learning_rate=1e-2, pairs=1.0, source=3.0)
+    recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=10, layers=2)
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
     trainer = Trainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
     for _ in range(recipe.steps):

@@ -5,11 +5,12 @@ import pytest
 from headlight_model.encoder import Encoder
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.objectives import MaskedTokenHead
-from headlight_model.train.recipe import QUICK, Recipe
+from headlight_model.train.recipe import QUICK, Recipe, Stage
 
 
 def test_in_each_stage_the_rate_rises_and_then_falls() -> None:
-    recipe = Recipe(stages=(100, 50), warmup_steps=10, learning_rate=1.0, later_peak=0.5)
+    stages = (Stage(steps=100, learning_rate=1.0), Stage(steps=50, learning_rate=0.5))
+    recipe = Recipe(stages=stages, warmup_steps=10)
     rates = [recipe.rate(step) for step in range(151)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[:11] == sorted(rates[:11])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.stored import Data
-from headlight_model.train.recipe import QUICK, Recipe
+from headlight_model.train.recipe import QUICK, Recipe, Stage
 from headlight_model.train.trainer import STATE, Trainer
 
 WITH_DROPOUT = dataclasses.replace(QUICK, dropout=0.1)
@@ -70,19 +70,24 @@ def test_equal_arguments_train_equal_models_and_seeds_matter(trainer: Make) -> N
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
 def test_the_losses_fall(trainer: Make, positions: str) -> None:
-    recipe = dataclasses.replace(
-        QUICK, stages=(100,), warmup_steps=5, learning_rate=5e-3, layers=1, masked_weight=1.0
-    )
+    stage = Stage(steps=100, learning_rate=5e-3, words=1.0, pairs=1.0, source=1.0)
+    recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=5, layers=1)
     learner = trainer(recipe, positions)
     reports = [learner.advance() for _ in range(recipe.steps)]
-    for objective in ("masked", "retrieval"):
+    for objective in ("source", "pairs"):
         losses = [report.loss[objective] for report in reports]
         assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
-def test_an_objective_without_weight_is_left_out(trainer: Make) -> None:
-    report = trainer(dataclasses.replace(QUICK, order_weight=0.0, masked_weight=0.0)).advance()
-    assert set(report.loss) == set(report.accuracy) == {"retrieval"}
+def test_each_stage_has_objectives_of_its_own(trainer: Make) -> None:
+    stages = (
+        Stage(steps=1, learning_rate=1e-3, words=1.0, source=0.5),
+        Stage(steps=1, learning_rate=1e-3, pairs=1.0, order=0.1),
+    )
+    learner = trainer(dataclasses.replace(QUICK, stages=stages))
+    reports = [learner.advance() for _ in range(2)]
+    assert [set(report.loss) for report in reports] == [{"words", "source"}, {"pairs", "order"}]
+    assert [set(report.accuracy) for report in reports] == [set(report.loss) for report in reports]
 
 
 def test_embeddings_learn_at_their_own_pace(trainer: Make) -> None:
@@ -122,9 +127,7 @@ def test_resuming_another_run_is_refused(
 ) -> None:
     advance(trainer(), 1).save(tmp_path)
     other = trainer(
-        recipe=dataclasses.replace(WITH_DROPOUT, stages=(7,))
-        if changed == "recipe"
-        else WITH_DROPOUT,
+        recipe=dataclasses.replace(WITH_DROPOUT, pairs=7) if changed == "recipe" else WITH_DROPOUT,
         positions="sinusoidal" if changed == "positions" else "rope",
         seed=1 if changed == "seed" else 0,
         digest="y" if changed == "corpus" else "x",

@@ -22,15 +22,11 @@ from headlight_model.train.data import packages, tasks
 from headlight_model.train.data.corpus import STDLIB, Part, Source
 from headlight_model.train.data.stored import Data, Ids, Pairs, Rows
 from headlight_model.train.data.tasks import TextPairs
-from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIALS
-from headlight_model.train.objectives import IGNORED
+from headlight_model.train.data.tokenizer import CLS_ID, PAD_ID, SEP_ID
 from headlight_model.train.recipe import Recipe
 
-# Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are
-# (Devlin et al. 2018, 3.1).
-MASKED_SHARE = 0.15
 ROWS = 64  # sentences or functions encoded together
-WINDOWS, MASKING, PAIRS, HELD_OUT, WORDS, ORDER = range(6)  # independent random streams of one seed
+WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER = range(5)  # independent random streams of one seed
 # Of the source of a package, drawn by file: no package may drown the others.
 STREAM_CHARACTERS = 800_000
 
@@ -87,37 +83,6 @@ def windows(
     starts = random.integers(0, len(stream) - (length - 2) + 1, size=count)
     inner = stream[starts[:, None] + np.arange(length - 2)[None, :]].astype(np.int64)
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (CLS_ID, SEP_ID)))
-
-
-def corrupt(
-    ids: NDArray[np.int64], vocab_size: int, random: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Hide tokens of int64 [B, S]; special tokens are never hidden.
-
-    Returns:
-        The corrupted ids and the labels, both int64 [B, S]; a label is the true id where asked for,
-        IGNORED elsewhere.
-    """
-    asked = (random.random(ids.shape) < MASKED_SHARE) & (ids >= len(SPECIALS))
-    fate = random.random(ids.shape)
-    replaced = random.integers(len(SPECIALS), vocab_size, size=ids.shape)
-    shown = np.where(fate < 0.8, MASK_ID, np.where(fate < 0.9, replaced, ids))
-    return torch.from_numpy(np.where(asked, shown, ids)), torch.from_numpy(
-        np.where(asked, ids, IGNORED)
-    )
-
-
-def masked_batch(
-    data: Data, recipe: Recipe, vocab_size: int, seed: int, step: int
-) -> tuple[Tensor, Tensor]:
-    """Ids and labels (see `corrupt`) of one step.
-
-    Windows of one length, so that none needs padding.
-    """
-    random = np.random.default_rng([seed, WINDOWS, step])
-    length = int(random.choice(recipe.lengths))
-    ids = windows(data.stream, recipe.window_tokens // length, length, random)
-    return corrupt(ids, vocab_size, np.random.default_rng([seed, MASKING, step]))
 
 
 def pair_batch(
@@ -179,7 +144,7 @@ def embed(
     for start in range(0, len(rows), ROWS):
         ids, mask = pad([rows[row] for row in order[start : start + ROWS]])
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-            vectors = encoder(ids, mask).tokens
+            vectors = encoder(ids, mask, fused=False).tokens
         pooled.append(encoder.pool(vectors, mask))
         tokens += ids.numel()
     return torch.cat(pooled)[torch.tensor(order).argsort()], tokens

@@ -69,14 +69,18 @@ def learn_words(encoder: Encoder, data: Data, recipe: Recipe, seed: int) -> None
     for step in range(recipe.word_steps):
         for group in optimizer.param_groups:
             group["lr"] = recipe.word_rate * word_scale(encoder) * (1 - step / recipe.word_steps)
-        random = np.random.default_rng([seed, WORDS, step])
-        queries, documents = pair_batch(
-            data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run
-        )
-        bags = bag_of_words(encoder, queries), bag_of_words(encoder, documents)
-        loss, _ = nested_loss(
-            *bags, equal_texts(queries, documents), recipe.temperature, recipe.widths
-        )
+        loss, _ = words_loss(encoder, data, recipe, seed, step)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+
+
+def words_loss(
+    encoder: Encoder, data: Data, recipe: Recipe, seed: int, step: int
+) -> tuple[Tensor, Tensor]:
+    """Loss of one step's pairs as bags of words, and the share of those found: two scalars."""
+    random = np.random.default_rng([seed, WORDS, step])
+    queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
+    bags = bag_of_words(encoder, queries), bag_of_words(encoder, documents)
+    same = equal_texts(queries, documents)
+    return nested_loss(*bags, same, recipe.temperature, recipe.widths)

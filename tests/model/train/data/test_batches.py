@@ -7,12 +7,9 @@ import torch
 from headlight_model.encoder import Encoder
 from headlight_model.train.data import corpus
 from headlight_model.train.data.batches import (
-    MASKED_SHARE,
-    corrupt,
     embed,
     encode,
     equal_texts,
-    masked_batch,
     pair_batch,
     prepare,
     thin,
@@ -21,26 +18,9 @@ from headlight_model.train.data.batches import (
 from headlight_model.train.data.corpus import Part
 from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.data.tasks import TASKS, pairs
-from headlight_model.train.data.tokenizer import CLS_ID, MASK_ID, SEP_ID, SPECIALS, train_tokenizer
+from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, train_tokenizer
 from headlight_model.train.loop import training_texts
-from headlight_model.train.objectives import IGNORED
 from headlight_model.train.recipe import QUICK
-
-
-def test_masking_statistics() -> None:
-    vocabulary = 1000
-    ids = np.random.default_rng(0).integers(0, vocabulary, size=(400, 256))
-    shown, labels = corrupt(ids, vocabulary, np.random.default_rng(1))
-    truth = torch.from_numpy(ids)
-    asked = labels != IGNORED
-    ordinary = truth >= len(SPECIALS)
-    assert not (asked & ~ordinary).any()
-    assert (shown[~asked] == truth[~asked]).all()
-    assert (labels[asked] == truth[asked]).all()
-    assert asked.sum().item() / ordinary.sum().item() == pytest.approx(MASKED_SHARE, abs=0.005)
-    assert (shown[asked] == MASK_ID).float().mean().item() == pytest.approx(0.8, abs=0.015)
-    assert (shown[asked] == truth[asked]).float().mean().item() == pytest.approx(0.1, abs=0.015)
-    assert shown[asked & (shown != MASK_ID)].min().item() >= len(SPECIALS)
 
 
 def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
@@ -51,16 +31,6 @@ def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
     assert (found[:, -1] == SEP_ID).all()
     assert (np.diff(found[:, 1:-1], axis=1) == 1).all()
     assert (found[:, 1].min(), found[:, 4].max()) == (10, 19)
-
-
-def test_batches_depend_on_seed_and_step_alone(counting_data: Data) -> None:
-    first, again, other_step, other_seed = (
-        masked_batch(counting_data, QUICK, 100, seed, step)[0]
-        for seed, step in ((0, 5), (0, 5), (0, 6), (1, 5))
-    )
-    assert torch.equal(first, again)
-    assert not (first.shape == other_step.shape and torch.equal(first, other_step))
-    assert not (first.shape == other_seed.shape and torch.equal(first, other_seed))
 
 
 def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) -> None:

@@ -28,7 +28,9 @@ def test_a_model_that_learnt_to_count_needs_order(
     counting_data: Data, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(steps=300, learning_rate=1e-2, pairs=1.0, source=3.0)
-    recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=10, layers=2)
+    recipe = dataclasses.replace(
+        QUICK, stages=(stage,), warmup_steps=10, layers=2, embedding_pace=1.0, replaced_weight=1.0
+    )
     monkeypatch.setattr(evaluate, "WINDOW_COUNT", 64)
     trainer = Trainer(recipe, "rope", counting_data, tokenizer, seed=0, origin={})
     for _ in range(recipe.steps):

@@ -257,7 +257,8 @@ class Expected:
         asked = self._asked()
         if layouts.keys() != asked.keys():
             raise malformed(
-                f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}"
+                f"it holds {', '.join(sorted(layouts)) or 'nothing'}; "
+                f"asked for was {', '.join(asked)}"
             )
         for output, (dtype, width) in asked.items():
             layout = layouts[output]

@@ -64,7 +64,10 @@ class Layout:
         count = (chunk.head_end - chunk.head_begin) * (chunk.row_end - chunk.row_begin)
         require(
             chunk.offset_bytes == begin and len(chunk.data) == self.dtype.itemsize * count * width,
-            f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, which its rows contradict",
+            (
+                f"a chunk of {len(chunk.data)} bytes at {chunk.offset_bytes}, "
+                "which its rows contradict"
+            ),
         )
         return begin
 
@@ -118,7 +121,10 @@ def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int
         ]
         require(
             not wrong,
-            f"{output}: the shape {shape} for an input of {count} tokens; {', '.join(wrong)} out of place",
+            (
+                f"{output}: the shape {shape} for an input of {count} tokens; "
+                f"{', '.join(wrong)} out of place"
+            ),
         )
     return Layout(dtype_of(tensor.dtype), offsets, shapes, axes, layers)
 
@@ -209,8 +215,9 @@ def reserved(output: str, layout: Layout) -> NDArray[Any]:
         return np.empty(layout.offsets[-1], layout.dtype)
     except (MemoryError, ValueError, OverflowError):  # the latter two: beyond any address
         raise BadAnswer(
-            f"the server's answer announces {layout.size_bytes} bytes of {output}, and this process has no memory for "
-            "them; ask for less at once, and check that the server is the right one"
+            f"the server's answer announces {layout.size_bytes} bytes of {output}, and this "
+            "process has no memory for them; ask for less at once, "
+            "and check that the server is the right one"
         ) from None
 
 

@@ -1,4 +1,7 @@
-"""Contestants of `python -m bench.gpu`: each is the same encoder, and is compared by what it gives."""
+"""Contestants of `python -m bench.gpu`.
+
+Each is the same encoder, and is compared by what it gives.
+"""
 
 from __future__ import annotations
 
@@ -144,9 +147,8 @@ def test_without_time_no_batch_is_computed_behind_the_first(
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
-        assert (
-            len({id(item.selection) for item in items}) == 1
-        )  # else the engine takes the slower way
+        # Else the engine takes the slower way.
+        assert len({id(item.selection) for item in items}) == 1
         return run(items)
 
     monkeypatch.setattr(runtime.engine, "run", counted)

@@ -87,7 +87,9 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
 def test_what_families_have_beyond_the_schemes_is_converted_too(
     tmp_path: Path, texts: Path
 ) -> None:
-    """Narrow embeddings, shared keys, norms of queries and keys, local layers with angles of their own, dense layers."""
+    """Narrow embeddings, shared keys, norms of queries and keys,
+    local layers with angles of their own, dense layers.
+    """
     config = small_config(
         heads=6,
         kv_heads=2,

@@ -176,7 +176,10 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
         ),
         (
             PooledSpec(dimensions=16, normalize=False, dtypes=("int8",)),
-            r"outputs\.pooled\.normalize: int8 was calibrated on vectors normalised; leave normalize out",
+            (
+                r"outputs\.pooled\.normalize: int8 was calibrated on vectors normalised; "
+                r"leave normalize out"
+            ),
         ),
     ],
 )

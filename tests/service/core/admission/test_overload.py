@@ -1,4 +1,7 @@
-"""Twice the load that the engine can bear, simulated: the real queue and admission, and a clock that is told the time."""
+"""Twice the load that the engine can bear, simulated.
+
+The real queue and admission, and a clock that is told the time.
+"""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_what_is_given_back_is_no_problem() -> None:
     ],
 )
 def test_what_is_not_given_back_is_a_problem(change: dict[str, object], told: str) -> None:
-    # Any field.
+    # The change may be of any field.
     assert problems([QUIET, dataclasses.replace(QUIET, **change)]) == [told]  # type: ignore[arg-type]
 
 

@@ -62,9 +62,8 @@ def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
 
     batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
     for precision in ("fp16", "bf16", "fp16"):
-        found = peers(
-            sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0
-        )  # type: ignore[arg-type]
+        encoder = sharpened(small_config(layers=1))
+        found = peers(encoder, Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
         for batch_ in batches:
             found[COMPILED](*batch_)
         found[FIXED](*batches[0])

@@ -158,9 +158,8 @@ def test_selectors_select_in_every_precision(precision: str, make_variants: Make
     np.testing.assert_allclose(
         attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6
     )
-    [states] = runtime.encode(
-        [[5, 9]], hidden=everything(runtime.bundle.manifest.architecture).hidden.spec
-    )  # type: ignore[union-attr]
+    wanted = everything(runtime.bundle.manifest.architecture).hidden
+    [states] = runtime.encode([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
     assert states.hidden is not None  # and nothing of attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 

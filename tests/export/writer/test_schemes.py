@@ -113,7 +113,7 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     [pooled_alone] = runtime.engine.run(
         [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
     )
-    # Asked for.
+    # It was asked for, so it is not None.
     np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]
 
 

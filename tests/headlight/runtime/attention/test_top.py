@@ -29,7 +29,7 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
 ) -> None:
     random = np.random.default_rng(seed)
     count = data.draw(st.integers(1, length))
-    # None twice.
+    # No number occurs twice.
     rows = (
         random.permuted(np.arange(1, 3 * 5 * length + 1)).reshape(3, 5, length).astype(np.float32)
     )

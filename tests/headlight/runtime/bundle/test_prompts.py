@@ -165,12 +165,12 @@ def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(
     tokenizer = runtime.tokenizer
     assert tokenizer is not None
     ids = tokenizer.encode("ab", prompt="q: ").ids
-    # Asked for.
+    # It was asked for, so it is not None.
     np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
     [bare] = runtime.encode(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
     [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
-    # Asked for.
+    # It was asked for, so it is not None.
     np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]
     assert longer.pooled is not None
 

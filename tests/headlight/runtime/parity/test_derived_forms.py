@@ -50,7 +50,7 @@ def right(name: str, scores: Floats) -> ItemResult:
     if name == "head_mean":
         return ItemResult(attention=(maps[:, 0] + maps[:, 2]) / 2)
     if name == "pooling_weights":
-        # Not 0.
+        # A sum of arrays, not 0.
         return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]
     keys = np.argsort(-maps, axis=-1, kind="stable")[..., :TOP]
     return ItemResult(

@@ -137,7 +137,7 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
         assert told.limits.max_stream_output_bytes == 64 << 20
         await service.stub.Encode(request())
         for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):
-            # By name.
+            # The output is set by name.
             call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
             assert f"outputs.{name}: this server was started with --attention off" in (

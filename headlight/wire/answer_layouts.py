@@ -12,7 +12,7 @@ from headlight.description import ModelDescription
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import STATISTICS, AttentionSpec, Indices, Run, Span, TokenChoice
 from headlight.wire.client_codec import malformed, require
-from headlight.wire.reassembly import Layout
+from headlight.wire.output_layouts import Layout
 
 
 def check_numbers_of(

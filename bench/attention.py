@@ -183,8 +183,9 @@ def memory_line(stub: pb_grpc.HeadlightServiceStub, pid: int) -> str:
             peak = max(peak, resident())
         peaks.append((peak - base) / 1e6)
     return (
-        f"Whole maps of 512 tokens (75.5 MB) {REPEATS} times in a row, read frame by frame: resident memory of the service over what "
-        f"it was after 50 vectors: at most {max(peaks):.0f} MB; {peaks[0]:.0f} MB in the first, {peaks[-1]:.0f} MB in the last."
+        f"Whole maps of 512 tokens (75.5 MB) {REPEATS} times in a row, read frame by frame: "
+        "resident memory of the service over what it was after 50 vectors: at most "
+        f"{max(peaks):.0f} MB; {peaks[0]:.0f} MB in the first, {peaks[-1]:.0f} MB in the last."
     )
 
 
@@ -217,9 +218,12 @@ def main() -> None:
     report = [
         "# What each form of attention costs",
         "",
-        f"`make bench` on {machine(['onnxruntime', 'grpcio', 'numpy'])}; 6 layers, 12 heads, d=384, random weights, cpu, fp32. "
-        f"All layers in each form. Medians of {options.rounds} interleaved rounds; in brackets the ratio to vectors alone, and behind "
-        "each row what was set as the most at 1 x 128 and 8 x 128.",
+        (
+            f"`make bench` on {machine(['onnxruntime', 'grpcio', 'numpy'])}; 6 layers, 12 heads, "
+            "d=384, random weights, cpu, fp32. All layers in each form. Medians of "
+            f"{options.rounds} interleaved rounds; in brackets the ratio to vectors alone, "
+            "and behind each row what was set as the most at 1 x 128 and 8 x 128."
+        ),
         "",
         "In one process, copying out of the batch included:",
         "",

@@ -42,7 +42,10 @@ def cost_table(plain: Runtime, fast: Runtime, rounds: int) -> list[str]:
 def error_lines(plain: Runtime, fast: Runtime) -> list[str]:
     """Return the distance of bf16 from fp32, on random ids of 128 and of 512."""
     lines = [
-        "| tokens | smallest cosine of vectors | largest difference of a weight | of the mean of heads |",
+        (
+            "| tokens | smallest cosine of vectors | largest difference of a weight | of the "
+            "mean of heads |"
+        ),
         "|---" * 4 + "|",
     ]
     for length in (128, 512):
@@ -86,10 +89,13 @@ def main() -> None:
     report = [
         "# What each form of attention costs in bfloat16",
         "",
-        f"`make bench` on {machine(['openvino', 'onnxruntime', 'numpy'])}; 6 layers, 12 heads, d=384, random weights. "
-        f"`--provider openvino --precision bf16`. All layers in each form. Medians of {options.rounds} interleaved rounds; in "
-        "brackets the ratio to vectors alone in bf16. Reported beside attention.md, not held to its limits: products take less time in "
-        "bf16, and what is done once per map does not.",
+        (
+            f"`make bench` on {machine(['openvino', 'onnxruntime', 'numpy'])}; 6 layers, 12 "
+            "heads, d=384, random weights. `--provider openvino --precision bf16`. All layers in "
+            f"each form. Medians of {options.rounds} interleaved rounds; in brackets the ratio to "
+            "vectors alone in bf16. Reported beside attention.md, not held to its limits: "
+            "products take less time in bf16, and what is done once per map does not."
+        ),
         "",
         *cost_table(plain, fast, options.rounds),
         "",

@@ -98,9 +98,13 @@ def main() -> None:
     report = [
         "# Embeddings alone, and with attention",
         "",
-        f"`make bench` on {machine(['onnxruntime'])}; {runtime.bundle.manifest.name}: {shape.layers} layers, {shape.heads} heads, "
-        f"d={shape.dim}, {runtime.provider}, {runtime.precision}. Medians of {options.rounds} interleaved rounds; "
-        "in brackets the ratio to pooled alone. The time includes copying the outputs of each text out of the batch.",
+        (
+            f"`make bench` on {machine(['onnxruntime'])}; {runtime.bundle.manifest.name}: "
+            f"{shape.layers} layers, {shape.heads} heads, d={shape.dim}, {runtime.provider}, "
+            f"{runtime.precision}. Medians of {options.rounds} interleaved rounds; in brackets "
+            "the ratio to pooled alone. The time includes copying the outputs of each text "
+            "out of the batch."
+        ),
         "",
         *outputs_table(runtime, options.rounds),
         "",

@@ -103,7 +103,10 @@ def speed_table(
 ) -> list[str]:
     """Return texts per second, the ratio to the naive plan, and the share of the peak."""
     lines = [
-        "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, first | later |",
+        (
+            "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, "
+            "first | later |"
+        ),
         "|---" * 7 + "|",
     ]
     naive = {
@@ -117,10 +120,14 @@ def speed_table(
             operations / seconds / 1e9 / peaks[each.variant[1]]
             for seconds in (each.seconds[0], later)
         ]
-        rates = f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | {naive[each.variant] / later:.2f}"
+        rates = (
+            f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | "
+            f"{naive[each.variant] / later:.2f}"
+        )
         told = " | ".join(f"{share:.0%}" for share in shares)
         lines.append(
-            f"| {each.variant[1]} on {each.variant[0]}, {each.plan.name} | {each.padding:.0%} | {rates} | {told} |"
+            f"| {each.variant[1]} on {each.variant[0]}, "
+            f"{each.plan.name} | {each.padding:.0%} | {rates} | {told} |"
         )
     return lines
 
@@ -229,9 +236,13 @@ def main() -> None:
     report: list[Any] = [
         "# The engine alone",
         "",
-        f"`python -m bench.engine` on {machine(['onnxruntime', 'openvino', 'numpy'])}; {len(texts)} texts, a BERT of MiniLM's size. "
-        f"Medians of {options.rounds} interleaved passes after the first. The machine's best products of matrices, all cores, "
-        f"GFLOP/s: {told}. A share of it counts the encoder's operations on real tokens, so padding is loss.",
+        (
+            f"`python -m bench.engine` on {machine(['onnxruntime', 'openvino', 'numpy'])}; "
+            f"{len(texts)} texts, a BERT of MiniLM's size. Medians of {options.rounds} "
+            "interleaved passes after the first. The machine's best products of matrices, all "
+            f"cores, GFLOP/s: {told}. A share of it counts the encoder's operations on real "
+            "tokens, so padding is loss."
+        ),
         "",
         *speed_table(contestants, operations, len(texts), peaks),
         "",

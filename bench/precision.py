@@ -32,9 +32,11 @@ PROBE = """
 import sys
 from headlight.runtime import Runtime
 def resident():
-    return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+    status = open("/proc/self/status")
+    return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
 before = resident()
-runtime = Runtime(sys.argv[1], provider=sys.argv[2], precision=sys.argv[3], attend=sys.argv[4] == "on")
+folder, provider, precision, attend = sys.argv[1:]
+runtime = Runtime(folder, provider=provider, precision=precision, attend=attend == "on")
 runtime.warm_up((64,))
 print(resident() - before)
 """
@@ -51,7 +53,10 @@ def quality_table(path: Path) -> list[str]:
     """Return the manifest's quality of each precision."""
     manifest = Runtime(path).bundle.manifest
     lines = [
-        "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | moved by batch-mates, max Δ |",
+        (
+            "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | "
+            "moved by batch-mates, max Δ |"
+        ),
         "|---" * 7 + "|",
     ]
     for entry in manifest.quality:
@@ -60,7 +65,8 @@ def quality_table(path: Path) -> list[str]:
         )
         kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
         lines.append(
-            f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | {entry.batch_drift:.1e} |"
+            f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | "
+            f"{entry.batch_drift:.1e} |"
         )
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
     return [about, "", *lines]
@@ -168,10 +174,13 @@ def main() -> None:
     report = [
         "# Precisions",
         "",
-        f"`make bench` on {machine(['onnxruntime', 'openvino', 'onnx', 'torch', 'numpy'])}; ONNX Runtime's provider for CPUs unless "
-        "another is named, one stream of all cores, "
-        f"medians of {options.rounds} interleaved rounds, in brackets the ratio to fp32. Quality is what the exporter measured, "
-        "against fp32 on that provider. Memory is what a bundle takes beyond the bare runtime.",
+        (
+            f"`make bench` on {machine(['onnxruntime', 'openvino', 'onnx', 'torch', 'numpy'])}; "
+            "ONNX Runtime's provider for CPUs unless another is named, one stream of all cores, "
+            f"medians of {options.rounds} interleaved rounds, in brackets the ratio to fp32. "
+            "Quality is what the exporter measured, against fp32 on that provider. "
+            "Memory is what a bundle takes beyond the bare runtime."
+        ),
         "",
         f"## {options.checkpoint.name}, trained",
         "",

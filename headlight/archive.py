@@ -165,7 +165,10 @@ def rebuilt(
     ):
         raise foreign(
             path,
-            f"{numbers.dtype} {list(numbers.shape)} does not fit {len(layers)} layers and {count} tokens",
+            (
+                f"{numbers.dtype} {list(numbers.shape)} does not fit {len(layers)} layers and "
+                f"{count} tokens"
+            ),
         )
     return (
         Attention(numbers, layers, listed, ref)

@@ -62,7 +62,8 @@ class HeadlightError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own method calls the class with the message, which fails if the class takes
         # other arguments. A process pool that cannot read an error waits for ever.
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]  # unknown to the stubs
+        # Unknown to the stubs.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InvalidInput(HeadlightError):
@@ -119,8 +120,10 @@ class HostFull(DeviceFull):
 
     def __init__(
         self,
-        message: str = "there is not enough memory for this request; ask for less at once: fewer texts, shorter texts or less"
-        " attention, or allow the service more memory",
+        message: str = (
+            "there is not enough memory for this request; ask for less at once: fewer texts, "
+            "shorter texts or less attention, or allow the service more memory"
+        ),
     ) -> None:
         super().__init__(message)
 

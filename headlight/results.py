@@ -129,7 +129,8 @@ class Attention:
         """
         if not -self.heads <= head < self.heads:
             raise ValueError(
-                f"head {head} is not here; there are 0 to {self.heads - 1}, or negative from the last"
+                f"head {head} is not here; there are 0 to {self.heads - 1}, "
+                "or negative from the last"
             )
         return int(head % self.heads)
 

@@ -1,4 +1,7 @@
-"""What every form of attention should be, step by step from whole maps: slow, in float64, and by no code of the product."""
+"""What every form of attention should be, step by step from whole maps.
+
+Slow, in float64, and by no code of the product.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ class Text(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The numbers before they are rounded to a type; for top_k, all of each row, falling in the first."""
+    """The numbers before they are rounded to a type.
+
+    For top_k, all of each row, falling in the first.
+    """
 
     values: Doubles
     rows: Doubles  # before top_k

@@ -1,4 +1,7 @@
-"""Certificates made by the openssl command line: an authority, and what it signs. EC keys, so that making one takes 20 ms."""
+"""Certificates made by the openssl command line: an authority, and what it signs.
+
+EC keys, so that making one takes 20 ms.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fixtures shared by all tests. Bundles are exported once: tracing a graph takes seconds, whatever its size."""
+"""Fixtures shared by all tests.
+
+Bundles are exported once: tracing a graph takes seconds, whatever its size.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
 def make_bundle(
     tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle
 ) -> MakeBundle:
-    """A key of KINDS -> a bundle directory, exported and proven by the real exporter. Not to be changed: copy it first."""
+    """A key of KINDS -> a bundle directory, exported and proven by the real exporter.
+
+    Not to be changed: copy it first.
+    """
 
     def make(kind: str) -> Path:
         from headlight_export.writer.bundle_writer import export_checkpoint

@@ -1,6 +1,9 @@
-"""What Hypothesis tries: in every run the same, so that nobody's change fails by an example that was drawn anew beside it.
+"""What Hypothesis tries.
 
-`pytest --hypothesis-profile=random` draws anew. Neither has limits of time: a machine that stands still for a second disproves nothing.
+In every run the same, so that nobody's change fails by an example that was drawn anew beside it.
+
+`pytest --hypothesis-profile=random` draws anew. Neither has limits of time: a machine that stands
+still for a second disproves nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +11,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-# Examples are drawn from the literals of whatever is imported by then, too: to change one of them anywhere would be to draw anew.
+# Examples are drawn from the literals of whatever is imported by then, too: to change one of them
+# anywhere would be to draw anew.
 LITERALS = "_get_local_constants"
 
 

@@ -1,4 +1,7 @@
-"""Small real things for tests: a tokenizer, an encoder, a checkpoint. Small in size alone; every part is the real one."""
+"""Small real things for tests: a tokenizer, an encoder, a checkpoint.
+
+Small in size alone; every part is the real one.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ def small_tokenizer() -> tokenizers.Tokenizer:
     return tokenizer
 
 
-# One bundle for each scheme of positions. Between them they take every path of the encoder once, so that each is exported.
+# One bundle for each scheme of positions. Between them they take every path of the encoder once, so
+# that each is exported.
 KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
     "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True, "layers": 1},
@@ -101,9 +105,11 @@ def small_config(**changes: Any) -> EncoderConfig:
 
 
 def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
-    """A randomly initialised encoder whose attention is far from uniform and whose biases and gains are not their defaults.
+    """A randomly initialised encoder whose attention is far from uniform and whose biases and gains
+    are not their defaults.
 
-    At plain random initialisation every score is near 0: attention would hide a wrong scale, a lost bias or a swapped layer.
+    At plain random initialisation every score is near 0: attention would hide a wrong scale, a lost
+    bias or a swapped layer.
     """
     torch.manual_seed(seed)
     encoder = Encoder(config)
@@ -120,7 +126,9 @@ def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
 def with_options(
     bundle: Path, target: Path, ranges: dict[str, Any] | None = None, **values: Any
 ) -> Path:
-    """A copy of a bundle whose manifest has other values, and the ranges of int8 where some are given: `int8_d` float32 [2, d]."""
+    """A copy of a bundle whose manifest has other values,
+    and the ranges of int8 where some are given: `int8_d` float32 [2, d].
+    """
     shutil.copytree(bundle, target)
     path = target / "manifest.json"
     manifest = json.loads(path.read_text())
@@ -137,7 +145,10 @@ def with_options(
 
 
 def declaring(bundle: Path, target: Path) -> Path:
-    """A copy of a bundle whose tokenizer declares its special tokens: those that a text spells out are parsed."""
+    """A copy of a bundle whose tokenizer declares its special tokens.
+
+    Those that a text spells out are parsed.
+    """
     shutil.copytree(bundle, target)
     tokenizer = small_tokenizer()
     tokenizer.add_special_tokens(SPECIALS)

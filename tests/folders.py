@@ -21,7 +21,10 @@ def write(path: Path, value: object) -> None:
 
 
 def chain(folder: Path, *kinds: str, transformer: str = "", prefix: str = OLD) -> Path:
-    """A folder with these modules, Pooling by mean over 4 numbers, and Dense from 4 to 4; the Transformer has 512 positions."""
+    """A folder with these modules, Pooling by mean over 4 numbers, and Dense from 4 to 4.
+
+    The Transformer has 512 positions.
+    """
     modules = []
     for i, kind in enumerate(kinds):
         path = transformer if i == 0 else f"{i}_{kind}"

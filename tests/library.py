@@ -8,13 +8,8 @@ from unittest.mock import patch
 
 from headlight_model.train.data import corpus
 
-MODULES = (
-    "base64",
-    "fractions",
-    "json",
-    "quopri",
-    "textwrap",
-)  # base64 validates; fractions and quopri test
+# base64 validates; fractions and quopri test.
+MODULES = ("base64", "fractions", "json", "quopri", "textwrap")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,9 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder of this name, made by whoever asks first, while others wait. Not to be changed: copy it first.
+    """A folder of this name, made by whoever asks first, while others wait.
+
+    Not to be changed: copy it first.
 
     Args:
         name: the same for all who want the same.

@@ -13,7 +13,10 @@ from headlight.spec import AttentionSpec, Run, Span
 def specs(
     draw: st.DrawFn, layers: int, heads: int, length: int, characters: int, pooling: str
 ) -> AttentionSpec:
-    """A spec that fits a model, and a text of so many tokens and characters; 0 characters: an input of ids."""
+    """A spec that fits a model, and a text of so many tokens and characters.
+
+    0 characters: an input of ids.
+    """
     values: dict[str, Any] = {"drop_special": draw(st.booleans()) and characters > 0}
     kind = draw(st.sampled_from(["maps", "maps", "reduced", "pairs", "scores", "statistics"]))
     if kind == "pairs":

@@ -1,4 +1,7 @@
-"""Ways to tamper with a bundle, each with the file that the refusal must name. Some make the manifest agree, as an attacker would."""
+"""Ways to tamper with a bundle, each with the file that the refusal must name.
+
+Some make the manifest agree, as an attacker would.
+"""
 
 from __future__ import annotations
 
@@ -241,7 +244,8 @@ TAMPERINGS = [
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
 ]
 
-# All digests agree, and every file is what it should be by itself: only opened and run do they show that they do not fit.
+# All digests agree, and every file is what it should be by itself: only opened and run do they show
+# that they do not fit.
 MISFITS = [
     Tampering("another width", "embed.onnx", lambda b: add(b, "dim", 1)),
     Tampering("one head less", "attend.onnx", lambda b: add(b, "heads", -1)),

@@ -83,7 +83,8 @@ ALLOWED = {
     "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
-    # Inference without a server: plain values, and nothing of the client, the wire or the command line.
+    # Inference without a server: plain values, and nothing of the client, the wire or the command
+    # line.
     "headlight.runtime": (
         "headlight.runtime",
         "headlight.extras",
@@ -162,10 +163,8 @@ ALLOWED = {
         "headlight_model.masking",
         "headlight_model.positions",
     ),
-    "headlight_model.demo": (
-        "headlight_model",
-        "headlight",
-    ),  # shows the running service, so it calls it as a client
+    # Shows the running service, so it calls it as a client.
+    "headlight_model.demo": ("headlight_model", "headlight"),
     "headlight_export": (
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
@@ -176,17 +175,22 @@ ALLOWED = {
     "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.spec"),
 }
 
-# Imports every module of a package except entry points, which would run; prints those and all that is loaded then.
+# Imports every module of a package except entry points, which would run; prints those and all that
+# is loaded then.
 WALK = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
 names = [sys.argv[1]]
-names += [m.name for m in pkgutil.walk_packages(package.__path__, sys.argv[1] + ".") if not m.name.endswith("__main__")]
+found = pkgutil.walk_packages(package.__path__, sys.argv[1] + ".")
+names += [module.name for module in found if not module.name.endswith("__main__")]
 for name in names:
     importlib.import_module(name)
 print(json.dumps([names, sorted(sys.modules)]))
 """
-IMPORT = "import json, sys, importlib; importlib.import_module(sys.argv[1]); print(json.dumps([[], sorted(sys.modules)]))"
+IMPORT = (
+    "import json, sys, importlib; importlib.import_module(sys.argv[1]); print(json.dumps([[], "
+    "sorted(sys.modules)]))"
+)
 
 
 def loaded_by(program: str, package: str) -> tuple[list[str], set[str]]:

@@ -1,4 +1,7 @@
-"""The fault matrix: every fault of the list has a row, and the page says no more than the files do."""
+"""The fault matrix.
+
+Every fault of the list has a row, and the page says no more than the files do.
+"""
 
 from __future__ import annotations
 

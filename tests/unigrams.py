@@ -1,4 +1,6 @@
-"""Tokenizers of XLM-R's kind as published folders hold them, whose tokenizer.json makes a token of white space at an end of a text."""
+"""Tokenizers of XLM-R's kind as published folders hold them,
+whose tokenizer.json makes a token of white space at an end of a text.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ JOIN = normalizers.Replace(Regex(" {2,}"), " ")
 
 
 def charsmap(changes: dict[str, str]) -> bytes:
-    """What sentencepiece writes for characters of one byte: a double array, then what its values point to."""
+    """What sentencepiece writes for characters of one byte.
+
+    A double array, then what its values point to.
+    """
     units, texts = [0] * 512, b""
     for at, (old, new) in enumerate(changes.items()):
         place, leaf = ord(old), 256 + at

@@ -105,7 +105,10 @@ def throughput(run: dict[str, Any]) -> list[Criterion]:
         ),
     ]
     for name, asked in ((ENGINE, OF_PEAK), (BARE, None)):
-        what = f"{BASE}, fp16, batches of {PEAK_LENGTH} tokens: share of the measured matrix peak, {name}"
+        what = (
+            f"{BASE}, fp16, batches of {PEAK_LENGTH} tokens: share of the measured "
+            f"matrix peak, {name}"
+        )
         found.append(
             Criterion(
                 what, asked, ratio(best_flops(batches, name), None if peak is None else peak * 1e12)

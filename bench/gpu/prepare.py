@@ -32,7 +32,8 @@ def require(folder: Path, names: Iterable[str]) -> None:
     absent = [name for name in names if not (folder / name / MANIFEST).is_file()]
     if absent:
         raise Unprepared(
-            f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with the same options"
+            f"{folder} lacks {', '.join(absent)}: run `python -m bench.gpu prepare` with "
+            "the same options"
         )
 
 
@@ -45,7 +46,8 @@ def prepare(folder: Path, names: Iterable[str]) -> None:
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
         raise Unprepared(
-            f"to prepare here wants {', '.join(missing)}: install them, or prepare on another machine"
+            f"to prepare here wants {', '.join(missing)}: install them, "
+            "or prepare on another machine"
         )
     for name in names:
         out, begin = folder / name, time.monotonic()
@@ -63,7 +65,8 @@ def size(bundle: Path) -> int:
 
 
 def _export(out: Path, name: str) -> None:
-    from headlight_export.folders.origin import read_origin  # noqa: PLC0415  (the exporter's packages are not everywhere)
+    # The exporter's packages are not everywhere.
+    from headlight_export.folders.origin import read_origin  # noqa: PLC0415
     from headlight_export.writer.bundle_writer import export_origin  # noqa: PLC0415
 
     if name in SIZES:

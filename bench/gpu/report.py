@@ -15,8 +15,8 @@ from bench.serving.report import table
 
 ABSENT = "not measured"
 WIDENED = (
-    "Of the engine and ONNX Runtime: weights in bf16, products in fp32. bf16 makes files smaller there and multiplies no faster; "
-    "PyTorch multiplies in bf16."
+    "Of the engine and ONNX Runtime: weights in bf16, products in fp32. bf16 makes files smaller "
+    "there and multiplies no faster; PyTorch multiplies in bf16."
 )
 CONTESTANTS = (ENGINE, BARE, PLAIN, FUSED, UNMASKED, COMPILED, FIXED)
 Lines = list[str]
@@ -55,7 +55,10 @@ def heading(run: dict[str, Any]) -> Lines:
         title,
         "",
         *([warning, ""] if run["rehearsal"] else []),
-        f"`{run['command']}` on {device['machine']}; {run['seconds']:.0f} s. Contestants take turns; medians, the device waited for.",
+        (
+            f"`{run['command']}` on {device['machine']}; {run['seconds']:.0f} s. "
+            "Contestants take turns; medians, the device waited for."
+        ),
         "",
         *gpu,
         f"The device at its best in this run: {told or ABSENT}{copy}.",
@@ -77,7 +80,10 @@ def criteria_table(run: dict[str, Any]) -> Lines:
 
 def parity_tables(run: dict[str, Any]) -> Lines:
     found = [
-        "Largest distance over the largest number that PyTorch gives, in float32, TF32 off, of each text alone:",
+        (
+            "Largest distance over the largest number that PyTorch gives, in float32, TF32 off, "
+            "of each text alone:"
+        ),
         "",
     ]
     rows = []
@@ -102,7 +108,10 @@ def operator_table(run: dict[str, Any]) -> Lines:
         masked = "with a mask" if one["masked"] else "no mask"
         cells = [f"{one[name]:.1e}" if name in one else "" for name in ("context", "maps")]
         rows.append((one["precision"], masked, one["gives"], *cells, one.get("error", "")))
-    about = "ONNX's operator `Attention` (opset 23) alone on the device, against NumPy in float64, largest difference:"
+    about = (
+        "ONNX's operator `Attention` (opset 23) alone on the device, against NumPy in float64, "
+        "largest difference:"
+    )
     return [
         about,
         "",
@@ -129,12 +138,15 @@ def speed_tables(run: dict[str, Any]) -> Lines:
         found += [*speed_table(timed, run.get("ceilings", {}), precision), ""] if timed else [""]
         found += [f"Compiling, not counted above: {', '.join(compiled)}.", ""] if compiled else []
     about = (
-        "Thousands of real tokens a second, in brackets the milliseconds. Of the engine: operations on real tokens over the matrix "
-        "peak, the least bytes that must move over the copy's, what it takes beyond ONNX Runtime alone, and ONNX Runtime's time to "
-        f"hand over a batch, but for those that take long. {PLAIN} keeps the maps of all layers until a batch is done; {FUSED} "
-        "multiplies each layer's context by whether its rows see any token, thought to be some 2 % of its time. "
-        f"{COMPILED} is compiled once for all batches and lengths and always given the mask: fair to it where texts are ragged, and "
-        "less than it can do where they are all of one length. What it does then is measured at one of the lengths."
+        "Thousands of real tokens a second, in brackets the milliseconds. Of the engine: "
+        "operations on real tokens over the matrix peak, the least bytes that must move over the "
+        "copy's, what it takes beyond ONNX Runtime alone, and ONNX Runtime's time to hand over a "
+        f"batch, but for those that take long. {PLAIN} keeps the maps of all layers until a batch "
+        f"is done; {FUSED} multiplies each layer's context by whether its rows see any token, "
+        f"thought to be some 2 % of its time. {COMPILED} is compiled once for all batches and "
+        "lengths and always given the mask: fair to it where texts are ragged, and less than it "
+        "can do where they are all of one length. "
+        "What it does then is measured at one of the lengths."
     )
     return [about, "", *found[:-1]] if found else [ABSENT]
 
@@ -253,7 +265,10 @@ def served_table(run: dict[str, Any]) -> Lines:
             ]
             rows.append((name, workload, f"{one['texts_per_s']:.0f}", *cells))
     failed = [f"- {name}: {ABSENT}: {error}" for name, error in found["failed"].items()]
-    about = f"{found['encoder']} in {found['precision']}, `{' '.join(found['flags'])}`; batches and messages of {found['group']} texts."
+    about = (
+        f"{found['encoder']} in {found['precision']}, `{' '.join(found['flags'])}`; "
+        f"batches and messages of {found['group']} texts."
+    )
     heads = ("", "", "texts/s", "p50 ms", "p99 ms", "CPU ms a text")
     return [about, "", *table(heads, rows), *(["", *failed] if failed else [])]
 
@@ -280,7 +295,10 @@ def experiment_tables(run: dict[str, Any]) -> Lines:
             held = one.get("memory", {}).get(which)
             rows.append((which, ms, *extra, "" if held is None else f"{held / 2**20:.0f}"))
         parts += [*table(("", "ms", "least cosine", "MiB held"), rows), ""]
-    about = f"{found.get('encoder')} in {found.get('precision')}; each experiment's contestants in turns."
+    about = (
+        f"{found.get('encoder')} in {found.get('precision')}; "
+        "each experiment's contestants in turns."
+    )
     return [about, "", *parts[:-1]] if parts else [ABSENT]
 
 

@@ -56,7 +56,8 @@ def in_sessions() -> list[float]:
     """Record the seconds within ONNX Runtime and OpenVINO from now on, call by call."""
     seconds: list[float] = []
     for kind in (OnnxSession, OpenVinoSession, CudaSession):
-        setattr(kind, "run", _timed(kind.run, seconds))  # noqa: B010  (mypy takes methods for constants)
+        # Mypy takes methods for constants.
+        setattr(kind, "run", _timed(kind.run, seconds))  # noqa: B010
     return seconds
 
 

@@ -212,7 +212,10 @@ def floods(run: dict[str, Any]) -> list[Criterion]:
     """Return criterion 5 for callers that wait beside bulk."""
     found = []
     for one in run["flood"]:
-        what = f"5. {one['name']}, bulk batches of {one['batch_ms']} ms: p99 of a single beside them less p99 alone, ms"
+        what = (
+            f"5. {one['name']}, bulk batches of {one['batch_ms']} ms: "
+            "p99 of a single beside them less p99 alone, ms"
+        )
         asked, note = (
             1.2 * one["batch_ms"],
             f"bulk at {one['beside']['bulk_texts_per_s']:.0f} texts/s",

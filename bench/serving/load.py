@@ -40,11 +40,8 @@ def prioritised(requests: Sequence[pb.EncodeRequest], bulk: bool) -> list[bytes]
     """Serialise requests, with the priority if the contract has such a field."""
     for request in requests if "priority" in pb.EncodeRequest.DESCRIPTOR.fields_by_name else ():
         name = "PRIORITY_BULK" if bulk else "PRIORITY_INTERACTIVE"
-        setattr(
-            request,
-            "priority",
-            pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number,
-        )  # noqa: B010
+        value = pb.DESCRIPTOR.enum_types_by_name["Priority"].values_by_name[name].number
+        setattr(request, "priority", value)  # noqa: B010
     return [request.SerializeToString() for request in requests]
 
 

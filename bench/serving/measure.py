@@ -154,7 +154,10 @@ class Run:
                 continue
             self._taken[workload.name][one.name].append(taken)
             print(
-                f"round {round_ + 1}, {workload.name}, {one.name}: {taken.texts / taken.seconds:.0f} texts/s",
+                (
+                    f"round {round_ + 1}, {workload.name}, {one.name}: "
+                    f"{taken.texts / taken.seconds:.0f} texts/s"
+                ),
                 flush=True,
             )
 

@@ -68,8 +68,8 @@ def by_openvino(
         yield (
             f"openvino {precision}",
             operations,
-            lambda request=request: request.infer([a], share_inputs=True),
-        )  # type: ignore[misc]
+            lambda request=request: request.infer([a], share_inputs=True),  # type: ignore[misc]
+        )
 
 
 def cores() -> int:

@@ -45,15 +45,24 @@ def heading(run: dict[str, Any]) -> list[str]:
     return [
         "# Headlight beside its peers",
         "",
-        f"`{run['command']}` on {run['machine']}; {run['seconds'] / 60:.0f} minutes. One run, the same weights and texts: contestants "
-        f"in an order drawn anew for each of {run['rounds']} rounds, medians of the rounds.",
+        (
+            f"`{run['command']}` on {run['machine']}; {run['seconds'] / 60:.0f} minutes. One run, "
+            "the same weights and texts: contestants in an order drawn anew for each of "
+            f"{run['rounds']} rounds, medians of the rounds."
+        ),
         "",
-        f"The model is a BERT of MiniLM's size with random weights (`bench/minilm.py`). {run['texts']}: docstrings of Python's own "
-        "library, in an order drawn anew for each round.",
+        (
+            "The model is a BERT of MiniLM's size with random weights (`bench/minilm.py`). "
+            f"{run['texts']}: docstrings of Python's own library, "
+            "in an order drawn anew for each round."
+        ),
         "",
-        "Headlight and infinity are asked over a socket, by a load generator on the same cores. sentence-transformers runs in process, "
-        "and nothing is sent. `engine` is Headlight's own in process, under the service's queue; its "
-        f'"{LIST}" is the offline plan (`Runtime.encode`).',
+        (
+            "Headlight and infinity are asked over a socket, by a load generator on the same "
+            "cores. sentence-transformers runs in process, and nothing is sent. `engine` is "
+            "Headlight's own in process, under the service's queue; its "
+            f'"{LIST}" is the offline plan (`Runtime.encode`).'
+        ),
         "",
         *([f"Beside it: {run['note']}.", ""] if run.get("note") else []),
         *(
@@ -148,8 +157,11 @@ def open_table(run: dict[str, Any]) -> list[str]:
         "requests",
     )
     return [
-        "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 x 32). Goodput counts what was answered "
-        "within its deadline, after the first of them has passed.",
+        (
+            "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 "
+            "x 32). Goodput counts what was answered within its deadline, "
+            "after the first of them has passed."
+        ),
         "",
         *table(
             (*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows
@@ -173,8 +185,11 @@ def flood_table(run: dict[str, Any]) -> list[str]:
         for one in run["flood"]
     ]
     return [
-        f"{RATE:.0f} single texts/s that somebody waits for, alone, and beside {CALLERS} callers that each keep a request of 32 texts "
-        "under way; by how long a batch of bulk may take (`--bulk-batch-ms`).",
+        (
+            f"{RATE:.0f} single texts/s that somebody waits for, alone, and beside {CALLERS} "
+            "callers that each keep a request of 32 texts under way; "
+            "by how long a batch of bulk may take (`--bulk-batch-ms`)."
+        ),
         "",
         *table(
             (
@@ -215,10 +230,16 @@ def peak_tables(run: dict[str, Any]) -> list[str]:
         f"{name} {value:.0f}" for name, value in run["peak"].items() if name != "cores"
     )
     return [
-        f"Best of many products of square matrices and of the encoder's own shapes, GFLOP/s: {told}.",
+        (
+            "Best of many products of square matrices and of the encoder's own shapes, "
+            f"GFLOP/s: {told}."
+        ),
         "",
-        "Share: the encoder's operations on real tokens (padding is waste) over the peak in that precision, in the bulk workload. The "
-        "first pass meets each shape for the first time, but for what a service runs before it says that it is ready.",
+        (
+            "Share: the encoder's operations on real tokens (padding is waste) over the peak in "
+            "that precision, in the bulk workload. The first pass meets each shape for the first "
+            "time, but for what a service runs before it says that it is ready."
+        ),
         "",
         *table(
             ("", "", "first pass, texts/s", "of the peak", "later, texts/s", "of the peak"), rows
@@ -236,8 +257,10 @@ def contestants_table(run: dict[str, Any]) -> list[str]:
         far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}")
         rows.append((name, about["precision"], about["precision_told"], *far, size, versions))
     return [
-        "The precision is checked: by what the loaded model says of itself, and by the distance of its vectors from those of "
-        "sentence-transformers' torch backend in fp32.",
+        (
+            "The precision is checked: by what the loaded model says of itself, and by the "
+            "distance of its vectors from those of sentence-transformers' torch backend in fp32."
+        ),
         "",
         *table(("", "meant", "says", "max abs", "least cosine", "", "versions"), rows),
     ]

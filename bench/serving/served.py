@@ -211,7 +211,10 @@ class Infinity(Contestant):
 
     def describe(self) -> dict[str, Any]:
         packages = ("infinity_emb", "transformers", "sentence-transformers", "optimum-onnx")
-        program = f"import json; from importlib.metadata import version; print(json.dumps({{p: version(p) for p in {packages}}}))"
+        program = (
+            f"import json; from importlib.metadata import version; print(json.dumps({{p: "
+            f"version(p) for p in {packages}}}))"
+        )
         told = subprocess.run(
             [str(self._python), "-c", program],
             capture_output=True,

@@ -58,4 +58,7 @@ def order(count: int, texts: int, seed: int) -> list[int]:
 
 def describe(tokens: Sequence[int]) -> str:
     """Return the texts as a clause."""
-    return f"{len(tokens)} texts of {np.mean(tokens):.0f} tokens on average, median {np.median(tokens):.0f}, at most {max(tokens)}"
+    return (
+        f"{len(tokens)} texts of {np.mean(tokens):.0f} tokens on average, "
+        f"median {np.median(tokens):.0f}, at most {max(tokens)}"
+    )

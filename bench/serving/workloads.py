@@ -45,7 +45,10 @@ WORKLOADS = (
         1,
         32,
         1,
-        "a stream of requests of 32 texts; libraries, infinity and the offline plan: the whole list at once",
+        (
+            "a stream of requests of 32 texts; libraries, infinity and the offline plan: "
+            "the whole list at once"
+        ),
     ),
     Workload(LIST, 1, 0, 1, "the whole list by the client that Headlight ships, arrays included"),
 )

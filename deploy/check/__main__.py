@@ -82,7 +82,10 @@ def main() -> int:
         except CannotRender as error:
             unrendered.append(str(error))
     report(
-        f"kubectl kustomize: {len(renderings)} folders, {sum(map(len, renderings.values()))} objects",
+        (
+            f"kubectl kustomize: {len(renderings)} folders, "
+            f"{sum(map(len, renderings.values()))} objects"
+        ),
         unrendered,
     )
     wrong = len(unrendered)

@@ -54,9 +54,15 @@ def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
         )
         if have != want:
             said = " + ".join(f"{name} {value:g}" for name, value in parts.items())
-            yield f"{look.title(deployment)}: terminationGracePeriodSeconds is {have}, and must be {want:g}: {said}"
+            yield (
+                f"{look.title(deployment)}: terminationGracePeriodSeconds is {have}, "
+                f"and must be {want:g}: {said}"
+            )
         if options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", "0") == "0":
-            yield f"{look.title(deployment)}: HEADLIGHT_DRAIN_DELAY_SECONDS is 0; endpoints are still told of pods that answer no more"
+            yield (
+                f"{look.title(deployment)}: HEADLIGHT_DRAIN_DELAY_SECONDS is 0; "
+                "endpoints are still told of pods that answer no more"
+            )
 
 
 def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
@@ -68,7 +74,10 @@ def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
                 continue
             fewest = look.fewest_replicas(manifests, deployment)
             if not isinstance(allowed, int) or not 0 < allowed < fewest:
-                yield f"{look.title(budget)}: maxUnavailable is {allowed}, of {fewest} replicas; it must be 1 to {fewest - 1}"
+                yield (
+                    f"{look.title(budget)}: maxUnavailable is {allowed}, of {fewest} replicas; "
+                    f"it must be 1 to {fewest - 1}"
+                )
 
 
 def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
@@ -76,7 +85,10 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
     for deployment in look.of_kind(manifests, "Deployment"):
         scalers = look.scalers(manifests, deployment)
         if scalers and "replicas" in deployment["spec"]:
-            yield f"{look.title(deployment)}: has replicas and an autoscaler, which would undo each other"
+            yield (
+                f"{look.title(deployment)}: has replicas and an autoscaler, "
+                "which would undo each other"
+            )
         if len(scalers) > 1:
             yield f"{look.title(deployment)}: has {len(scalers)} autoscalers; choose one"
         for scaler in scalers:
@@ -86,7 +98,10 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
                 spec.get("behavior", {}).get("scaleDown", {}).get("stabilizationWindowSeconds", 300)
             )
             if seconds not in SCALE_DOWN_SECONDS:
-                yield f"{look.title(scaler)}: scaleDown is stabilised for {seconds} s; it must be 300 to 900"
+                yield (
+                    f"{look.title(scaler)}: scaleDown is stabilised for {seconds} s; "
+                    "it must be 300 to 900"
+                )
 
 
 def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
@@ -100,7 +115,10 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
         count, each = _shared(options, max(1, int(cpus)))
         if cpus < 1 or count * each != cpus:
             said = f"{count} streams of {each} threads"
-            yield f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; set whole CPUs, up to 8 or a multiple of 8"
+            yield (
+                f"{look.title(deployment)}: a limit of {float(cpus):g} CPUs for {said}; "
+                "set whole CPUs, up to 8 or a multiple of 8"
+            )
 
 
 def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
@@ -121,7 +139,10 @@ def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         options, limits = look.options(manifests, container), container["resources"]["limits"]
         if "HEADLIGHT_MAX_OUTPUT_BYTES" not in options:
-            yield f"{look.title(deployment)}: HEADLIGHT_MAX_OUTPUT_BYTES is not set; by default it grows with the model"
+            yield (
+                f"{look.title(deployment)}: HEADLIGHT_MAX_OUTPUT_BYTES is not set; "
+                "by default it grows with the model"
+            )
             continue
         requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
         batches, work = _work(options, max(1, int(look.quantity(limits.get("cpu", 0)))))
@@ -133,9 +154,15 @@ def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
             + work
         )
         if (limit := look.quantity(limits.get("memory", 0))) < least:
-            own = f"three times the weights of {SHIPPED.name} and {batches} of its longest texts at once"
+            own = (
+                f"three times the weights of {SHIPPED.name} and {batches} of its "
+                "longest texts at once"
+            )
             said = f"twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES, 300 MiB, {own}"
-            yield f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than {said}: {least}"
+            yield (
+                f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than "
+                f"{said}: {least}"
+            )
 
 
 def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
@@ -182,7 +209,10 @@ def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
         for container in look.containers(workload):
             for mount in container.get("volumeMounts", []):
                 if mount["name"] not in known:
-                    yield f"{where}, container {container['name']}: {mount['name']} is no volume; add a component bundle-*"
+                    yield (
+                        f"{where}, container {container['name']}: {mount['name']} is no volume; "
+                        "add a component bundle-*"
+                    )
 
 
 def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
@@ -190,7 +220,10 @@ def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
     for deployment in look.of_kind(manifests, "Deployment"):
         rolling = deployment["spec"].get("strategy", {}).get("rollingUpdate", {})
         if rolling.get("maxUnavailable") != 0 or not rolling.get("maxSurge"):
-            yield f"{look.title(deployment)}: rollingUpdate is {rolling}; maxUnavailable must be 0, maxSurge at least 1"
+            yield (
+                f"{look.title(deployment)}: rollingUpdate is {rolling}; maxUnavailable must be 0, "
+                "maxSurge at least 1"
+            )
 
 
 def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
@@ -211,7 +244,10 @@ def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
                 else (image, "", "")
             )
             if "/" not in name or version in ("", "latest"):
-                yield f"{look.title(workload)}: image {image!r} is not set, or floats; the overlay's `images` must name one version"
+                yield (
+                    f"{look.title(workload)}: image {image!r} is not set, or floats; "
+                    "the overlay's `images` must name one version"
+                )
             versions.setdefault(name, set()).add(version)
     yield from (
         f"image {name} is used as {sorted(used)}; use one"

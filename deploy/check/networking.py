@@ -37,7 +37,10 @@ def selectors_match(manifests: list[Manifest]) -> Iterator[str]:
         ]
         for selector in (deployment["spec"]["selector"], *spread):
             if not look.matches(selector["matchLabels"], labels):
-                yield f"{look.title(deployment)}: selects {selector['matchLabels']}, which its own pods do not have"
+                yield (
+                    f"{look.title(deployment)}: selects {selector['matchLabels']}, "
+                    "which its own pods do not have"
+                )
 
 
 def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
@@ -54,7 +57,10 @@ def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
                 have = look.ports(workload)
                 for port in wanted:
                     if port not in have and port not in have.values():
-                        yield f"{look.title(manifest)}: port {port} is none of {look.title(workload)}: {have}"
+                        yield (
+                            f"{look.title(manifest)}: port {port} is none of "
+                            f"{look.title(workload)}: {have}"
+                        )
 
 
 def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
@@ -67,11 +73,17 @@ def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
         for probe, service in PROBES.items():
             asked = container.get(probe, {}).get("grpc")
             if asked != {"port": health, "service": service}:
-                yield f"{look.title(deployment)}: {probe} asks {asked}; it must ask service {service!r} on port {health}"
+                yield (
+                    f"{look.title(deployment)}: {probe} asks {asked}; "
+                    f"it must ask service {service!r} on port {health}"
+                )
         liveness = container.get("livenessProbe", {})
         seconds = liveness.get("periodSeconds", 10) * liveness.get("failureThreshold", 3)
         if seconds < LEAST_LIVENESS_SECONDS:
-            yield f"{look.title(deployment)}: liveness gives up after {seconds} s; a busy machine may take longer to answer"
+            yield (
+                f"{look.title(deployment)}: liveness gives up after {seconds} s; "
+                "a busy machine may take longer to answer"
+            )
 
 
 def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
@@ -81,7 +93,10 @@ def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
         for name, number in look.ports(deployment).items():
             want, have = f"0.0.0.0:{number}", options.get(LISTENING.get(name, ""))
             if have != want:
-                yield f"{look.title(deployment)}: port {name} is {number}, and {LISTENING.get(name)} {have!r}; it must be {want!r}"
+                yield (
+                    f"{look.title(deployment)}: port {name} is {number}, "
+                    f"and {LISTENING.get(name)} {have!r}; it must be {want!r}"
+                )
 
 
 def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
@@ -93,7 +108,10 @@ def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         name = deployment["metadata"]["name"]
         if services.get(f"{name}-headless", {}).get("clusterIP") != "None":
-            yield f"{look.title(deployment)}: there is no headless Service {name}-headless for clients that balance themselves"
+            yield (
+                f"{look.title(deployment)}: there is no headless Service {name}-headless for "
+                "clients that balance themselves"
+            )
         speaks = (
             "https"
             if "HEADLIGHT_TLS_CERT" in look.options(manifests, container)
@@ -102,7 +120,10 @@ def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
         for service, spec in services.items():
             for port in spec["ports"]:
                 if port["name"] == "grpc" and port.get("appProtocol") != speaks:
-                    yield f"Service/{service}: appProtocol of grpc is {port.get('appProtocol')}; the port speaks {speaks}"
+                    yield (
+                        f"Service/{service}: appProtocol of grpc is {port.get('appProtocol')}; "
+                        f"the port speaks {speaks}"
+                    )
 
 
 def policies_deny_by_default(manifests: list[Manifest]) -> Iterator[str]:
@@ -147,7 +168,10 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
         for rule in route["spec"]["rules"]:
             for backend in rule["backendRefs"]:
                 if (backend["name"], backend["port"]) not in have:
-                    yield f"{look.title(route)}: leads to {backend['name']}:{backend['port']}; there are {sorted(have)}"
+                    yield (
+                        f"{look.title(route)}: leads to {backend['name']}:{backend['port']}; "
+                        f"there are {sorted(have)}"
+                    )
 
 
 def gateways_believe_the_service(
@@ -164,7 +188,10 @@ def gateways_believe_the_service(
                 wanted = f"{target['name']}:{target.get('sectionName')}"
                 yield f"{look.title(policy)}: is for {wanted}; there are {sorted(have)}"
         if (host := policy["spec"]["validation"]["hostname"]) not in names:
-            yield f"{look.title(policy)}: expects {host}, which is no name of the certificate: {names}"
+            yield (
+                f"{look.title(policy)}: expects {host}, which is no name of the "
+                f"certificate: {names}"
+            )
 
 
 def jobs_are_not_served(jobs: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:

@@ -13,8 +13,9 @@ DEPLOY = Path(__file__).resolve().parents[1]
 Manifest = dict[str, Any]
 
 NO_KUBECTL = (
-    "kubectl is missing; its kustomize renders the overlays. Install 1.31 or later (https://kubernetes.io/docs/tasks/tools);"
-    " Debian's own package kubernetes-client is 1.20, which is too old"
+    "kubectl is missing; its kustomize renders the overlays. Install 1.31 or later "
+    "(https://kubernetes.io/docs/tasks/tools); Debian's own package kubernetes-client is 1.20, "
+    "which is too old"
 )
 
 

@@ -212,7 +212,10 @@ def written_is_current() -> list[str]:
     """Check that the committed generated files are current."""
     files = ((dashboard.FILE, dashboard.text()), (sources.OPERATOR, sources.prometheus_rule()))
     return [
-        f"{path.relative_to(sources.DEPLOY.parent)} is not what its sources make: run `make monitoring`"
+        (
+            f"{path.relative_to(sources.DEPLOY.parent)} is not what its sources make: "
+            "run `make monitoring`"
+        )
         for path, text in files
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]

@@ -39,7 +39,10 @@ def kubernetes(manifests: Sequence[Manifest]) -> Iterator[str]:
                 place = ".".join(str(part) for part in error.path)
                 yield f"{title(manifest)}: Kubernetes {version}: {place}: {error.message}"
             except kubernetes_validate.SchemaNotFoundError:
-                yield f"{title(manifest)}: Kubernetes {version} has no {manifest['apiVersion']} {manifest['kind']}"
+                yield (
+                    f"{title(manifest)}: Kubernetes {version} has no {manifest['apiVersion']} "
+                    f"{manifest['kind']}"
+                )
 
 
 def custom(renderings: Mapping[str, Sequence[Manifest]]) -> list[str]:

@@ -17,8 +17,13 @@ import yaml
 from deploy.check.manifests import Manifest
 
 SKIPS = {
-    "CKV_K8S_43": "the images here are placeholders, which have no digest; the overlays say how to name one",
-    "CKV_K8S_15": "a version names one image for good, so to ask the registry at each start adds only a way for starts to fail",
+    "CKV_K8S_43": (
+        "the images here are placeholders, which have no digest; the overlays say how to name one"
+    ),
+    "CKV_K8S_15": (
+        "a version names one image for good, so to ask the registry at each start adds only a way "
+        "for starts to fail"
+    ),
 }
 RENDERED = Path("build/deploy/rendered")
 
@@ -43,7 +48,10 @@ def policies(renderings: Mapping[str, list[Manifest]]) -> Iterator[str]:
     failed = report["results"]["failed_checks"]
     for check in failed:
         if check["check_id"] not in SKIPS:
-            yield f"{Path(check['file_path']).stem}: {check['resource']}: {check['check_id']} {check['check_name']}"
+            yield (
+                f"{Path(check['file_path']).stem}: {check['resource']}: "
+                f"{check['check_id']} {check['check_name']}"
+            )
     for skip in SKIPS.keys() - {check["check_id"] for check in failed}:
         yield f"{skip} fails nowhere any more; remove it from SKIPS in deploy/check/security.py"
 

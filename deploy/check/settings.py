@@ -73,7 +73,10 @@ def open_entries() -> Iterator[str]:
     """Yield the entries of OPEN that the service takes by now."""
     for name, value in OPEN:
         if unreadable(name, value) is None:
-            yield f"{name}={value} is taken by the service now; remove it from OPEN in deploy/check/settings.py"
+            yield (
+                f"{name}={value} is taken by the service now; "
+                "remove it from OPEN in deploy/check/settings.py"
+            )
 
 
 def references_exist(manifests: list[Manifest]) -> Iterator[str]:
@@ -105,7 +108,10 @@ def references_exist(manifests: list[Manifest]) -> Iterator[str]:
                 if value.startswith("/") and not any(
                     path.is_relative_to(mount) for mount in mounts
                 ):
-                    yield f"{where}, container {container['name']}: {name} is {value}, which is on no volume"
+                    yield (
+                        f"{where}, container {container['name']}: {name} is {value}, "
+                        "which is on no volume"
+                    )
 
 
 def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
@@ -147,7 +153,10 @@ def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[st
         for text in (*queries, *names):
             wrong = set(METRIC.findall(text)) - known
             if wrong or not METRIC.search(text):
-                yield f"{look.title(scaler)}: asks for {text!r}; gauges of the service are {sorted(known)}"
+                yield (
+                    f"{look.title(scaler)}: asks for {text!r}; "
+                    f"gauges of the service are {sorted(known)}"
+                )
         for query in queries:
             own = scaler["metadata"].get("namespace")
             if set(NAMESPACE.findall(query)) != {own}:

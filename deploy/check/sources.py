@@ -33,7 +33,10 @@ def images_come_from_one_place(deploy: Path) -> Iterator[str]:
         ):
             for image in IMAGE.findall(path.read_text(encoding="utf-8")):
                 if image not in PLACEHOLDERS:
-                    yield f"{name_of(path)}: image {image}; only an overlay's kustomization.yaml says which image"
+                    yield (
+                        f"{name_of(path)}: image {image}; only an overlay's kustomization.yaml "
+                        "says which image"
+                    )
 
 
 def kustomizations_explain_themselves(deploy: Path) -> Iterator[str]:

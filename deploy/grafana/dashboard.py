@@ -13,7 +13,10 @@ from deploy.prometheus.sources import recorded
 
 FILE = Path(__file__).resolve().parent / "headlight.json"
 ROWS = (*users.ROWS, *inside.ROWS)
-ABOUT = "Embeddings and attention over gRPC. Written by `make monitoring` from deploy/grafana: change that, not this."
+ABOUT = (
+    "Embeddings and attention over gRPC. Written by `make monitoring` from deploy/grafana: "
+    "change that, not this."
+)
 
 
 def expressions(rows: tuple[Row, ...] = ROWS) -> list[tuple[str, str]]:

@@ -21,13 +21,19 @@ QUEUE = Row(
     [
         Panel(
             title="Backlog",
-            about="How long what has been admitted will take at the rate of the last batches, bulk included. Autoscaling goes by it.",
+            about=(
+                "How long what has been admitted will take at the rate of the last batches, "
+                "bulk included. Autoscaling goes by it."
+            ),
             queries=[Query(f"headlight_backlog_seconds{OURS}", "{{pod}} {{model}}")],
             unit="s",
         ),
         Panel(
             title="Tokens admitted",
-            about="Waiting or running. --max-queue-tokens is where refusals begin; an eighth of it is kept free of bulk.",
+            about=(
+                "Waiting or running. --max-queue-tokens is where refusals begin; "
+                "an eighth of it is kept free of bulk."
+            ),
             queries=[
                 Query(f"sum(headlight_queue_bulk_tokens{OURS})", "bulk"),
                 Query(
@@ -40,7 +46,10 @@ QUEUE = Row(
         ),
         Panel(
             title="Memory held for requests and answers",
-            about="Limits: --max-queue-bytes and --max-output-bytes. What is being sent takes twice its size.",
+            about=(
+                "Limits: --max-queue-bytes and --max-output-bytes. "
+                "What is being sent takes twice its size."
+            ),
             queries=[
                 Query(f"sum by (pod) (headlight_held_request_bytes{OURS})", "{{pod}} requests"),
                 Query(f"sum by (pod) (headlight_held_output_bytes{OURS})", "{{pod}} answers"),
@@ -61,7 +70,9 @@ BATCHES = Row(
         ),
         Panel(
             title="Tokens in a batch",
-            about="Padding excluded. --batch-tokens is the most that a batch has, padding included.",
+            about=(
+                "Padding excluded. --batch-tokens is the most that a batch has, padding included."
+            ),
             queries=[
                 Query(mean("headlight_batch_tokens", OURS, "model"), "{{model}} mean"),
                 Query(quantile(0.95, "headlight_batch_tokens", OURS, "model"), "{{model}} p95"),
@@ -70,7 +81,9 @@ BATCHES = Row(
         ),
         Panel(
             title="Padding",
-            about="The share of a batch that is padding. --max-padding is the most that there may be.",
+            about=(
+                "The share of a batch that is padding. --max-padding is the most that there may be."
+            ),
             queries=[
                 Query(mean("headlight_padding_ratio", OURS, "model"), "{{model}} mean"),
                 Query(quantile(0.95, "headlight_padding_ratio", OURS, "model"), "{{model}} p95"),
@@ -79,7 +92,10 @@ BATCHES = Row(
         ),
         Panel(
             title="Time of a batch, p95",
-            about="Bulk's should be about --bulk-batch-ms (more on a busy machine): that is how long others share the device with it.",
+            about=(
+                "Bulk's should be about --bulk-batch-ms (more on a busy machine): "
+                "that is how long others share the device with it."
+            ),
             queries=[
                 Query(quantile(0.95, "headlight_batch_seconds", OURS, "priority"), "{{priority}}")
             ],
@@ -104,7 +120,10 @@ ATTENTION = Row(
     [
         Panel(
             title="Bytes of results, by output",
-            about="Computed a second. Attention is what fills memory and the wire; whole maps of long texts are megabytes each.",
+            about=(
+                "Computed a second. Attention is what fills memory and the wire; "
+                "whole maps of long texts are megabytes each."
+            ),
             queries=[Query(rate("headlight_output_bytes_total", OURS, "output"), "{{output}}")],
             unit="Bps",
             width=12,
@@ -112,8 +131,10 @@ ATTENTION = Row(
         ),
         Panel(
             title="Batches on the graph that returns attention",
-            about="The share of all batches. On 2 or 3 CPU threads the lone interactive batch runs there too, for all threads; "
-            "nothing of attention is then selected or copied.",
+            about=(
+                "The share of all batches. On 2 or 3 CPU threads the lone interactive batch runs "
+                "there too, for all threads; nothing of attention is then selected or copied."
+            ),
             queries=[
                 Query(
                     f"{rate('headlight_attend_runs_total', OURS, 'model')}"
@@ -133,7 +154,10 @@ PROCESSES = Row(
     [
         Panel(
             title="CPU",
-            about="Cores in use. At the limit of the container: the bottleneck, unless a GPU computes.",
+            about=(
+                "Cores in use. At the limit of the container: the bottleneck, "
+                "unless a GPU computes."
+            ),
             queries=[Query(rate("process_cpu_seconds_total", PROCESS, "pod"), "{{pod}}")],
             unit="short",
         ),
@@ -145,7 +169,10 @@ PROCESSES = Row(
         ),
         Panel(
             title="Tokens for a second of CPU",
-            about="How much work a core does. It falls where a GPU was lost, nodes differ, or the mix of requests has changed.",
+            about=(
+                "How much work a core does. It falls where a GPU was lost, nodes differ, "
+                "or the mix of requests has changed."
+            ),
             queries=[
                 Query(
                     f"{rate('headlight_tokens_total', OURS, 'pod')}"
@@ -157,7 +184,10 @@ PROCESSES = Row(
         ),
         Panel(
             title="On the CPU instead of a GPU",
-            about="1: the installed ONNX Runtime is for GPUs, and --provider auto found none that works.",
+            about=(
+                "1: the installed ONNX Runtime is for GPUs, "
+                "and --provider auto found none that works."
+            ),
             queries=[
                 Query(
                     f"max by (pod, model) (headlight_provider_fallback{OURS})", "{{pod}} {{model}}"
@@ -170,7 +200,10 @@ PROCESSES = Row(
         ),
         Panel(
             title="Stuck",
-            about="1: work is pending and nothing has moved for --stuck-seconds. The liveness probe fails then.",
+            about=(
+                "1: work is pending and nothing has moved for --stuck-seconds. "
+                "The liveness probe fails then."
+            ),
             queries=[Query(f"max by (pod) (headlight_stuck{PLACE})", "{{pod}}")],
             unit="short",
             width=6,
@@ -195,13 +228,19 @@ PROCESSES = Row(
         ),
         Panel(
             title="gRPC servers replaced",
-            about="gRPC ended by itself and a new server took its place. Report it, with the log's grpc_lost.",
+            about=(
+                "gRPC ended by itself and a new server took its place. Report it, "
+                "with the log's grpc_lost."
+            ),
             queries=[Query(rate("headlight_grpc_restarts_total", PLACE, "pod"), "{{pod}}")],
             unit="ops",
         ),
         Panel(
             title="Lines left out of the log",
-            about="rate: too many of one kind. queue_full: nobody reads the log. failed: no space, or no reader.",
+            about=(
+                "rate: too many of one kind. queue_full: nobody reads the log. failed: no "
+                "space, or no reader."
+            ),
             queries=[
                 Query(
                     rate("headlight_log_lines_dropped_total", PLACE, "pod, reason"),
@@ -231,7 +270,10 @@ TLS = Row(
         ),
         Panel(
             title="Changed files that could not be used, within an hour",
-            about="The replica goes on with the certificate and the tokens it has. Empty without TLS and tokens.",
+            about=(
+                "The replica goes on with the certificate and the tokens it has. "
+                "Empty without TLS and tokens."
+            ),
             queries=[
                 Query(f"increase(headlight_tls_reload_failures_total{PLACE}[1h])", "{{pod}} TLS"),
                 Query(
@@ -242,7 +284,9 @@ TLS = Row(
         ),
         Panel(
             title="Calls without a valid token, and over their quota",
-            about="UNAUTHENTICATED by method; refusals by quota. Neither counts against an objective.",
+            about=(
+                "UNAUTHENTICATED by method; refusals by quota. Neither counts against an objective."
+            ),
             queries=[
                 Query(
                     f"{rate('grpc_server_handled_total', CALLS, 'grpc_method', UNAUTHENTICATED)}"

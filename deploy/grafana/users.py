@@ -48,7 +48,10 @@ GLANCE = Row(
         ),
         Panel(
             title="Error budget burn, 1 h",
-            about="How many times faster than in 30 days the budget is being spent: the worst of calls and requests. 14.4 pages.",
+            about=(
+                "How many times faster than in 30 days the budget is being spent: "
+                "the worst of calls and requests. 14.4 pages."
+            ),
             queries=[Query(f"max({BURN}:ratio_rate1h{where(PLACE, FAILURES)})", "burn")],
             unit="short",
             kind="stat",
@@ -67,7 +70,10 @@ GLANCE = Row(
         ),
         Panel(
             title="Interactive p99",
-            about="From its arrival until its answer is ready, 99 of 100 interactive requests take no longer.",
+            about=(
+                "From its arrival until its answer is ready, "
+                "99 of 100 interactive requests take no longer."
+            ),
             queries=[Query(quantile(0.99, STAGE, OURS, "", TOTAL, INTERACTIVE), "p99")],
             unit="s",
             kind="stat",
@@ -77,7 +83,10 @@ GLANCE = Row(
         ),
         Panel(
             title="Wait of interactive requests",
-            about="What somebody who asks now waits for, on average over the replicas. Bulk is left out.",
+            about=(
+                "What somebody who asks now waits for, on average over the replicas. "
+                "Bulk is left out."
+            ),
             queries=[
                 Query(
                     f"max(namespace_model:headlight_interactive_backlog_seconds:avg{OURS})", "wait"
@@ -91,10 +100,16 @@ GLANCE = Row(
         ),
         Panel(
             title="What is served",
-            about="The weights that answer, by their digest, and what computes. Two lines of one model: replicas are being replaced.",
+            about=(
+                "The weights that answer, by their digest, and what computes. "
+                "Two lines of one model: replicas are being replaced."
+            ),
             queries=[
                 Query(
-                    f"count by (model, version, sha256, provider, precision, positions) (headlight_model_info{OURS})",
+                    (
+                        "count by (model, version, sha256, provider, precision, "
+                        f"positions) (headlight_model_info{OURS})"
+                    ),
                     "{{model}}",
                 )
             ],
@@ -127,7 +142,10 @@ TRAFFIC = Row(
         ),
         Panel(
             title="Calls in progress",
-            about="Begun and not yet ended, streams included. Where it only ever rises, callers leave streams open, or replicas hang.",
+            about=(
+                "Begun and not yet ended, streams included. Where it only ever rises, "
+                "callers leave streams open, or replicas hang."
+            ),
             queries=[
                 Query(
                     f"sum by (grpc_method) (grpc_server_started_total{CALLS})"
@@ -151,7 +169,10 @@ TRAFFIC = Row(
         ),
         Panel(
             title="Tokens",
-            about="Tokens encoded a second, padding excluded: the work that there was, whatever the lengths of texts.",
+            about=(
+                "Tokens encoded a second, padding excluded: the work that there was, "
+                "whatever the lengths of texts."
+            ),
             queries=[
                 Query(
                     rate("headlight_tokens_total", OURS, "model, priority"),
@@ -163,7 +184,10 @@ TRAFFIC = Row(
         ),
         Panel(
             title="Tokens by replica",
-            about="Whether the load is even. A replica that joins should have its share after the age of a connection at the latest.",
+            about=(
+                "Whether the load is even. A replica that joins should have its share after the "
+                "age of a connection at the latest."
+            ),
             queries=[Query(rate("headlight_tokens_total", OURS, "pod"), "{{pod}}")],
             unit="ops",
         ),
@@ -175,7 +199,10 @@ ERRORS = Row(
     [
         Panel(
             title="Calls that failed, by status",
-            about="UNAVAILABLE, INTERNAL, UNKNOWN, DATA_LOSS and DEADLINE_EXCEEDED count against the error budget.",
+            about=(
+                "UNAVAILABLE, INTERNAL, UNKNOWN, DATA_LOSS and DEADLINE_EXCEEDED count against "
+                "the error budget."
+            ),
             queries=[
                 Query(
                     rate(
@@ -192,22 +219,30 @@ ERRORS = Row(
         ),
         Panel(
             title="Requests without an answer, by reason",
-            about="queue_tokens, request_bytes, output_bytes, wait_beyond_deadline, device_memory, memory: overload. invalid_input,"
-            " quota, stalled_reader: the caller's. internal, unavailable, deadline_exceeded: failures.",
+            about=(
+                "queue_tokens, request_bytes, output_bytes, wait_beyond_deadline, device_memory, "
+                "memory: overload. invalid_input, quota, stalled_reader: the caller's. internal, "
+                "unavailable, deadline_exceeded: failures."
+            ),
             queries=[Query(rate("headlight_rejected_total", OURS, "reason"), "{{reason}}")],
             unit="reqps",
             stacked=True,
         ),
         Panel(
             title="Callers who left, by stage",
-            about="They cancelled, or their deadline passed, while their request was in this stage.",
+            about=(
+                "They cancelled, or their deadline passed, while their request was in this stage."
+            ),
             queries=[Query(rate("headlight_cancelled_total", OURS, "stage"), "{{stage}}")],
             unit="reqps",
             stacked=True,
         ),
         Panel(
             title="Budget burn over 5 minutes",
-            about="1 spends the budget in just 30 days; see deploy/prometheus/recording.yaml for what each indicator counts.",
+            about=(
+                "1 spends the budget in just 30 days; see deploy/prometheus/recording.yaml for "
+                "what each indicator counts."
+            ),
             queries=[Query(f"{BURN}:ratio_rate5m{PLACE}", "{{namespace}} {{sli}}")],
             unit="short",
             width=12,
@@ -215,7 +250,10 @@ ERRORS = Row(
         ),
         Panel(
             title="Budget burn over 6 hours",
-            about="Above 6 for errors, overload or latency: a page. Above 1 for three days too: a ticket.",
+            about=(
+                "Above 6 for errors, overload or latency: a page. Above 1 for three days "
+                "too: a ticket."
+            ),
             queries=[Query(f"{BURN}:ratio_rate6h{PLACE}", "{{namespace}} {{sli}}")],
             unit="short",
             width=12,
@@ -239,7 +277,9 @@ LATENCY = Row(
         ),
         Panel(
             title="Interactive p95 by stage",
-            about="tokenize: CPU before the queue. queue: waiting for a batch. infer: in the model.",
+            about=(
+                "tokenize: CPU before the queue. queue: waiting for a batch. infer: in the model."
+            ),
             queries=[Query(quantile(0.95, STAGE, OURS, "stage", INTERACTIVE), "{{stage}}")],
             unit="s",
         ),
@@ -260,7 +300,10 @@ LATENCY = Row(
         ),
         Panel(
             title="Calls p99 by method",
-            about="As gRPC sees them, refused ones included. A stream lasts as long as its caller likes.",
+            about=(
+                "As gRPC sees them, refused ones included. "
+                "A stream lasts as long as its caller likes."
+            ),
             queries=[
                 Query(
                     quantile(0.99, "grpc_server_handling_seconds", CALLS, "grpc_method"),

@@ -110,7 +110,9 @@ def base() -> Problems:
     if not re.fullmatch(r".+@sha256:[0-9a-f]{64}", name):
         tag = name.partition("@")[0]
         ask = f"docker buildx imagetools inspect {tag} --format '{{{{.Manifest.Digest}}}}'"
-        yield f"ARG BASE of deploy/image/Dockerfile is {name}, without a digest; ask for it by: {ask}"
+        yield (
+            f"ARG BASE of deploy/image/Dockerfile is {name}, without a digest; ask for it by: {ask}"
+        )
 
 
 def locks() -> Problems:
@@ -122,7 +124,10 @@ def locks() -> Problems:
     for path in LOCKS:
         for pin in read_lock(path).values():
             if constraints.get(pin.name, pin.version) != pin.version:
-                yield f"{path.name}: {pin.name} {pin.version}, constraints.txt {constraints[pin.name]}"
+                yield (
+                    f"{path.name}: {pin.name} {pin.version}, "
+                    f"constraints.txt {constraints[pin.name]}"
+                )
     with tempfile.TemporaryDirectory() as folder:
         for path in (*LOCKS, IMAGE / "tools.txt"):
             (Path(folder) / path.name).write_bytes(path.read_bytes())
@@ -159,8 +164,10 @@ def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
             f"{pin.name}=={pin.version}" + (f"; {pin.marker}" if pin.marker else "") for pin in pins
         )
         names.write_text("\n".join(wanted), encoding="utf-8")
-        done = run(tool("python"), "-m", "pip", "install", *options, f"--python-version={python}", "--target",
-                   f"{folder}/none", "--requirement", names)  # fmt: skip
+        target = (f"--python-version={python}", "--target", f"{folder}/none")
+        done = run(
+            tool("python"), "-m", "pip", "install", *options, *target, "--requirement", names
+        )
     if done.returncode:
         raise RuntimeError(last_words(done))
     entries: list[dict[str, Any]] = json.loads(done.stdout)["install"]
@@ -187,7 +194,9 @@ def files() -> Problems:
                     name = canonical(entry["metadata"]["name"])
                     digest = entry["download_info"]["archive_info"]["hashes"]["sha256"]
                     if digest not in pins[name].hashes:
-                        yield f"{where}: the index offers a file of {name} whose digest is not locked"
+                        yield (
+                            f"{where}: the index offers a file of {name} whose digest is not locked"
+                        )
                     if problem := licences.problem(entry["metadata"], rules):
                         seen.add(problem)
     yield from sorted(seen)
@@ -215,11 +224,17 @@ def vulnerabilities() -> Problems:
         locked = read_lock(path)
         if unknown := sorted(set(locked) - answered):
             about = ", ".join(unknown) if answered else f"any of its {len(locked)} packages"
-            yield f"{path.name}: not audited, for the vulnerability service did not answer about {about}"
+            yield (
+                f"{path.name}: not audited, for the vulnerability service did not "
+                f"answer about {about}"
+            )
         for entry in audited:
             for known in entry.get("vulns", ()):
                 mended = ", ".join(known["fix_versions"]) or "no version yet"
-                yield f"{path.name}: {entry['name']} {entry['version']} has {known['id']}, mended in {mended}"
+                yield (
+                    f"{path.name}: {entry['name']} {entry['version']} has {known['id']}, "
+                    f"mended in {mended}"
+                )
 
 
 CHECKS: dict[str, Callable[[], Problems]] = {

@@ -14,19 +14,23 @@ from headlight_service.telemetry.metrics import CANCEL_STAGES, OUTPUTS, REASONS,
 
 # Of kube-state-metrics, with a series as for a healthy replica.
 KUBE_STATE = {
-    "kube_deployment_spec_replicas": 'kube_deployment_spec_replicas{namespace="test",deployment="headlight"} 1',
+    "kube_deployment_spec_replicas": (
+        'kube_deployment_spec_replicas{namespace="test",deployment="headlight"} 1'
+    ),
     "kube_deployment_status_replicas_ready": (
         'kube_deployment_status_replicas_ready{namespace="test",deployment="headlight"} 1'
     ),
     "kube_pod_container_status_restarts_total": (
-        'kube_pod_container_status_restarts_total{namespace="test",pod="headlight-0",container="headlight",uid="1"} 0'
+        'kube_pod_container_status_restarts_total{namespace="test",pod="headlight-0",'
+        'container="headlight",uid="1"} 0'
     ),
     "kube_pod_container_status_last_terminated_exitcode": (
         "kube_pod_container_status_last_terminated_exitcode"
         '{namespace="test",pod="headlight-0",container="headlight",uid="1"} 0'
     ),
     "kube_pod_container_status_ready": (
-        'kube_pod_container_status_ready{namespace="test",pod="headlight-0",container="headlight",uid="1"} 1'
+        'kube_pod_container_status_ready{namespace="test",pod="headlight-0",'
+        'container="headlight",uid="1"} 1'
     ),
 }
 # Of the labels whose values are closed sets.

@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
-        from headlight_export import command  # noqa: PLC0415  (imports PyTorch, which takes seconds)
+        # Imports PyTorch, which takes seconds.
+        from headlight_export import command  # noqa: PLC0415
 
         return command.main(arguments)
     except Stopped as stopped:

@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (limit := result.tokenizer_limit) is not None:
         cost = f"{limit.worst_ms_per_1000_characters:g} ms for 1,000 characters"
         print(
-            f"\ntexts of up to {limit.max_characters:,} characters are read; the slowest kind is {limit.worst}: {cost}"
+            f"\ntexts of up to {limit.max_characters:,} characters are read; "
+            f"the slowest kind is {limit.worst}: {cost}"
         )
     _tell_of_peer(result.transformers)
     print("\nlargest distance from PyTorch (tokens and hidden: over max(1, RMS of the row))\n")
@@ -48,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n" + quality_table(result.quality))
     if (cut := result.truncate_dim) is not None:
         print(
-            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; here callers ask for dimensions={cut}."
+            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; "
+            f"here callers ask for dimensions={cut}."
         )
     print(f"\nwrote {options.out}")
     return 0
@@ -88,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-length",
         type=int,
-        help="tokens to be accepted; default: what the folder says, as far as the model was trained",
+        help=(
+            "tokens to be accepted; default: what the folder says, as far as the model was trained"
+        ),
     )
     parser.add_argument(
         "--ids-only",
@@ -99,23 +103,35 @@ def _parser() -> argparse.ArgumentParser:
         "--precision",
         action="append",
         default=[],
-        help=f"also write graphs in this precision: {', '.join(PRECISIONS)}; may be given several times, fp32 is always there",
+        help=(
+            f"also write graphs in this precision: {', '.join(PRECISIONS)}; "
+            "may be given several times, fp32 is always there"
+        ),
     )
     parser.add_argument(
         "--provider",
         action="append",
         default=[],
-        help="also measure on this provider, in each precision that it has here: openvino, for which every bundle has graphs",
+        help=(
+            "also measure on this provider, in each precision that it has here: openvino, "
+            "for which every bundle has graphs"
+        ),
     )
     parser.add_argument(
         "--texts",
         type=Path,
-        help="file of a text a line to judge precisions and providers by; default: docstrings of Python's library",
+        help=(
+            "file of a text a line to judge precisions and providers by; default: "
+            "docstrings of Python's library"
+        ),
     )
     parser.add_argument(
         "--calibration",
         type=Path,
-        help="file of a text a line, whose vectors set the ranges of int8 vectors; default: the bundle has none",
+        help=(
+            "file of a text a line, whose vectors set the ranges of int8 vectors; default: "
+            "the bundle has none"
+        ),
     )
     return parser
 

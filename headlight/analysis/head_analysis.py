@@ -168,6 +168,7 @@ def same_weights(models: Iterable[ModelRef]) -> ModelRef:
     first, *rest = models
     if not all(ref.compares_with(first) for ref in rest):
         raise MixedWeights(
-            "the service's weights changed during the analysis; start again when the roll-out has ended"
+            "the service's weights changed during the analysis; "
+            "start again when the roll-out has ended"
         )
     return first

@@ -57,7 +57,8 @@ def plot_attention(
     heads = range(attention.heads) if head is None else (attention.head_number(head),)
     if len(layers) * len(heads) > MAX_PANELS:
         raise ValueError(
-            f"{len(layers)} × {len(heads)} maps are too many for one picture ({MAX_PANELS}); choose a layer"
+            f"{len(layers)} × {len(heads)} maps are too many for one picture ({MAX_PANELS}); "
+            "choose a layer"
         )
     labels = [shortened(visible(label), MAX_LABEL) for label in attention.tokens.labels(text)]
     rows = [[attention.head(each, other) for other in heads] for each in layers]

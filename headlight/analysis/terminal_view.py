@@ -132,7 +132,10 @@ def strongest_links(
     names = [visible(label) for label in labels]
     label_width = min(LABEL_CELLS, max(map(cells, names)))
     lines = [
-        f"{query:>4} {fit(names[query], label_width)} → {key:>4} {fit(names[key], label_width)} {weights[query, key]:.3f}"
+        (
+            f"{query:>4} {fit(names[query], label_width)} → {key:>4} "
+            f"{fit(names[key], label_width)} {weights[query, key]:.3f}"
+        )
         for query, key in zip(ordinary, ordinary[among.argmax(axis=1)], strict=True)
     ]
     left_out = [f"and {len(lines) - most} tokens more"] if len(lines) > most else []

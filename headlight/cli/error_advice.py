@@ -39,8 +39,13 @@ CONNECTIONS = {
     "unable to get local issuer certificate": NOT_TRUSTED,
     "self signed certificate": NOT_TRUSTED,
     "certificate has expired": RENEW,
-    "WRONG_VERSION_NUMBER": "what answers there has no TLS: leave out --tls and --tls-..., or name another port by --target",
-    "Failed parsing HTTP/2": "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
+    "WRONG_VERSION_NUMBER": (
+        "what answers there has no TLS: leave out --tls and --tls-..., "
+        "or name another port by --target"
+    ),
+    "Failed parsing HTTP/2": (
+        "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca"
+    ),
 }
 # in the handshake; a connection that is lost later has no last error
 CLOSED = re.compile(r"last error: .*: Socket closed")
@@ -95,7 +100,8 @@ def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
     found = ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
     if OF_IPV6.search(message) and not arguments.target.startswith(("[", "ipv6:")):
         found.append(
-            "that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT"
+            "that was its IPv6 address: what another one says is told where --target has it, "
+            "as 127.0.0.1:PORT"
         )
     if CLOSED.search(message):
         found.append(

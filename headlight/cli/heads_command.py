@@ -63,7 +63,10 @@ def heads_text(analysis: Analysis) -> str:
     )
     title, *links = link_column(analysis.heads, SHORT_LABEL_CELLS if moved else LABEL_CELLS)
     lines = [
-        f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}, {tokens} tokens",
+        (
+            f"{len(analysis.heads)} heads, {texts} {'text' if texts == 1 else 'texts'}, "
+            f"{tokens} tokens"
+        ),
         f" head  kind       share  spread   dist  {title}{'  moved' if moved else ''}",
     ]
     for head, link in zip(analysis.heads, links, strict=True):

@@ -55,11 +55,13 @@ def given(arguments: argparse.Namespace) -> Given:
         fields = fields or name.lower().endswith(JSON_LINES)
     elif fields:
         raise UsageError(
-            "--text-field and --id-field are of lines of JSON; give them by --file or on standard input"
+            "--text-field and --id-field are of lines of JSON; "
+            "give them by --file or on standard input"
         )
     if fields and numbers:
         raise UsageError(
-            "--token-ids: reads lines of whole numbers, and these are JSON; write them as plain lines"
+            "--token-ids: reads lines of whole numbers, and these are JSON; "
+            "write them as plain lines"
         )
     ids = [""] * len(lines)
     found = Given(lines, {}, name, None if id_field is None else ids)

@@ -107,7 +107,10 @@ def info_text(model: ModelDescription) -> str:
         ),
         (
             "architecture",
-            f"{model.layers} layers of {model.heads} heads, {model.dim} wide, {model.vocab_size} tokens known",
+            (
+                f"{model.layers} layers of {model.heads} heads, {model.dim} wide, "
+                f"{model.vocab_size} tokens known"
+            ),
         ),
         ("positions", model.positions),
         ("length", f"{model.max_length} tokens at most, trained on {model.trained_length}"),
@@ -134,7 +137,10 @@ def info_text(model: ModelDescription) -> str:
             f"{'output':<10} {'on':<14} {'largest':>9} {'allowed':>9}",
         ]
     lines += [
-        f"{row.output:<10} {f'{row.provider} {row.precision}':<14} {row.max_error:9.1e} {row.tolerance:9.1e}"
+        (
+            f"{row.output:<10} {f'{row.provider} {row.precision}':<14} {row.max_error:9.1e} "
+            f"{row.tolerance:9.1e}"
+        )
         for row in model.parity
     ]
     if model.quality:

@@ -88,7 +88,10 @@ def add_texts(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--text-field",
         metavar="NAME",
-        help="lines are JSON objects, with their texts in this field; default of F.jsonl and F.ndjson: text",
+        help=(
+            "lines are JSON objects, with their texts in this field; "
+            "default of F.jsonl and F.ndjson: text"
+        ),
     )
 
 
@@ -123,7 +126,10 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--special-tokens",
         choices=SPECIAL_TOKENS,
-        help="special tokens that a text spells out, as [SEP]: parse them, or read plain text; default: as the service does",
+        help=(
+            "special tokens that a text spells out, as [SEP]: parse them, or read plain text; "
+            "default: as the service does"
+        ),
     )
 
 
@@ -152,7 +158,10 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
         "--dtype",
         action="append",
         choices=tuple(VECTOR_BITS),
-        help="type of the numbers, default float32; several times for several, with --format json or npz",
+        help=(
+            "type of the numbers, default float32; several times for several, "
+            "with --format json or npz"
+        ),
     )
 
 

@@ -98,6 +98,7 @@ def _cache(environ: Mapping[str, str]) -> Path:
     home = environ.get("HOME")
     if not home:
         raise PartError(
-            f"{NONE}, and there is no HOME to export the shipped model to; give a bundle, or XDG_CACHE_HOME"
+            f"{NONE}, and there is no HOME to export the shipped model to; give a bundle, "
+            "or XDG_CACHE_HOME"
         )
     return Path(home) / ".cache"

@@ -66,7 +66,8 @@ class Runtime:
 
     Example:
         >>> runtime = Runtime("build/bundles/docs-rope")
-        >>> [result] = runtime.encode(["join two paths"], attention=AttentionSpec(layers=(-1,), reduce=("head_mean",)))
+        >>> wanted = AttentionSpec(layers=(-1,), reduce=("head_mean",))
+        >>> [result] = runtime.encode(["join two paths"], attention=wanted)
         >>> result.pooled.shape, result.attention.shape
         ((288,), (1, 5, 5))
     """
@@ -132,7 +133,8 @@ class Runtime:
         self.bundle.release()
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
         alive = weakref.proxy(self)  # a cycle would hold both until the garbage collector runs
-        self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108  # a bound method keeps the object alive
+        # A bound method keeps the object alive.
+        self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108
 
     def _open_files(self) -> None:
         """Open the bundle's files other than graphs: prompts, int8 ranges and the tokenizer."""

@@ -56,7 +56,8 @@ def check_pair(
     text = _text(certificate, "the certificate")
     if b"ENCRYPTED" in key:
         raise PemError(
-            "the key is encrypted; give it without a passphrase, in a file that nobody else can read"
+            "the key is encrypted; give it without a passphrase, "
+            "in a file that nobody else can read"
         )
     own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if role == "client":
@@ -79,8 +80,8 @@ def check_pair(
     except ssl.SSLCertVerificationError as error:
         if authorities is not None and error.verify_code in FOREIGN:
             raise PemError(
-                "the certificate is refused: it does not come from an authority that it must come from, or its"
-                f" intermediates are not behind it ({error.verify_message})"
+                "the certificate is refused: it does not come from an authority that it must come "
+                f"from, or its intermediates are not behind it ({error.verify_message})"
             ) from None
         raise PemError(f"the certificate is refused: {error.verify_message}") from None
     except (ssl.SSLError, ValueError) as error:

@@ -139,7 +139,8 @@ def _check_kind(path: StrPath, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "not a file")
         raise ValueError(
-            f"{path} is {kind}; it must be a regular file or a link to one; write the content to a file and name that"
+            f"{path} is {kind}; it must be a regular file or a link to one; "
+            "write the content to a file and name that"
         )
 
 

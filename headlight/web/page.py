@@ -99,7 +99,8 @@ def check_size(attention: Attention) -> None:
         raise PageTooLarge(f"{size}: choose a layer; {fits} of these {layers} layers would fit")
     longest = int((MAX_BYTES / (each / count**2)) ** 0.5)
     raise PageTooLarge(
-        f"{size}: shorten the text; one layer of up to {longest} tokens would fit, these are {count}"
+        f"{size}: shorten the text; one layer of up to {longest} tokens would fit, "
+        f"these are {count}"
     )
 
 
@@ -111,7 +112,8 @@ def packed(attention: Attention) -> str:
     weights = attention.weights
     if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= 1 + 1e-4):
         raise ValueError(
-            "attention.weights: has entries that are not from 0 to 1; weights after the softmax are shown"
+            "attention.weights: has entries that are not from 0 to 1; "
+            "weights after the softmax are shown"
         )
     return base64.b64encode(np.rint(weights.clip(0, 1) * UNIT).astype("<u2").tobytes()).decode(
         "ascii"

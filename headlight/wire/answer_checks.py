@@ -25,8 +25,9 @@ from headlight.wire.answer_layouts import check_attention, check_numbers_of, che
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
 from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed, require
+from headlight.wire.output_layouts import Layout, pooled_key
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.reassembly import Answer, Layout, pooled_key
+from headlight.wire.reassembly import Answer
 from headlight.wire.vector_codec import VECTOR_NAMES
 
 # Bounds of a description. No encoder comes near them. Without them a server could name any size.
@@ -257,7 +258,8 @@ class Expected:
         asked = self._asked()
         if layouts.keys() != asked.keys():
             raise malformed(
-                f"it holds {', '.join(sorted(layouts)) or 'nothing'}; asked for was {', '.join(asked)}"
+                f"it holds {', '.join(sorted(layouts)) or 'nothing'}; "
+                f"asked for was {', '.join(asked)}"
             )
         for output, (dtype, width) in asked.items():
             layout = layouts[output]

@@ -12,7 +12,7 @@ from headlight.description import ModelDescription
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import STATISTICS, AttentionSpec, Indices, Run, Span, TokenChoice
 from headlight.wire.client_codec import malformed, require
-from headlight.wire.reassembly import Layout
+from headlight.wire.output_layouts import Layout
 
 
 def check_numbers_of(
@@ -125,7 +125,10 @@ def check_attention(
         keys = check_units("keys", places, item.token_count, spec.keys, spec)
         require(
             not spec.top_k or shape[-1] == min(spec.top_k, keys),
-            f"attention has rows of {shape[-1]} entries, and top_k {spec.top_k} of {keys} was asked for",
+            (
+                f"attention has rows of {shape[-1]} entries, "
+                f"and top_k {spec.top_k} of {keys} was asked for"
+            ),
         )
 
 
@@ -160,7 +163,10 @@ def check_units(
     whole = spec.unit == "token" and not spec.drop_special
     require(
         not whole or (choice != "all" and not units.starts),
-        f"{where} chooses or groups tokens, and each of {'all' if choice == 'all' else 'some'} was asked for",
+        (
+            f"{where} chooses or groups tokens, and each of "
+            f"{'all' if choice == 'all' else 'some'} was asked for"
+        ),
     )
     check_tokens(where, units.tokens, count, choice if whole else "all")
     starts = list(units.starts)

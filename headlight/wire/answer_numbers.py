@@ -155,8 +155,10 @@ def not_finite(output: str, numbers: NDArray[Any]) -> BadAnswer:
     wrong = numbers[~np.isfinite(numbers)]
     if numbers.dtype == np.float16 and not np.isnan(wrong).any():
         return BadAnswer(
-            f"{output} has {len(wrong)} values beyond 65504, the largest of float16; ask for float32"
+            f"{output} has {len(wrong)} values beyond 65504, the largest of float16; "
+            "ask for float32"
         )
     return malformed(
-        f"{output} has {len(wrong)} numbers that are NaN or infinite ({wrong[0] if len(wrong) else 'overflow'})"
+        f"{output} has {len(wrong)} numbers that are NaN or infinite "
+        f"({wrong[0] if len(wrong) else 'overflow'})"
     )

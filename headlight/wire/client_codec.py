@@ -81,7 +81,8 @@ LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the
 def malformed(problem: str) -> BadAnswer:
     """Return the error for a broken contract: a bug of the server, or not a Headlight server."""
     return BadAnswer(
-        f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; {REMEDY}"
+        f"the server's answer is malformed: {shortened(escaped(problem), LONGEST_PROBLEM)}; "
+        f"{REMEDY}"
     )
 
 
@@ -117,7 +118,10 @@ def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask
     if values.shape != (model.layers, model.heads):
         raise InvalidInput(
             "head_mask",
-            f"has the shape {values.shape}; this model has {model.layers} layers of {model.heads} heads",
+            (
+                f"has the shape {values.shape}; this model has {model.layers} layers of "
+                f"{model.heads} heads"
+            ),
         )
     return pb.HeadMask(values=values.ravel())
 
@@ -173,8 +177,9 @@ def set_reading(
     )
     for name in wish.keys() - known:
         raise TypeError(
-            f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for all calls, as a timeout, is "
-            "given to the client itself: Client(target, timeout=seconds)"
+            f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for "
+            "all calls, as a timeout, is given to the client itself: Client(target, "
+            "timeout=seconds)"
         )
     truncate, priority = wish.get("truncate"), wish.get("priority")
     if not isinstance(request, pb.TokenizeRequest):

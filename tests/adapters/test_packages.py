@@ -1,6 +1,7 @@
 """The adapters against the tools themselves: run by `make adapters`, in an environment of its own.
 
-A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy as Headlight defines its axes.
+A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy as
+Headlight defines its axes.
 """
 
 from __future__ import annotations

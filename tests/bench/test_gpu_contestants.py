@@ -1,4 +1,7 @@
-"""Contestants of `python -m bench.gpu`: each is the same encoder, and is compared by what it gives."""
+"""Contestants of `python -m bench.gpu`.
+
+Each is the same encoder, and is compared by what it gives.
+"""
 
 from __future__ import annotations
 
@@ -59,9 +62,8 @@ def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
 
     batches = [pad([np.array([3, 4, 5, 6])] * count) for count in (2, 1)]
     for precision in ("fp16", "bf16", "fp16"):
-        found = peers(
-            sharpened(small_config(layers=1)), Device("cpu"), precision, Allowance(600), backend, 0
-        )  # type: ignore[arg-type]
+        encoder = sharpened(small_config(layers=1))
+        found = peers(encoder, Device("cpu"), precision, Allowance(600), backend, 0)  # type: ignore[arg-type]
         for batch_ in batches:
             found[COMPILED](*batch_)
         found[FIXED](*batches[0])
@@ -144,9 +146,8 @@ def test_without_time_no_batch_is_computed_behind_the_first(
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
-        assert (
-            len({id(item.selection) for item in items}) == 1
-        )  # else the engine takes the slower way
+        # Else the engine takes the slower way.
+        assert len({id(item.selection) for item in items}) == 1
         return run(items)
 
     monkeypatch.setattr(runtime.engine, "run", counted)

@@ -1,4 +1,7 @@
-"""Who takes part in `python -m bench.gpu`, one beside another: what they share, who is compiled when, and what becomes of memory."""
+"""Who takes part in `python -m bench.gpu`, one beside another.
+
+What they share, who is compiled when, and what becomes of memory.
+"""
 
 from __future__ import annotations
 
@@ -152,7 +155,10 @@ def test_who_was_not_compiled_is_not_tried_again(
 
 
 def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three write a layer's maps, some of them at once: here 3 x 6 x 4 bytes x heads x texts x tokens squared."""
+    """Three write a layer's maps, some of them at once.
+
+    Here 3 x 6 x 4 bytes x heads x texts x tokens squared.
+    """
     needed, seen = 3 * 6 * 4 * ENCODER.config.heads * 2 * 16, list[str]()
     everyone = {name: functools.partial(seen.append, name) for name in (ENGINE, BARE)}
     monkeypatch.setattr(field, "contestants", lambda _: everyone)

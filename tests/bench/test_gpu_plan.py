@@ -1,4 +1,7 @@
-"""The plan of `python -m bench.gpu` by a clock that goes on as a GPU is thought to: all that the criteria ask for is measured."""
+"""The plan of `python -m bench.gpu` by a clock that goes on as a GPU is thought to.
+
+All that the criteria ask for is measured.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from bench.measuring import flops
 MOST_SECONDS = 480.0
 PEAK = 800.0  # TFLOP/s, of fp16
 OPENING = 0.5  # seconds a layer, for all contestants
+# Of the peak.
 REACHED = {
     ENGINE: 0.35,
     BARE: 0.4,
@@ -32,7 +36,7 @@ REACHED = {
     UNMASKED: 0.4,
     COMPILED: 0.4,
     FIXED: 0.5,
-}  # of the peak
+}
 SLOWER = {"fp16": 1.0, "bf16": 1.0, "fp32": 15.0}
 HANDED_OVER = 0.002
 
@@ -46,7 +50,10 @@ class Clock:
 
 
 class FakeGpu:
-    """One encoder in one precision: everyone's batches take what they are thought to, and give the same vectors."""
+    """One encoder in one precision.
+
+    Everyone's batches take what they are thought to, and give the same vectors.
+    """
 
     def __init__(self, clock: Clock, name: str, precision: str, compiling: float) -> None:
         self.clock, self.config, self.slower, self.compiling = (
@@ -121,7 +128,9 @@ def clock() -> Clock:
 def simulated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> Callable[[float], dict[str, Any]]:
-    """A run whose compiling takes so many seconds a layer, and every other section but speed all its time."""
+    """A run whose compiling takes so many seconds a layer,
+    and every other section but speed all its time.
+    """
     given: dict[str, float] = {}
 
     def took(name: str, mine: Any, result: Any) -> Any:
@@ -202,9 +211,8 @@ def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
         if row.get("times", {}).get(ENGINE, {}).get("ms")
     }
     assert measured >= {(size, "fp16") for size in REAL_SIZES}
-    assert list(found).index(speed.SECTION) < list(found).index(
-        served.SECTION
-    )  # three criteria before one
+    # Three criteria before one.
+    assert list(found).index(speed.SECTION) < list(found).index(served.SECTION)
     assert found["given"][served.SECTION] > 50
     assert clock.now < MOST_SECONDS
 

@@ -1,4 +1,7 @@
-"""What `python -m bench.gpu` makes of its numbers: verdicts, and what the report says of what is not there."""
+"""What `python -m bench.gpu` makes of its numbers.
+
+Verdicts, and what the report says of what is not there.
+"""
 
 from __future__ import annotations
 

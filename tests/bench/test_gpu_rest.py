@@ -1,4 +1,7 @@
-"""The other sections of `python -m bench.gpu`: ceilings, experiments, and how the service is started."""
+"""The other sections of `python -m bench.gpu`.
+
+Ceilings, experiments, and how the service is started.
+"""
 
 from __future__ import annotations
 

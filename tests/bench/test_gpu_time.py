@@ -1,4 +1,7 @@
-"""`python -m bench.gpu` and time: shares of the budget, turns, and what becomes of a run that hangs."""
+"""`python -m bench.gpu` and time.
+
+Shares of the budget, turns, and what becomes of a run that hangs.
+"""
 
 from __future__ import annotations
 
@@ -194,7 +197,13 @@ def test_one_by_one_each_has_all_its_rounds_before_the_next() -> None:
 HANGING = """
 import subprocess, sys, threading
 from bench.gpu import watchdog
-child = "import signal; signal.alarm(50); signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+child = '''
+import signal
+signal.alarm(50)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+signal.pause()
+'''
 with watchdog.watchdog(60):
     pass
 subprocess.Popen([sys.executable, "-c", child])

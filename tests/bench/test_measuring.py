@@ -27,7 +27,8 @@ def test_what_other_programs_use_is_counted_and_what_ours_and_its_children_use_i
             assert each.stdout.readline() == b"\n"
         seen_by_both, seen_by_one = cpu_of_others(os.getpid()), cpu_of_others(one.pid)
         assert others.share() >= 0
-        # The same moment seen by one alone: the other's second is somebody else's then, and so is what this process has used.
+        # The same moment seen by one alone: the other's second is somebody else's then, and so is
+        # what this process has used.
         assert seen_by_one - seen_by_both >= cpu_seconds(another.pid) + time.process_time() - 0.2
     finally:
         for each in (one, another):

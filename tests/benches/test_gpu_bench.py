@@ -1,4 +1,7 @@
-"""`python -m bench.gpu` rehearsed on a CPU: every section runs, and what it writes says that it is a rehearsal."""
+"""`python -m bench.gpu` rehearsed on a CPU.
+
+Every section runs, and what it writes says that it is a rehearsal.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,15 @@ from bench.gpu.served import ALONE, SERVED
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
-SECONDS = 540  # far more than is needed: a busy machine is no failure. Less than pytest allows, which says less
+# Far more than is needed: a busy machine is no failure. Less than pytest allows, which says less.
+SECONDS = 540
 
 
 def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
-    """Of a bundle that has fp32 alone, and as little of everything as there can be: how far each gets is a matter of time."""
+    """Of a bundle that has fp32 alone, and as little of everything as there can be.
+
+    How far each gets is a matter of time.
+    """
     bundles, out = tmp_path / "bundles", tmp_path / "out"
     bundles.mkdir()
     (bundles / "docs-rope").symlink_to(bundle_of("docs-rope"))

@@ -1,4 +1,7 @@
-"""`make serving` in small and without peers: that it runs, and that its tables and plots say what was asked."""
+"""`make serving` in small and without peers.
+
+That it runs, and that its tables and plots say what was asked.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,10 @@ def one(manifests: list[Manifest], kind: str, name: str | None = None) -> Manife
 
 
 def put(place: Any, path: str, value: object) -> None:
-    """Set what a dotted path leads to; numbers are places in lists, REMOVE takes it out, a function gets the old value."""
+    """Set what a dotted path leads to.
+
+    Numbers are places in lists, REMOVE takes it out, a function gets the old value.
+    """
     *way, last = (
         int(part) if part.isdecimal() else part.replace("~", ".") for part in path.split(".")
     )

@@ -1,4 +1,7 @@
-"""Real renderings to break: one for each test, so that none sees what another did. Needs kubectl; run by `make deploy-check`."""
+"""Real renderings to break: one for each test, so that none sees what another did.
+
+Needs kubectl; run by `make deploy-check`.
+"""
 
 from __future__ import annotations
 

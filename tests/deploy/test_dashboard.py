@@ -1,4 +1,7 @@
-"""The dashboard as Grafana reads it. No Grafana is at hand, so what is held here is its documented model."""
+"""The dashboard as Grafana reads it.
+
+No Grafana is at hand, so what is held here is its documented model.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,8 @@ from deploy.prometheus.sources import rules
 MADE: dict[str, Any] = json.loads(dashboard.FILE.read_text(encoding="utf-8"))
 PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
 UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # as Grafana calls them
-CONFIG_MAP_BYTES = (
-    200_000  # `kubectl apply` writes an object into an annotation of itself, which may have 262,144
-)
+# `kubectl apply` writes an object into an annotation of itself, which may have 262,144.
+CONFIG_MAP_BYTES = 200_000
 
 
 def test_what_is_committed_is_what_is_generated() -> None:

@@ -11,7 +11,10 @@ from deploy.prometheus.expressions import metric_names, selectors, without_condi
         ("vector(0.001)", set()),
         ("up", {"up"}),
         (
-            'sum by (a, b) (rate(x_total{a="up", b=~"y|z"}[5m])) or 0 * sum without (c) (ns:y:rate5m)',
+            (
+                'sum by (a, b) (rate(x_total{a="up", '
+                'b=~"y|z"}[5m])) or 0 * sum without (c) (ns:y:rate5m)'
+            ),
             {"x_total", "ns:y:rate5m"},
         ),
         ("a / on (pod) group_left (b) c", {"a", "c"}),
@@ -30,7 +33,10 @@ def test_conditions_become_zero_or_one_and_nothing_else_changes() -> None:
     given = (
         'a{x="b > c", y!="d", z=~"e"} - time() <= 2 * 3 and absent(up{j="i"}) == 1 or f > bool 1'
     )
-    made = 'a{x="b > c", y!="d", z=~"e"} - time() <= bool 2 * 3 and count(up{j="i"}) == bool 1 or f > bool 1'
+    made = (
+        'a{x="b > c", y!="d", z=~"e"} - time() <= bool 2 * 3 and count(up{j="i"}) == bool '
+        "1 or f > bool 1"
+    )
     assert without_conditions(given) == made
 
 

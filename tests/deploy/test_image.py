@@ -1,4 +1,7 @@
-"""The image's files, held against each other and against the repository. What they build is tested by `make image-check`."""
+"""The image's files, held against each other and against the repository.
+
+What they build is tested by `make image-check`.
+"""
 
 from __future__ import annotations
 
@@ -106,9 +109,8 @@ def test_every_argument_is_used_and_every_variable_of_the_service_is_an_option()
             instruction.text for instruction in [*stage, BUILD[0]] if instruction.word != "ARG"
         )
         for name in settings(stage, "ARG"):
-            assert f"${{{name}}}" in text or name == "PIP_INDEX_URL", (
-                f"{name} is read by nothing"
-            )  # pip reads its own
+            # pip reads its own.
+            assert f"${{{name}}}" in text or name == "PIP_INDEX_URL", f"{name} is read by nothing"
     variables = settings(FINAL, "ENV")
     config = Config.parse([], variables)
     own = {name for name in variables if name.startswith("HEADLIGHT_")}
@@ -175,7 +177,10 @@ def lock_file(folder: Path, text: str) -> Path:
 
 
 def test_an_entry_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
-    good = f"Some_Package==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:{'a' * 64}\n    # via x\n"
+    good = (
+        f"Some_Package==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:{'a' * 64}\n"
+        "    # via x\n"
+    )
     [pin] = read_lock(lock_file(tmp_path, good)).values()
     assert (pin.name, pin.version, pin.marker) == ("some-package", "1.0", "sys_platform == 'linux'")
     assert pin.hashes == {"a" * 64}

@@ -1,4 +1,7 @@
-"""That the checks which promtool makes find what is wrong. That they find nothing now is for `python -m deploy.check.rules` to say."""
+"""That the checks which promtool makes find what is wrong.
+
+That they find nothing now is for `python -m deploy.check.rules` to say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`make release-check` fails for what is wrong and for what it could not ask. Its tools are played by a script here; no network."""
+"""`make release-check` fails for what is wrong and for what it could not ask.
+
+Its tools are played by a script here; no network.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- All of it.\n"
     )
     (tmp_path / "deploy/kustomization.yaml").write_text(
-        "images:\n  - name: headlight\n    newName: registry.example.com/headlight\n    newTag: 0.1.0-gpu\n"
+        "images:\n  - name: headlight\n    newName: registry.example.com/headlight\n"
+        "    newTag: 0.1.0-gpu\n"
         "  - name: headlight-bundle\n    newTag: 7.0.0\n"
     )
     replace(
@@ -106,7 +110,10 @@ def audit_that_says(
 ) -> None:
     """pip-audit, played by a script."""
     script = folder / "pip-audit"
-    body = f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\nsys.stderr.write('no route')\nsys.exit({code})\n"
+    body = (
+        f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\n"
+        f"sys.stderr.write('no route')\nsys.exit({code})\n"
+    )
     script.write_text(body, encoding="utf-8")
     script.chmod(0o755)
     monkeypatch.setattr(release, "tool", lambda name: folder / name)
@@ -114,7 +121,9 @@ def audit_that_says(
 
 
 def audited(**changes: Any) -> str:
-    """The form of pip-audit's answer about the tools, clean but for the changes to the entry of uv."""
+    """The form of pip-audit's answer about the tools,
+    clean but for the changes to the entry of uv.
+    """
     pins = read_lock(IMAGE / "tools.txt").values()
     entries = [{"name": pin.name, "version": pin.version, "vulns": []} for pin in pins]
     return json.dumps(

@@ -1,4 +1,7 @@
-"""What is known of rules and runbooks without promtool; with it: `python -m deploy.check.rules`, and that it finds what is wrong."""
+"""What is known of rules and runbooks without promtool.
+
+With it: `python -m deploy.check.rules`, and that it finds what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ def test_burns_are_those_of_the_workbook(name: str) -> None:
 
 
 def test_every_reason_is_somebodys() -> None:
-    """A reason that is added to the service is a failure, an overload or the caller's; whose, has to be decided."""
+    """A reason that is added to the service is a failure, an overload or the caller's.
+
+    Whose, has to be decided.
+    """
     text = sources.RULE_FILES[0].read_text(encoding="utf-8")
     kinds = {frozenset(found.split("|")) for found in re.findall(r'reason(?:=~|!~)"([^"]+)"', text)}
     known = frozenset[str]().union(*kinds)

@@ -1,4 +1,7 @@
-"""The options and probes of an overlay, with the real service: it starts, and says of itself what the kubelet will ask."""
+"""The options and probes of an overlay, with the real service.
+
+It starts, and says of itself what the kubelet will ask.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,6 @@ def test_a_service_with_these_options_passes_these_probes(load: Load, folder: st
             ask = health_pb2_grpc.HealthStub(channel).Check
             for probe in PROBES:
                 request = health_pb2.HealthCheckRequest(service=container[probe]["grpc"]["service"])
-                answer = ask(
-                    request, timeout=60
-                )  # not what the kubelet allows: this machine may be busy
+                # Not what the kubelet allows: this machine may be busy.
+                answer = ask(request, timeout=60)
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, probe

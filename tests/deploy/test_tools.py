@@ -1,4 +1,7 @@
-"""The tools that others made see what is broken: Kubernetes' schemas, the types of custom resources; and the files themselves."""
+"""The tools that others made see what is broken.
+
+Kubernetes' schemas, the types of custom resources; and the files themselves.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ from tests.conftest import MakeBundle
 from tests.once import once
 
 TEXTS = [
-    f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) {'lm ' * (i % 9)}"
+    (
+        f"{'abcdefghij'[i % 10] * (1 + i % 7)} {i} {'xyzuv'[: 1 + i % 5]} ({i * 37 % 101}) "
+        f"{'lm ' * (i % 9)}"
+    )
     for i in range(40)
 ]
 Export = Callable[..., bundle_writer.Exported]
@@ -37,7 +40,10 @@ def make_variants(
     texts: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> MakeBundle:
-    """A key of KINDS -> a bundle in all precisions; its graphs are those of make_bundle, for tracing takes seconds."""
+    """A key of KINDS -> a bundle in all precisions.
+
+    Its graphs are those of make_bundle, for tracing takes seconds.
+    """
 
     def make(kind: str) -> Path:
         traced = make_bundle(kind)

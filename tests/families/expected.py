@@ -18,7 +18,8 @@ class Expected:
     Attributes:
         tokens: [n, D], behind the last norm.
         attention: [L, H, n, n].
-        hidden: [L or L + 1, n, D]: the embeddings, then what each block gives, the last one left out where theirs is normed.
+        hidden: [L or L + 1, n, D]: the embeddings, then what each block gives, the last one left
+            out where theirs is normed.
     """
 
     tokens: NDArray[np.float64]

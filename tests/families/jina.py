@@ -1,4 +1,7 @@
-"""JinaBERT v2 from its description, in NumPy and float64: transformers has no encoder with ALiBi to compare with."""
+"""JinaBERT v2 from its description, in NumPy and float64.
+
+Transformers has no encoder with ALiBi to compare with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Models of other people's code, their weights random and everything set that its default would hide."""
+"""Models of other people's code, their weights random and everything set that its default would
+hide.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 def make(name: str, seed: int = 0, *, entropy: float = 0.62) -> Any:
     """The model of a key of MODELS, in evaluation mode, its attention computed in plain operations.
 
-    Biases, gains and token types are random, and queries and keys grow until the mean entropy of attention is below `entropy` times
-    that of looking everywhere alike: at plain random initialisation a lost bias or a wrong scale would not show.
+    Biases, gains and token types are random, and queries and keys grow until the mean entropy of
+    attention is below `entropy` times that of looking everywhere alike: at plain random
+    initialisation a lost bias or a wrong scale would not show.
     """
     kind, values = MODELS[name]
     torch.manual_seed(seed)
@@ -121,7 +124,9 @@ def make(name: str, seed: int = 0, *, entropy: float = 0.62) -> Any:
 
 
 def sharpen(model: Any, entropy: float) -> None:
-    """Scale what queries and keys are made of until attention is as sharp as wanted, in every layer's mean."""
+    """Scale what queries and keys are made of until attention is as sharp as wanted,
+    in every layer's mean.
+    """
     length = 64
     ids = random_ids(length, 1)
     for _ in range(40):
@@ -138,7 +143,10 @@ def sharpen(model: Any, entropy: float) -> None:
 
 
 def is_query_or_key(name: str) -> bool:
-    """Whether a parameter makes queries or keys; that of norms of heads, where a scale of their input would be normed away."""
+    """Whether a parameter makes queries or keys.
+
+    That of norms of heads, where a scale of their input would be normed away.
+    """
     return any(
         part in name
         for part in (
@@ -156,7 +164,10 @@ def is_query_or_key(name: str) -> bool:
 
 
 def entropy_of(weights: Tensor) -> float:
-    """The mean over heads and rows, in nats; of [B, H, S, S]. A causal row looks at fewer keys, so its last is the measure."""
+    """The mean over heads and rows, in nats; of [B, H, S, S].
+
+    A causal row looks at fewer keys, so its last is the measure.
+    """
     rows = weights[:, :, -8:]
     return float(-(rows * rows.clamp(min=1e-30).log()).sum(-1).mean())
 

@@ -1,4 +1,6 @@
-"""Folders that sentence-transformers itself writes, around a small random BERT with a tokenizer of its own."""
+"""Folders that sentence-transformers itself writes,
+around a small random BERT with a tokenizer of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From a model of somebody else's code to a running service, and how far its answers are from that code's."""
+"""From a model of somebody else's code to a running service,
+and how far its answers are from that code's.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,10 @@ def distances(
 
 
 def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
-    """The design's tolerances: the floors of fp32, or four times what their own float32 is from their float64."""
+    """The design's tolerances.
+
+    The floors of fp32, or four times what their own float32 is from their float64.
+    """
     ours, exact = theirs.outputs(ids, segments), theirs.exact(ids, segments)
     own = {
         name: distance(name, getattr(ours, name), getattr(exact, name))
@@ -97,7 +102,9 @@ def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, f
 
 
 def moved_by_mates(client: Client) -> float:
-    """The largest change of a text's vector between alone and among longer and shorter ones, over the vector's length."""
+    """The largest change of a text's vector between alone and among longer and shorter ones,
+    over the vector's length.
+    """
     texts = [sentence(length, seed) for seed, length in enumerate((3, 40, 96, 17, 1, 64, 9, 30))]
     together = client.encode(texts)
     alone = np.concatenate([client.encode([text]) for text in texts])

@@ -1,8 +1,11 @@
-"""How far each imported family is from its own code, over the wire; and what a model of a usual size costs to export and to start.
+"""How far each imported family is from its own code, over the wire.
+
+And what a model of a usual size costs to export and to start.
 
     make families-table
 
-writes bench/results/families.md. The models are random, their attention sharpened; see tests/families/models.py.
+writes bench/results/families.md. The models are random, their attention sharpened; see
+tests/families/models.py.
 """
 
 from __future__ import annotations
@@ -37,7 +40,9 @@ STARTS = 5
 
 
 def family_row(name: str, folder: Path) -> str:
-    """The worst distance of each output over the lengths, how far batch-mates move a vector, and their own error."""
+    """The worst distance of each output over the lengths, how far batch-mates move a vector,
+    and their own error.
+    """
     with imported(name, folder) as (service, theirs):
         found = [distances(service, theirs, name, sentence(length)) for length in LENGTHS]
         allowed = max(limits(theirs, sentence(length))["attention"] for length in LENGTHS)
@@ -66,10 +71,14 @@ def size_lines(folder: Path) -> list[str]:
                 client.encode(["one text", "and another"])
         more = resident(full) - resident(bare)
     return [
-        f"6 layers, 12 heads, d=384, a vocabulary of 30,522 ({weights / 2**20:.0f} MiB of weights in float32), as "
-        f"sentence-transformers saves it: exported in {took:.0f} s; ready {sorted(starts)[STARTS // 2]:.2f} s after its start (median "
-        f"of {STARTS}, imports included, files in the page cache); {more / 2**20:.0f} MiB more resident memory than a service of a "
-        f"model of some kilobytes, {more / weights:.2f} times the weights.",
+        (
+            f"6 layers, 12 heads, d=384, a vocabulary of 30,522 ({weights / 2**20:.0f} MiB of "
+            f"weights in float32), as sentence-transformers saves it: exported in {took:.0f} s; "
+            f"ready {sorted(starts)[STARTS // 2]:.2f} s after its start (median of {STARTS}, "
+            f"imports included, files in the page cache); {more / 2**20:.0f} MiB more resident "
+            "memory than a service of a model of some kilobytes, "
+            f"{more / weights:.2f} times the weights."
+        ),
     ]
 
 
@@ -85,13 +94,18 @@ def main() -> None:
     report = [
         "# Imported families against their own code",
         "",
-        f"`make families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. Random models of small odd sizes, biases, "
-        "gains and token types random too, attention sharpened; saved by save_pretrained, exported, served, asked over the wire. The "
-        "largest distance from transformers in eager mode (jina_bert: from a NumPy reference) over texts of "
-        f"{', '.join(map(str, LENGTHS))} tokens: of attention weights absolute, of hidden states and token vectors over max(1, RMS of "
-        "the row), of the pooled vector over its length. Behind it, how far any of eight texts in one request moved from being alone "
-        "in one; and what attention may be off: 1e-5, or four times what their own float32 is off their float64 where that is more. "
-        "linear, dynamic, yarn and llama3 are scalings of rotary positions.",
+        (
+            f"`make families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. "
+            "Random models of small odd sizes, biases, gains and token types random too, "
+            "attention sharpened; saved by save_pretrained, exported, served, asked over the "
+            "wire. The largest distance from transformers in eager mode (jina_bert: from a NumPy "
+            f"reference) over texts of {', '.join(map(str, LENGTHS))} tokens: of attention "
+            "weights absolute, of hidden states and token vectors over max(1, RMS of the row), of "
+            "the pooled vector over its length. Behind it, how far any of eight texts in one "
+            "request moved from being alone in one; and what attention may be off: 1e-5, or four "
+            "times what their own float32 is off their float64 where that is more. linear, "
+            "dynamic, yarn and llama3 are scalings of rotary positions."
+        ),
         "",
         "| | attention | hidden | tokens | pooled | moved by batch-mates | attention may be |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,7 @@
-"""Our tokenizer.json against transformers' tokenizers of bytes: where a space in front of a text is said, and where it is not."""
+"""Our tokenizer.json against transformers' tokenizers of bytes.
+
+Where a space in front of a text is said, and where it is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The exporter's comparison with transformers where that scales by the text at hand and the bundle by the longest served."""
+"""The exporter's comparison with transformers where that scales by the text at hand and the bundle
+by the longest served.
+"""
 
 from __future__ import annotations
 

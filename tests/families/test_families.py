@@ -1,4 +1,6 @@
-"""Each family, from a folder that its own code wrote to answers over the wire, against that code in eager mode."""
+"""Each family, from a folder that its own code wrote to answers over the wire,
+against that code in eager mode.
+"""
 
 from __future__ import annotations
 
@@ -80,9 +82,8 @@ def test_attention_of_the_models_is_far_from_uniform(name: str) -> None:
     ids = random_ids(64, 5)
     with torch.inference_mode():
         weights = make(name)(ids, output_attentions=True).attentions
-    assert (
-        max(entropy_of(maps) for maps in weights) < 0.7 * 4.1589
-    )  # ln 64; of texts that they were not sharpened on
+    # ln 64; of texts that they were not sharpened on.
+    assert max(entropy_of(maps) for maps in weights) < 0.7 * 4.1589
 
 
 def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None:
@@ -155,7 +156,10 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
 def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(
     tmp_path: Path,
 ) -> None:
-    """Qwen2's keys have some: scores of thousands, of which float32 keeps three digits behind the point."""
+    """Qwen2's keys have some.
+
+    Scores of thousands, of which float32 keeps three digits behind the point.
+    """
     model = make("qwen2")
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,4 +1,7 @@
-"""The exporter's own comparison with transformers: what it finds, and what it says where it cannot look."""
+"""The exporter's own comparison with transformers.
+
+What it finds, and what it says where it cannot look.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,9 @@ def test_second_token_types_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "qwen2"])
 def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a causal model no token sees what is behind it, and nothing comes of padding that is seen."""
+    """Of a causal model no token sees what is behind it,
+    and nothing comes of padding that is seen.
+    """
     encoder, family = opened(name, tmp_path), name.replace("roberta", "xlm-roberta")
     assert against_transformers(tmp_path, family, encoder, EXACT).errors
     visible = encoder.visible

@@ -1,4 +1,7 @@
-"""Folders that sentence-transformers itself saved: what we read of them, and that pooling them by our reading gives its vectors."""
+"""Folders that sentence-transformers itself saved.
+
+What we read of them, and that pooling them by our reading gives its vectors.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +85,9 @@ def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTran
 
 
 def pool(tokens: Tensor, kept: Tensor, mode: str) -> Tensor:
-    """The vectors [n, dim] of one text, of which `kept` bool [n] take part -> [dim], by the definition of each word."""
+    """The vectors [n, dim] of one text, of which `kept` bool [n] take part -> [dim],
+    by the definition of each word.
+    """
     rows = tokens[kept]
     place = torch.arange(1.0, len(tokens) + 1)[kept, None]
     vectors: dict[str, Tensor] = {

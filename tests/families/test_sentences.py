@@ -19,13 +19,8 @@ from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
-TEXTS = [
-    "a",
-    "what is this?",
-    "One of the LONGER texts of them all.",
-    "short one",
-    "x" * 80,
-]  # the last is cut
+# The last is cut.
+TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]
 FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
 FORMS |= {
     "normalized": {"normalize": True},

@@ -1,4 +1,7 @@
-"""A model of the size that many embed with: how long its export takes, and what its service needs."""
+"""A model of the size that many embed with.
+
+How long its export takes, and what its service needs.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def resident(service: Service) -> int:
     """Bytes that are the process's own, the weights among them.
 
-    Pages of files are the kernel's to take back; how many it maps at once depends on how it keeps the file.
+    Pages of files are the kernel's to take back; how many it maps at once depends on how it keeps
+    the file.
     """
     lines = Path(f"/proc/{service.process.pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
@@ -42,5 +46,6 @@ def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: 
         for service in (bare, full):
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
-        # The table of embeddings once and, for each graph, what it multiplies with: a second copy of either would be 2.
+        # The table of embeddings once and, for each graph, what it multiplies with: a second copy
+        # of either would be 2.
         assert resident(full) - resident(bare) <= 1.6 * weights

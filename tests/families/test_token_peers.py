@@ -31,7 +31,10 @@ def compare(folder: Path, *, lower_case: bool = False) -> str | None:
 def test_ids_that_agree_are_told(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), mask_token="<mask>")
-    told = f"token ids of {len(TEXTS)} texts and 5 special or added tokens are those of transformers {VERSION} (XLMRobertaTokenizer)"
+    told = (
+        f"token ids of {len(TEXTS)} texts and 5 special or added tokens are those of transformers "
+        f"{VERSION} (XLMRobertaTokenizer)"
+    )
     assert compare(tmp_path) == told
 
 
@@ -72,9 +75,9 @@ def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> N
         compare(tmp_path)
     message = str(caught.value)
     assert (
-        f"'hello world' has the ids [0, 6, 3, 8, 9, 2] by its files, [0, 5, 7, 8, 9, 2] in transformers {VERSION}; "
-        in message
-    )
+        "'hello world' has the ids [0, 6, 3, 8, 9, 2] by its files, [0, 5, 7, 8, 9, "
+        f"2] in transformers {VERSION}; "
+    ) in message
     assert "\n" not in message
     write_pieces(
         tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="PreTrainedTokenizerFast"
@@ -104,7 +107,10 @@ def test_long_lists_are_shown_from_where_they_differ(tmp_path: Path) -> None:
 def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: Any) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), auto_map=own)
-    told = f"token ids were not compared with transformers {VERSION}: the tokenizer has code of its own, which is never run"
+    told = (
+        f"token ids were not compared with transformers {VERSION}: "
+        "the tokenizer has code of its own, which is never run"
+    )
     assert compare(tmp_path) == told
 
 
@@ -125,7 +131,10 @@ def test_older_versions_had_other_tokenizers(
     monkeypatch.setattr(
         "transformers.__version__", "4.57.6"
     )  # by name: importing sentence_transformers makes another module of it
-    told = "token ids were not compared with transformers 4.57.6, which has other tokenizers than version 5"
+    told = (
+        "token ids were not compared with transformers 4.57.6, "
+        "which has other tokenizers than version 5"
+    )
     assert compare(tmp_path) == told
 
 

@@ -1,4 +1,7 @@
-"""Our tokenizer.json against transformers' own tokenizer for the same folder: ids, token types and offsets."""
+"""Our tokenizer.json against transformers' own tokenizer for the same folder.
+
+Ids, token types and offsets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tokenizers of XLM-R's kind as published folders hold them, not as transformers 5 would save them, against its classes."""
+"""Tokenizers of XLM-R's kind as published folders hold them, not as transformers 5 would save them,
+against its classes.
+"""
 
 from __future__ import annotations
 

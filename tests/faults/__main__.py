@@ -1,4 +1,7 @@
-"""All faults, or some, each in a process of its own. Exit code 1 if a promise was broken. `make faults` writes the page, too."""
+"""All faults, or some, each in a process of its own. Exit code 1 if a promise was broken.
+
+`make faults` writes the page, too.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,8 @@ def run(row: Row, folder: Path) -> None:
         pass
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(
-                process.pid, signal.SIGKILL
-            )  # a group of its own, by start_new_session; mostly empty by now
+            # A group of its own, by start_new_session; mostly empty by now.
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     if read(folder, row.fault) is None:
         failed = (
@@ -58,9 +60,8 @@ def main() -> int:
     if not chosen:
         parser.error(f"--only: no such fault; there are {' '.join(row.fault for row in rows())}")
     options.out.mkdir(parents=True, exist_ok=True)
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # so that what was started is ended as well
+    # So that what was started is ended as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     broken = 0
     for row in chosen:
         run(row, options.out)
@@ -68,7 +69,10 @@ def main() -> int:
         assert found is not None
         said = found["seen"] or found["reason"]
         print(
-            f"{row.fault} {row.title}: {'; '.join(found['problems']) or said} ({found['seconds']} s)",
+            (
+                f"{row.fault} {row.title}: {'; '.join(found['problems']) or said} "
+                f"({found['seconds']} s)"
+            ),
             flush=True,
         )
         broken += bool(found["problems"])

@@ -58,8 +58,12 @@ async def neighbour() -> Outcome:
     problems += more
     problems += ["the noisy one was never refused: this shows nothing"] if not waste else []
     return Outcome(
-        f"the noisy one sent {len(noise):,} calls, 40 times its quota: {said(counts(noise))}; the quiet one: {said(counts(beside))}, "
-        f"median {median[0]:.0f} ms alone, {median[1]:.0f} ms beside it, p99 {p99_ms(alone):.0f} and {p99_ms(beside):.0f} ms; {wrong}",
+        (
+            f"the noisy one sent {len(noise):,} calls, 40 times its quota: {said(counts(noise))}; "
+            f"the quiet one: {said(counts(beside))}, median {median[0]:.0f} ms alone, "
+            f"{median[1]:.0f} ms beside it, p99 {p99_ms(alone):.0f} and "
+            f"{p99_ms(beside):.0f} ms; {wrong}"
+        ),
         {"noise": counts(noise), "quiet": counts(beside), "median_ms": median},
         problems,
     )
@@ -100,8 +104,11 @@ async def flood_of_bulk() -> Outcome:
         [f"{medians[1]:.0f} ms, not {medians[0]:.0f}"] if medians[1] > 4 * medians[0] + 50 else []
     )
     return Outcome(
-        f"interactive: median {medians[0]:.0f} ms alone, {medians[1]:.0f} ms beside 32 callers of bulk; p99 {p99_ms(alone):.0f} "
-        f"and {p99_ms(beside):.0f} ms; bulk meanwhile: {said(counts(flooded))}; {wrong}",
+        (
+            f"interactive: median {medians[0]:.0f} ms alone, {medians[1]:.0f} ms beside 32 "
+            f"callers of bulk; p99 {p99_ms(alone):.0f} and {p99_ms(beside):.0f} ms; "
+            f"bulk meanwhile: {said(counts(flooded))}; {wrong}"
+        ),
         {"median_ms": medians, "p99_ms": [p99_ms(alone), p99_ms(beside)], "bulk": counts(flooded)},
         problems,
     )
@@ -131,8 +138,11 @@ async def scraped() -> Outcome:
     problems += found
     problems += [f"{scrapes} scrapes in 6 s"] if scrapes < 30 else []
     return Outcome(
-        f"{scrapes} scrapes and 2,000 hostile calls in 6 s beside a scraper that says nothing: {series} series, {grown:+} by "
-        f"then; median of calls {medians[0]:.0f} ms before, {medians[1]:.0f} ms meanwhile; {wrong}",
+        (
+            f"{scrapes} scrapes and 2,000 hostile calls in 6 s beside a scraper that says "
+            f"nothing: {series} series, {grown:+} by then; median of calls {medians[0]:.0f} ms "
+            f"before, {medians[1]:.0f} ms meanwhile; {wrong}"
+        ),
         {"scrapes": scrapes, "series": series, "grown": grown, "median_ms": medians},
         problems,
     )

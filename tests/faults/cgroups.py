@@ -27,7 +27,8 @@ PHASE_SECONDS = 10.0
 DOCUMENTED_BYTES = 2 << 30  # of deploy/base/deployment.yaml
 SMALL_BYTES = 48 << 20
 MEMORY_SECONDS = 40.0
-INTO = 'echo $$ > "$0"; exec "$@"'  # a shell that moves itself into the group, then becomes the service
+# A shell that moves itself into the group, then becomes the service.
+INTO = 'echo $$ > "$0"; exec "$@"'
 
 
 class Group:
@@ -115,15 +116,21 @@ async def cpu() -> Outcome:
     if times < 20:
         problems.append(f"throttled only {times} times: this shows nothing")
     return Outcome(
-        f"{said(traffic.outcomes())}, none wrong; before: {milliseconds(free)}; throttled ({times} times): "
-        f"{milliseconds(throttled)}; afterwards: {milliseconds(again)}; liveness kept",
+        (
+            f"{said(traffic.outcomes())}, none wrong; before: {milliseconds(free)}; throttled "
+            f"({times} times): {milliseconds(throttled)}; afterwards: "
+            f"{milliseconds(again)}; liveness kept"
+        ),
         {"outcomes": dict(traffic.outcomes()), "throttled": times},
         problems,
     )
 
 
 async def memory() -> Outcome:
-    """The soak's mix of good and bad calls under the documented limit of memory; then a limit that is too low."""
+    """The soak's mix of good and bad calls under the documented limit of memory.
+
+    Then a limit that is too low.
+    """
     bundle = bundle_of("docs-rope")
     known, ledger = await asyncio.to_thread(reference, bundle), Ledger()
     with group("memory") as limits:
@@ -147,8 +154,11 @@ async def memory() -> Outcome:
         for status, count in sorted(outcomes.items(), key=lambda each: -each[1])
     )
     return Outcome(
-        f"at 2 GiB: {ledger.ended:,} calls ({listed}), each answer compared, {kills} kills, at most {resident / MIB:.0f} MiB resident "
-        f"({peak / MIB:.0f} MiB with file cache); {small.seen}",
+        (
+            f"at 2 GiB: {ledger.ended:,} calls ({listed}), each answer compared, {kills} kills, "
+            f"at most {resident / MIB:.0f} MiB resident ({peak / MIB:.0f} MiB with file "
+            f"cache); {small.seen}"
+        ),
         {
             "outcomes": outcomes,
             "oom_kills": kills,
@@ -160,7 +170,10 @@ async def memory() -> Outcome:
 
 
 def too_small() -> Outcome:
-    """Within far less than it needs, the service is killed by the kernel while it starts: it answers nothing wrong."""
+    """Within far less than it needs, the service is killed by the kernel while it starts.
+
+    It answers nothing wrong.
+    """
     with group("memory") as limits:
         limits.set("memory.limit_in_bytes", "memory.max", SMALL_BYTES, str(SMALL_BYTES))
         with contextlib.suppress(OSError):  # no swap, or no account of it

@@ -1,4 +1,7 @@
-"""Clients in a process of their own, whose clock can jump: prints what it sees, and a summary in JSON."""
+"""Clients in a process of their own, whose clock can jump.
+
+Prints what it sees, and a summary in JSON.
+"""
 
 from __future__ import annotations
 

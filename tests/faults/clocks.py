@@ -112,8 +112,8 @@ async def server() -> Outcome:
         if not fine
     ]
     seen = (
-        f"{said(traffic.outcomes())}, none wrong; new TLS connections at each jump {sum(shakes)} of {len(shakes)}; "
-        f"{cut.seen}; {quota.seen}"
+        f"{said(traffic.outcomes())}, none wrong; new TLS connections at each jump {sum(shakes)} "
+        f"of {len(shakes)}; {cut.seen}; {quota.seen}"
     )
     figures = {"outcomes": dict(traffic.outcomes()), **cut.figures, **quota.figures}
     return Outcome(seen, figures, problems)
@@ -126,7 +126,8 @@ def handshake(target: str, authority: Path) -> bool:
 
 
 async def tight(service: Service, shift: Shift, seconds: int) -> float:
-    """A call of a second of work with a deadline of 0.3 s, in which the clock jumps -> how long it took.
+    """A call of a second of work with a deadline of 0.3 s,
+    in which the clock jumps -> how long it took.
 
     The service is idle, so that the call is taken, and not refused as hopeless.
     """
@@ -149,7 +150,10 @@ async def tight(service: Service, shift: Shift, seconds: int) -> float:
 
 
 async def stalled(bundle: Path, place: Path) -> Outcome:
-    """Deadlines, and callers who read nothing: both end by the monotonic clock, whichever way the wall clock jumps."""
+    """Deadlines, and callers who read nothing.
+
+    Both end by the monotonic clock, whichever way the wall clock jumps.
+    """
     took, late = list[float](), list[float]()
     shift = Shift(place, "stalled")
     with Service(
@@ -180,8 +184,9 @@ async def stalled(bundle: Path, place: Path) -> Outcome:
         f"a deadline of 0.3 s ended after {each:.2f} s" for each in late if not 0.2 < each < 1.3
     ]
     seen = (
-        f"deadlines of 0.3 s across a jump ended after {min(late):.2f}–{max(late):.2f} s; readers that stall "
-        f"{STALL_SECONDS:.0f} s were cut after {' and '.join(f'{each:.1f} s' for each in took)}"
+        f"deadlines of 0.3 s across a jump ended after {min(late):.2f}–{max(late):.2f} s; readers "
+        f"that stall {STALL_SECONDS:.0f} s were cut after "
+        f"{' and '.join(f'{each:.1f} s' for each in took)}"
     )
     return Outcome(seen, {"deadline_seconds": late, "stalled_seconds": took}, problems)
 
@@ -228,7 +233,10 @@ def quotas(bundle: Path, place: Path) -> Outcome:
         for rate in rates
         if not least < rate < 1.1 * most
     ]
-    seen = f"a quota of {QUOTA} tokens/s let through {min(rates[1:]):.0f}–{max(rates[1:]):.0f} after each jump"
+    seen = (
+        f"a quota of {QUOTA} tokens/s let through {min(rates[1:]):.0f}–{max(rates[1:]):.0f} "
+        "after each jump"
+    )
     return Outcome(seen, {"quota_rates": rates}, problems)
 
 
@@ -238,7 +246,10 @@ def pushback_seconds(error: Any) -> float:
 
 
 async def client() -> Outcome:
-    """The clients' clock jumps: in calls, in waits before retries, and with a certificate in use."""
+    """The clients' clock jumps.
+
+    In calls, in waits before retries, and with a certificate in use.
+    """
     bundle = bundle_of("docs-rope")
     with folder() as place:
         shift, authority, port = Shift(place, "client"), Authority(place / "authority"), free_port()
@@ -276,8 +287,8 @@ async def client() -> Outcome:
             await process.wait()
     found = json.loads(whole)
     seen = (
-        f"a call that waited for the service to start was answered; {found['said']}, none wrong; deadlines of 0.3 s "
-        f"ended after {min(found['tight']):.2f}–{max(found['tight']):.2f} s"
+        f"a call that waited for the service to start was answered; {found['said']}, none wrong; "
+        f"deadlines of 0.3 s ended after {min(found['tight']):.2f}–{max(found['tight']):.2f} s"
     )
     problems = found["problems"]
     problems += [

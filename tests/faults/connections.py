@@ -1,4 +1,7 @@
-"""Connections that cost and ask nothing: 10,000 idle ones, a flood that breaks off, streams reset at once."""
+"""Connections that cost and ask nothing.
+
+10,000 idle ones, a flood that breaks off, streams reset at once.
+"""
 
 from __future__ import annotations
 
@@ -137,9 +140,13 @@ def idle() -> Outcome:
     times = {"alone": alone, "beside": beside, "after": after}
     p99 = {name: round(1e3 * percentile(took, 0.99), 1) for name, took in times.items()}
     return Outcome(
-        f"{held:,} open in {opened:.0f} s; {grown / IDLE / 1024:.0f} KiB each ({grown / MIB:.0f} MiB; {kept / MIB:.0f} "
-        f"MiB kept afterwards); p99 of a call {p99['alone']} ms before, {p99['beside']} ms beside them, {p99['after']} "
-        f"ms after; a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; {probe.wrong} wrong",
+        (
+            f"{held:,} open in {opened:.0f} s; {grown / IDLE / 1024:.0f} KiB each "
+            f"({grown / MIB:.0f} MiB; {kept / MIB:.0f} MiB kept afterwards); p99 of a call "
+            f"{p99['alone']} ms before, {p99['beside']} ms beside them, {p99['after']} ms after; "
+            f"a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; "
+            f"{probe.wrong} wrong"
+        ),
         {
             "connections": held,
             "kib_each": grown / IDLE / 1024,
@@ -201,8 +208,11 @@ def aborted() -> Outcome:
     if p99[2] > max(5 * p99[0], IDLE_P99_MS):
         problems.append(f"calls took {p99[2]} ms afterwards")
     return Outcome(
-        f"{ABORTED:,} in {flooded:.0f} s ({refused} refused by the kernel); p99 of calls {p99[0]} ms before, {p99[1]} "
-        f"ms meanwhile, {p99[2]} ms after; files back in {back:.1f} s; {grown / MIB:+.0f} MiB; {probe.wrong} wrong",
+        (
+            f"{ABORTED:,} in {flooded:.0f} s ({refused} refused by the kernel); p99 of calls "
+            f"{p99[0]} ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; "
+            f"files back in {back:.1f} s; {grown / MIB:+.0f} MiB; {probe.wrong} wrong"
+        ),
         {"aborted": ABORTED, "p99_ms": p99, "files_back_seconds": back, "grown_mib": grown / MIB},
         problems,
     )
@@ -233,9 +243,12 @@ async def resets() -> Outcome:
         problems.append(f"idle again after {quiet:.1f} s, files back after {back:.1f} s")
     p99 = [round(1e3 * percentile(each, 0.99), 1) for each in (alone, took, after)]
     return Outcome(
-        f"{sent:,} streams in {flooded:.0f} s over {sent // RESETS_A_CONNECTION} connections ({cut} of which the service "
-        f"closed), {cpu:.0f} s of its CPU; p99 of calls {p99[0]} ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; "
-        f"CPU idle again in {quiet:.1f} s; calls left over {left:.0f}; {probe.wrong} wrong",
+        (
+            f"{sent:,} streams in {flooded:.0f} s over {sent // RESETS_A_CONNECTION} connections "
+            f"({cut} of which the service closed), {cpu:.0f} s of its CPU; p99 of calls {p99[0]} "
+            f"ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; CPU idle again in {quiet:.1f} "
+            f"s; calls left over {left:.0f}; {probe.wrong} wrong"
+        ),
         {"streams": sent, "cpu_seconds": cpu, "p99_ms": p99, "idle_seconds": quiet, "left": left},
         problems,
     )

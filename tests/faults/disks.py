@@ -13,7 +13,8 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
 SECONDS = 10.0
-# In a mount namespace of its own: everything read-only but /proc and /dev; /tmp has 64 KiB, all of them taken.
+# In a mount namespace of its own: everything read-only but /proc and /dev; /tmp has 64 KiB, all of
+# them taken.
 READ_ONLY = """
 set -e
 mount --make-rprivate /
@@ -24,7 +25,9 @@ for place in / $(awk '$3 !~ /proc|sysfs|cgroup/ && $2 != "/" {print $2}' /proc/m
 done
 mount -t tmpfs -o size=4k,ro tmpfs /dev/shm 2>/dev/null || true
 cd "$PWD"
-if touch "$0/written" 2>/dev/null || touch /var/tmp/written 2>/dev/null; then echo '"writable"' >&2; exit 3; fi
+if touch "$0/written" 2>/dev/null || touch /var/tmp/written 2>/dev/null; then
+  echo '"writable"' >&2; exit 3
+fi
 if echo more > /tmp/more 2>/dev/null; then echo '"room"' >&2; exit 3; fi
 exec "$@"
 """
@@ -61,8 +64,10 @@ async def read_only() -> Outcome:
     ]
     problems = traffic.problems() + failures
     return Outcome(
-        f"started and served: {said(traffic.outcomes())}, none wrong, {milliseconds(traffic.calls)}; /metrics as ever; "
-        "nothing in the log; exit 0",
+        (
+            f"started and served: {said(traffic.outcomes())}, none wrong, "
+            f"{milliseconds(traffic.calls)}; /metrics as ever; nothing in the log; exit 0"
+        ),
         {"outcomes": dict(traffic.outcomes()), "handled": scraped},
         problems,
     )

@@ -1,4 +1,7 @@
-"""Rows that tests of the repository show: node ids, and what they assert. Add a row here for each."""
+"""Rows that tests of the repository show: node ids, and what they assert.
+
+Add a row here for each.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from tests.faults.matrix import Row
 from tests.faults.record import Outcome
 from tests.system.processes import ROOT
 
-FAKED = "a device that fails is faked (tests/service/fakes.py, headlight/runtime/providers/device_faults.py); this is a CPU"
+FAKED = (
+    "a device that fails is faked (tests/service/fakes.py, "
+    "headlight/runtime/providers/device_faults.py); this is a CPU"
+)
 
 DRIVEN: tuple[Row, ...] = (
     Row(
@@ -21,8 +27,14 @@ DRIVEN: tuple[Row, ...] = (
         "requests whose time runs out before their batch is taken",
         "never run; their place is free at once",
         tests=(
-            "tests/service/frontends/grpc/test_cancelled_items.py::test_what_expired_in_the_queue_is_never_run",
-            "tests/service/frontends/grpc/test_cancelled_items.py::test_what_expires_leaves_at_once_though_no_batch_is_taken",
+            (
+                "tests/service/frontends/grpc/"
+                "test_cancelled_items.py::test_what_expired_in_the_queue_is_never_run"
+            ),
+            (
+                "tests/service/frontends/grpc/"
+                "test_cancelled_items.py::test_what_expires_leaves_at_once_though_no_batch_is_taken"
+            ),
         ),
         asserts="0 expired requests run",
     ),
@@ -34,10 +46,15 @@ DRIVEN: tuple[Row, ...] = (
         tests=(
             "tests/service/frontends/grpc/test_cancelled_items.py",
             "tests/service/frontends/grpc/test_hung_up.py",
-            "tests/service/frontends/grpc/test_encode_stream.py::test_a_caller_who_leaves_frees_everything",
+            (
+                "tests/service/frontends/grpc/"
+                "test_encode_stream.py::test_a_caller_who_leaves_frees_everything"
+            ),
             "tests/system/test_hung_up.py",
         ),
-        asserts="0 cancelled requests run from the queue, 0 batch-mates harmed, nothing held afterwards",
+        asserts=(
+            "0 cancelled requests run from the queue, 0 batch-mates harmed, nothing held afterwards"
+        ),
     ),
     Row(
         "F4a",
@@ -57,19 +74,28 @@ DRIVEN: tuple[Row, ...] = (
         "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
         "no new call waits; one watcher more is refused",
         tests=(
-            "tests/system/test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting",
+            (
+                "tests/system/"
+                "test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting"
+            ),
         ),
         asserts="every new call answered beside each part of the crowd",
     ),
     Row(
         "F6",
         "SIGTERM under load",
-        "rolling restarts in place and replacements under load, 24 in all (a short form of 100), behind round_robin and nginx",
+        (
+            "rolling restarts in place and replacements under load, "
+            "24 in all (a short form of 100), behind round_robin and nginx"
+        ),
         "no call fails; exit 0",
         tests=(
             "tests/system/test_rollout.py::test_restarts_in_place_under_load_fail_no_call",
             "tests/system/test_rollout.py::test_restarts_in_place_fail_none_of_many_calls_at_once",
-            "tests/system/test_rollout.py::test_replicas_replaced_by_others_under_load_fail_no_call",
+            (
+                "tests/system/"
+                "test_rollout.py::test_replicas_replaced_by_others_under_load_fail_no_call"
+            ),
             "tests/system/test_shutdown.py",
         ),
         asserts="0 calls failed, 0 admitted requests lost, every replica ended with 0",
@@ -81,7 +107,10 @@ DRIVEN: tuple[Row, ...] = (
         "a call that outlasts --grace-seconds",
         "the process ends when the time is over, with an exit code that is not 0",
         tests=(
-            "tests/service/app/test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure",
+            (
+                "tests/service/app/"
+                "test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure"
+            ),
         ),
         asserts="ended in time, exit code 1, the call counted in the log",
     ),
@@ -102,7 +131,10 @@ DRIVEN: tuple[Row, ...] = (
         tests=(
             "tests/system/test_transport.py::test_a_server_that_ends_once_a_second_fails_no_call",
             "tests/system/test_transport.py::test_a_health_port_that_ends_comes_back",
-            "tests/system/test_transport.py::test_a_server_that_ends_three_times_within_a_second_ends_the_process",
+            (
+                "tests/system/"
+                "test_transport.py::test_a_server_that_ends_three_times_within_a_second_ends_the_process"
+            ),
             "tests/service/frontends/grpc/transport/test_grpc_server.py",
         ),
         asserts="0 calls failed, 0 wrong answers, 0 false answers of a probe",
@@ -112,7 +144,10 @@ DRIVEN: tuple[Row, ...] = (
     Row(
         "F9a",
         "An engine that hangs",
-        "an engine and a tokenizer that never return; an event loop that stands still; saturation beside",
+        (
+            "an engine and a tokenizer that never return; an event loop that stands still; "
+            "saturation beside"
+        ),
         "liveness lost after --stuck-seconds; never by saturation",
         tests=("tests/service/app/test_stalled_engine.py", "tests/service/app/test_liveness.py"),
         asserts="every hang found, 0 false alarms when saturated or idle",
@@ -148,12 +183,18 @@ DRIVEN: tuple[Row, ...] = (
         "mutations of good messages of every kind, to every method",
         "no crash, no UNKNOWN, no INTERNAL, no text in any message; memory flat",
         tests=("tests/system/test_fuzz.py",),
-        asserts="0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: bench/results/soak-messages.md",
+        asserts=(
+            "0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: "
+            "bench/results/soak-messages.md"
+        ),
     ),
     Row(
         "F14b",
         "Mutated HTTP/2 frames",
-        "frames, HPACK and message prefixes of good calls changed in 51 ways; paths that are not UTF-8",
+        (
+            "frames, HPACK and message prefixes of good calls changed in 51 ways; "
+            "paths that are not UTF-8"
+        ),
         "no neighbour loses a call; every probe tells the truth",
         tests=("tests/system/test_frame_fuzz.py", "tests/system/test_path_bytes.py"),
         asserts="0 neighbours harmed, 0 wrong answers. 100,000 connections: bench/results/soak.md",
@@ -203,7 +244,10 @@ DRIVEN: tuple[Row, ...] = (
         "a disk that fills while `headlight embed` writes",
         "told in one line; what came stays, the job can go on",
         tests=(
-            "tests/headlight/cli/embed/test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays",
+            (
+                "tests/headlight/cli/embed/"
+                "test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays"
+            ),
         ),
         asserts="the job went on where it was",
         state="injected",
@@ -236,7 +280,10 @@ DRIVEN: tuple[Row, ...] = (
     Row(
         "F24",
         "Older and newer peers",
-        "the messages of 0.1.0, recorded, against today's stubs, client and service; fields of a later version both ways",
+        (
+            "the messages of 0.1.0, recorded, against today's stubs, client and service; "
+            "fields of a later version both ways"
+        ),
         "the same meaning, the same numbers; unknown fields ignored, unknown wishes refused",
         tests=("tests/wire", "tests/system/test_wire.py"),
         asserts="every method and output of 0.1.0 as it was; the contract only adds",

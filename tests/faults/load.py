@@ -15,10 +15,10 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.faults.traffic import percentile
 
-TOKENS = (
-    384  # of a request: some tens of milliseconds, so that this process needs little of the CPU
-)
-LARGE_TOKENS = 800  # few of these a second are all there is capacity for: many times as many cost their callers little
+# Of a request: some tens of milliseconds, so that this process needs little of the CPU.
+TOKENS = 384
+# Few of these a second are all there is capacity for: many times as many cost their callers little.
+LARGE_TOKENS = 800
 KINDS = 8  # different requests, whose vectors are known
 DEADLINE = 1.0
 

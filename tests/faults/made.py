@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from tests.faults.matrix import Row
 
-SHIFTED = "the clock is shifted for one process by a library (tests/faults/clock.c); the kernel's own is left alone"
+SHIFTED = (
+    "the clock is shifted for one process by a library (tests/faults/clock.c); "
+    "the kernel's own is left alone"
+)
 
 MADE: tuple[Row, ...] = (
     Row(
         "F13b",
         "The service's wall clock jumps ±1 h",
         "CLOCK_REALTIME of the service jumps by an hour, four times under load, with TLS",
-        "no wrong answer; deadlines, stall times and quotas by the monotonic clock; new connections go on",
+        (
+            "no wrong answer; deadlines, stall times and quotas by the monotonic clock; "
+            "new connections go on"
+        ),
         measure="clocks:server",
         state="injected",
         reason=SHIFTED,
@@ -28,17 +34,25 @@ MADE: tuple[Row, ...] = (
     Row(
         "F13d",
         "DNS fails, and the name moves",
-        "a name server of our own answers SERVFAIL, NXDOMAIN, nothing; then the name moves to another service: once with "
-        "10 s in which it has both addresses, once at once, the old service gone. Connections live 5 s",
-        "no wrong answer; no call of a running client fails in outages nor in a move with overlap; a move without is over "
-        "in 8 s; a new client gets Unavailable",
+        (
+            "a name server of our own answers SERVFAIL, NXDOMAIN, nothing; then the name moves to "
+            "another service: once with 10 s in which it has both addresses, once at once, "
+            "the old service gone. Connections live 5 s"
+        ),
+        (
+            "no wrong answer; no call of a running client fails in outages nor in a move with "
+            "overlap; a move without is over in 8 s; a new client gets Unavailable"
+        ),
         measure="names:moving",
     ),
     Row(
         "F4b",
         "10,000 idle connections",
         "connections that speak HTTP/2 and never call",
-        "at most 64 KiB each; p99 of other calls at most 200 ms, a new client within 1 s; descriptors back afterwards",
+        (
+            "at most 64 KiB each; p99 of other calls at most 200 ms, a new client within 1 s; "
+            "descriptors back afterwards"
+        ),
         measure="connections:idle",
     ),
     Row(
@@ -59,14 +73,19 @@ MADE: tuple[Row, ...] = (
         "F9b",
         "The process stands still",
         "SIGSTOP for 0.5, 1 and 4 s under load, then SIGCONT",
-        "calls end at their timeout + 1 s at most; right answers within 5 s afterwards; liveness kept",
+        (
+            "calls end at their timeout + 1 s at most; right answers within 5 s "
+            "afterwards; liveness kept"
+        ),
         measure="paused:stopped",
     ),
     Row(
         "F12",
         "Memory limit",
-        "a control group of 2 GiB, the limit of deploy/base, under the soak's mix of good and bad calls; then one of "
-        "48 MiB",
+        (
+            "a control group of 2 GiB, the limit of deploy/base, under the soak's mix of good and "
+            "bad calls; then one of 48 MiB"
+        ),
         "0 kills at the documented limit; sheds before; no wrong answer",
         measure="cgroups:memory",
     ),
@@ -96,15 +115,24 @@ MADE: tuple[Row, ...] = (
     Row(
         "F1",
         "Overload",
-        "open-loop calls at 0.8, 1, 2, 5 and 10 times the capacity, 10 s each (a short form of 60 s)",
-        "goodput of 85 % of the peak at 2 and 5 times, 75 % at 10; the rest refused; as before afterwards",
+        (
+            "open-loop calls at 0.8, 1, 2, 5 and 10 times the capacity, "
+            "10 s each (a short form of 60 s)"
+        ),
+        (
+            "goodput of 85 % of the peak at 2 and 5 times, 75 % at 10; the rest refused; "
+            "as before afterwards"
+        ),
         measure="overload:overload",
     ),
     Row(
         "F2a",
         "Deadlines too short",
         "calls with 1 to 50 ms beside others' load",
-        "DEADLINE_EXCEEDED, or refused as hopeless, at most 250 ms late; next to nothing computed in vain",
+        (
+            "DEADLINE_EXCEEDED, or refused as hopeless, at most 250 ms late; "
+            "next to nothing computed in vain"
+        ),
         measure="overload:deadlines",
     ),
     Row(
@@ -117,7 +145,10 @@ MADE: tuple[Row, ...] = (
     Row(
         "F20",
         "Noisy neighbour",
-        "a client that asks 40 times its quota, in texts of 800 tokens, beside one that keeps to it",
+        (
+            "a client that asks 40 times its quota, in texts of 800 tokens, "
+            "beside one that keeps to it"
+        ),
         "the quiet one is never refused",
         measure="beside:neighbour",
     ),
@@ -131,7 +162,10 @@ MADE: tuple[Row, ...] = (
     Row(
         "F22",
         "Metrics under stress",
-        "scrapes at 10 Hz, a scraper that says nothing, 2,000 calls of methods and models with invented names",
+        (
+            "scrapes at 10 Hz, a scraper that says nothing, "
+            "2,000 calls of methods and models with invented names"
+        ),
         "the number of series stays; calls are answered",
         measure="beside:scraped",
     ),
@@ -145,7 +179,10 @@ MADE: tuple[Row, ...] = (
     Row(
         "F23",
         "Soak",
-        "mixed load with faults at random, 2 minutes (a short form of 24 h; `make soak` is one of 30 minutes)",
+        (
+            "mixed load with faults at random, 2 minutes (a short form of 24 h; "
+            "`make soak` is one of 30 minutes)"
+        ),
         "every call ends and is right; memory, descriptors and threads flat",
         measure="machine:soak",
         limit_seconds=300,

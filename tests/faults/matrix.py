@@ -15,7 +15,8 @@ class Row:
         fault: its number, as "F13b".
         made: how it is made.
         promise: what the service and its clients promise meanwhile.
-        measure: "module:function" under tests.faults, which returns an Outcome; empty if `tests` show it.
+        measure: "module:function" under tests.faults, which returns an Outcome; empty if `tests`
+            show it.
         tests: pytest node ids that show it; empty if `measure` does.
         asserts: what those tests assert, for the page.
         state: of a row that was run.

@@ -22,9 +22,8 @@ SERVFAIL, NXDOMAIN = 2, 3
 OUTAGES: dict[str, int | None] = {"SERVFAIL": SERVFAIL, "NXDOMAIN": NXDOMAIN, "no answer": None}
 OUTAGE_SECONDS = 4.0
 AGE_SECONDS = 5  # of a connection, so that names are asked for again during each outage
-HARD_SECONDS = (
-    8.0  # after which all calls go to the new address; names are asked for every 2 s at most
-)
+# After which all calls go to the new address; names are asked for every 2 s at most.
+HARD_SECONDS = 8.0
 OPTIONS = ("--streams", "1", "--threads", "1", "--max-connection-age-seconds", str(AGE_SECONDS))
 NEW_SECONDS = 15.0  # for a new client to be told that the name has no address
 
@@ -74,7 +73,10 @@ class Scene:
 
 
 async def moving() -> Outcome:
-    """Outages of the name server under load; then the name moves, with and without a time in which both addresses hold."""
+    """Outages of the name server under load.
+
+    Then the name moves, with and without a time in which both addresses hold.
+    """
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     told = ["127.0.1.1"]
     names = await Unsteady.serve(lambda: told)
@@ -136,8 +138,9 @@ def verdict(
             f"the name was asked for {in_vain} times during outages: this shows nothing"
         )
     return Outcome(
-        f"{said(traffic.outcomes())}, none wrong; none failed in outages ({in_vain} lookups in vain) nor in the move with "
-        f"overlap; after the one without, calls were told Unavailable for {last:.1f} s; new clients meanwhile: "
+        f"{said(traffic.outcomes())}, none wrong; none failed in outages ({in_vain} lookups in "
+        "vain) nor in the move with overlap; after the one without, "
+        f"calls were told Unavailable for {last:.1f} s; new clients meanwhile: "
         + ", ".join(f"{outage}: {found}" for outage, found in new.items()),
         {
             "outcomes": dict(traffic.outcomes()),

@@ -77,8 +77,10 @@ async def slow() -> Outcome:
             f"{len(traffic.calls)} calls and {relay.lost} lost pieces: this shows nothing"
         )
     return Outcome(
-        f"{said(traffic.outcomes())}, none wrong; {milliseconds(traffic.calls)}; {relay.lost:,} of {relay.passed:,} "
-        "segments sent again",
+        (
+            f"{said(traffic.outcomes())}, none wrong; {milliseconds(traffic.calls)}; "
+            f"{relay.lost:,} of {relay.passed:,} segments sent again"
+        ),
         {"outcomes": dict(traffic.outcomes()), "lost": relay.lost, "segments": relay.passed},
         problems,
     )

@@ -25,13 +25,10 @@ from tests.system.processes import Service
 MULTIPLES = (0.8, 1.0, 2.0, 5.0, 10.0)
 STEP_SECONDS = 10.0
 LARGE_DEADLINE = 2.0
-GOODPUT_SHARE, GOODPUT_SHARE_AT_TEN = (
-    0.85,
-    0.75,
-)  # of the peak: callers and service share the cores here
-LATE_SECONDS = (
-    0.25  # that a status may come after its deadline: callers and service share the cores here
-)
+# Of the peak: callers and service share the cores here.
+GOODPUT_SHARE, GOODPUT_SHARE_AT_TEN = 0.85, 0.75
+# That a status may come after its deadline: callers and service share the cores here.
+LATE_SECONDS = 0.25
 STATUSES = {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 
 
@@ -63,8 +60,12 @@ async def overload() -> Outcome:
     shares = ", ".join(f"{goodput[factor] / peak:.0%} at {factor:g}×" for factor in MULTIPLES)
     admitted = ", ".join(f"{p99_ms(steps[factor]):.0f} ms" for factor in MULTIPLES)
     return Outcome(
-        f"capacity {capacity:.0f}/s; goodput of the peak: {shares}; p99 of answers: {admitted}; p99 of refusals from 2×: "
-        f"{', '.join(f'{each:.0f} ms' for each in refused)}; memory {grown:+.0%}; afterwards {said(counts(after))}; {wrong}",
+        (
+            f"capacity {capacity:.0f}/s; goodput of the peak: {shares}; p99 of answers: "
+            f"{admitted}; p99 of refusals from 2×: "
+            f"{', '.join(f'{each:.0f} ms' for each in refused)}; memory {grown:+.0%}; "
+            f"afterwards {said(counts(after))}; {wrong}"
+        ),
         {
             "capacity": capacity,
             "goodput": goodput,
@@ -102,8 +103,11 @@ async def deadlines() -> Outcome:
         else []
     )
     return Outcome(
-        f"{said(counts(found))}; after the deadline by {1e3 * statistics.median(late):.0f} ms (median), {1e3 * tail:.0f} ms "
-        f"(p99); {max(0.0, wasted):.0f} of {computed:.0f} texts computed in vain; {wrong}",
+        (
+            f"{said(counts(found))}; after the deadline by {1e3 * statistics.median(late):.0f} ms "
+            f"(median), {1e3 * tail:.0f} ms (p99); {max(0.0, wasted):.0f} of {computed:.0f} texts "
+            f"computed in vain; {wrong}"
+        ),
         {
             "outcomes": counts(found),
             "late_p99_seconds": tail,

@@ -22,7 +22,10 @@ BACK_SECONDS = 5.0
 
 
 async def stopped() -> Outcome:
-    """SIGSTOP and SIGCONT under load: calls end at their timeout, and right answers come again afterwards."""
+    """SIGSTOP and SIGCONT under load.
+
+    Calls end at their timeout, and right answers come again afterwards.
+    """
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     back, problems = list[float](), list[str]()
     with Service(bundle_of("docs-rope")) as service:
@@ -55,8 +58,11 @@ async def stopped() -> Outcome:
         problems.append(f"stuck {stuck:.0f}, tokens left in the queue {left:.0f}")
     outcomes = Counter(traffic.outcomes())
     return Outcome(
-        f"{said(outcomes)}, none wrong; calls of {TIMEOUT} s ended {max(0.0, traffic.latest_seconds()):.2f} s late at most; "
-        f"first right answer {max(back):.2f} s after a pause at most; liveness kept, queue empty",
+        (
+            f"{said(outcomes)}, none wrong; calls of {TIMEOUT} s ended "
+            f"{max(0.0, traffic.latest_seconds()):.2f} s late at most; first right answer "
+            f"{max(back):.2f} s after a pause at most; liveness kept, queue empty"
+        ),
         {
             "outcomes": dict(outcomes),
             "late_seconds": traffic.latest_seconds(),

@@ -17,11 +17,12 @@ HEAD = "| fault | how it is made | promised | seen | state | command |"
 INTRODUCTION = """\
 # Reliability under faults
 
-This page says which faults were made, what was promised, and what was seen. `make faults` makes them all, one after the
-other, and writes this page from `build/faults/*.json`. One fault alone: `python -m tests.faults --only F13b`, then
-`python -m tests.faults.report`; the last column has the option. Each run starts the real service as a process and calls it
-with the real clients. Answers are compared with the same text encoded alone, without a server. "Wrong" is an answer that came
-as OK and is not that.
+This page says which faults were made, what was promised, and what was seen. `make faults` makes
+them all, one after the other, and writes this page from `build/faults/*.json`. One fault alone:
+`python -m tests.faults --only F13b`, then `python -m tests.faults.report`; the last column has the
+option. Each run starts the real service as a process and calls it with the real clients. Answers
+are compared with the same text encoded alone, without a server. "Wrong" is an answer that came as
+OK and is not that.
 
 | state | meaning |
 |---|---|
@@ -30,9 +31,9 @@ as OK and is not that.
 | not possible here | this machine does not let it be made; the notes say why |
 | not measured | there is no result |
 
-Times include the callers, which share the cores with the service. Where a fault calls for hours, a short form is run, and
-its row says so. The long runs have reports of their own: [soak.md](../bench/results/soak.md) and
-[soak-messages.md](../bench/results/soak-messages.md).
+Times include the callers, which share the cores with the service. Where a fault calls for hours, a
+short form is run, and its row says so. The long runs have reports of their own:
+[soak.md](../bench/results/soak.md) and [soak-messages.md](../bench/results/soak-messages.md).
 """
 
 
@@ -64,8 +65,11 @@ def _summary(found: dict[str, dict[str, Any] | None]) -> list[str]:
     minutes = sum(record["seconds"] for record in records) / 60
     verdict = f"Broken: {', '.join(broken)}." if broken else "None was broken."
     return [
-        f"{len(records)} of {len(found)} rows were run, in {minutes:.0f} minutes; {kept} promises were kept. {verdict} "
-        f"{len(os.sched_getaffinity(0))} cores of {processor()}; {', '.join(sorted(names))}; commit {', '.join(commits)}."
+        (
+            f"{len(records)} of {len(found)} rows were run, in {minutes:.0f} minutes; {kept} "
+            f"promises were kept. {verdict} {len(os.sched_getaffinity(0))} cores of "
+            f"{processor()}; {', '.join(sorted(names))}; commit {', '.join(commits)}."
+        )
     ]
 
 

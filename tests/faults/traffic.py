@@ -1,4 +1,7 @@
-"""Background load: both shipped clients, each answer compared with the reference, each call timed."""
+"""Background load.
+
+Both shipped clients, each answer compared with the reference, each call timed.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,10 @@ def milliseconds(calls: Iterable[Call]) -> str:
     seconds = [call.seconds for call in calls]
     if not seconds:
         return "no calls"
-    return f"median {1e3 * statistics.median(seconds):.0f} ms, p99 {1e3 * percentile(seconds, 0.99):.0f} ms"
+    return (
+        f"median {1e3 * statistics.median(seconds):.0f} ms, "
+        f"p99 {1e3 * percentile(seconds, 0.99):.0f} ms"
+    )
 
 
 def said(outcomes: Counter[str]) -> str:

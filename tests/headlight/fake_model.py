@@ -151,7 +151,10 @@ def attend(
     ids_of: list[list[int]],
     specials: list[list[bool]],
 ) -> None:
-    """Attention in the form wanted: of some layers, reduced to statistics, the largest, or some rows."""
+    """Attention in the form wanted.
+
+    Of some layers, reduced to statistics, the largest, or some rows.
+    """
     layers = [layer % LAYERS for layer in wanted.layers] or list(range(LAYERS))
     maps = [attention_of(ids, layers) for ids in ids_of]
     if wanted.reduce:
@@ -201,7 +204,10 @@ def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) ->
 def frames_of(
     request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3
 ) -> list[pb.EncodeStreamResponse]:
-    """header, chunks (the last rows first: no order is promised), end; of maps that are not whole, one frame with all."""
+    """header, chunks (the last rows first: no order is promised), end.
+
+    Of maps that are not whole, one frame with all.
+    """
     told = response.attention_map
     if response.HasField("attention") and (list(told.axes[-1:]) != ["key"] or told.places):
         return [pb.EncodeStreamResponse(id=request_id, response=response)]

@@ -1,4 +1,7 @@
-"""A servicer that keeps the contract, or breaks it on demand: limits enforced, refusals drawn, everything recorded."""
+"""A servicer that keeps the contract, or breaks it on demand.
+
+Limits enforced, refusals drawn, everything recorded.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,8 @@ class FakeServicer(HeadlightServiceServicer):
 
     limits: pb.Limits
     max_length: int = 32
-    normalized: bool = (
-        False  # whether GetModel says so; vectors are made so only where a request says it
-    )
+    # Whether GetModel says so; vectors are made so only where a request says it.
+    normalized: bool = False
     accepts: tuple[str, ...] = ("text", "pair", "ids")
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
     # What makes of honest answers those of a server that misbehaves; unary and streamed alike.
@@ -164,7 +166,10 @@ class FakeServicer(HeadlightServiceServicer):
             if counts[index] > self.max_length and request.truncation in (0, pb.TRUNCATION_REFUSE):
                 raise Refusal(
                     bad,
-                    f"inputs[{index}].text: has {counts[index]} tokens, of at most {self.max_length}",
+                    (
+                        f"inputs[{index}].text: has {counts[index]} tokens, "
+                        f"of at most {self.max_length}"
+                    ),
                 )
         if not 1 <= len(counts) <= self.limits.max_items:
             raise Refusal(bad, f"inputs: {len(counts)} of 1 to {self.limits.max_items}")
@@ -172,7 +177,10 @@ class FakeServicer(HeadlightServiceServicer):
             if not -LAYERS <= layer < LAYERS:
                 raise Refusal(
                     bad,
-                    f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} .. {LAYERS - 1}",
+                    (
+                        f"outputs.attention.layers[{index}]: is {layer}; valid are {-LAYERS} "
+                        f".. {LAYERS - 1}"
+                    ),
                 )
         if sum(min(count, self.max_length) for count in counts) > self.limits.max_request_tokens:
             raise Refusal(bad, f"inputs: more than {self.limits.max_request_tokens} tokens")
@@ -199,7 +207,10 @@ def default_limits() -> pb.Limits:
 
 @contextlib.contextmanager
 def serving(servicer: FakeServicer) -> Iterator[str]:
-    """Serves on a free loopback port, with the message limits of a stock server; gives "host:port"."""
+    """Serves on a free loopback port, with the message limits of a stock server.
+
+    Gives "host:port".
+    """
     server = grpc.server(futures.ThreadPoolExecutor(8))
     add_HeadlightServiceServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,7 @@
-"""Layouts, without the tools; `tests/adapters` holds the same functions against the tools themselves."""
+"""Layouts, without the tools.
+
+`tests/adapters` holds the same functions against the tools themselves.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def attention_of(tokens: TokenList, layers: tuple[int, ...] = (0,)) -> Attention
 
 
 def test_importing_the_adapters_imports_no_tool() -> None:
-    program = "import sys, headlight.adapters, headlight.archive; print(*{name.partition('.')[0] for name in sys.modules})"
+    program = (
+        "import sys, headlight.adapters, headlight.archive; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
     )

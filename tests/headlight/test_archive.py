@@ -45,10 +45,8 @@ def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
 @pytest.mark.parametrize(("write", "read"), WAYS)
 def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
     path = tmp_path / "kept.as-named"
-    for value in (
-        client.attend(TEXT, [2, 0]),
-        client.hidden(TEXT),
-    ):  # the second replaces the first
+    # The second replaces the first.
+    for value in (client.attend(TEXT, [2, 0]), client.hidden(TEXT)):
         write(path, value)
         assert_same(read(path), value)
     assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-import headlight_service.app.lifecycle  # noqa: F401  # brings every module of the service, and its errors
+# Brings every module of the service, and its errors.
+import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import HeadlightError, InvalidInput
 from headlight_service.core.admission.shedding import Shortage
 
-# By how it is annotated: a value for an argument of an error. An error that takes something else adds it here.
+# By how it is annotated: a value for an argument of an error. An error that takes something else
+# adds it here.
 VALUES: dict[str, Any] = {
     "str": "inputs[3].text",
     "int": 7,
@@ -36,7 +38,9 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 
 @pytest.mark.parametrize("kind", sorted(set(kinds()), key=repr))
 def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightError]) -> None:
-    """As from a worker of multiprocessing, which waits for ever for an error that cannot be read."""
+    """As from a worker of multiprocessing, which waits for ever for an error that cannot be
+    read.
+    """
     parameters = inspect.signature(kind).parameters
     error = kind(
         **{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}

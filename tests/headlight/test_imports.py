@@ -12,7 +12,10 @@ HEAVY = {
     "matplotlib",
     "prometheus_client",
 }
-LIST_MODULES = "import sys, headlight, headlight.cli.commands; print(*{name.partition('.')[0] for name in sys.modules})"
+LIST_MODULES = (
+    "import sys, headlight, headlight.cli.commands; "
+    "print(*{name.partition('.')[0] for name in sys.modules})"
+)
 
 
 def test_the_client_and_its_command_line_import_nothing_heavy() -> None:

@@ -45,14 +45,20 @@ def string(text: bytes, huffman: bool = False) -> bytes:
 
 
 def literal(name: bytes, value: bytes, form: int = NOT_INDEXED, static: bool = False) -> bytes:
-    """Return a literal field; with `static` its name is an index of the static table, if it is one there."""
+    """Return a literal field.
+
+    With `static` its name is an index of the static table, if it is one there.
+    """
     if static and name in STATIC_NAMES:
         return integer(STATIC_NAMES[name], 6 if form == INDEXED else 4, form) + string(value)
     return bytes([form]) + string(name) + string(value)
 
 
 def indexed(index: int) -> bytes:
-    """Return a field of the static or dynamic table; index 0 and those beyond the tables are invalid."""
+    """Return a field of the static or dynamic table.
+
+    Index 0 and those beyond the tables are invalid.
+    """
     return integer(index, 7, 0x80)
 
 

@@ -1,4 +1,6 @@
-"""What deploy/image/install.sh makes, in a folder of its own, and the service started from it as the image would start it."""
+"""What deploy/image/install.sh makes, in a folder of its own,
+and the service started from it as the image would start it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,10 @@ class Tree:
 
     @contextlib.contextmanager
     def served(self, *options: str) -> Iterator[tuple[str, int]]:
-        """The image's ENTRYPOINT -> target, process id. Ends by the image's STOPSIGNAL, and has to end well."""
+        """The image's ENTRYPOINT -> target, process id.
+
+        Ends by the image's STOPSIGNAL, and has to end well.
+        """
         final = dockerfile.stages(IMAGE / "Dockerfile")[-1]
         entry = dockerfile.of(final, "ENTRYPOINT")[0].words()
         command = [*as_nobody(), *entry, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
@@ -107,7 +112,10 @@ def read_log(lines: IO[str], log: list[str], ports: queue.Queue[int | None]) -> 
 
 
 def as_nobody() -> list[str]:
-    """Only root can become another user; anybody else is none of the tree's writers once its bits are gone."""
+    """Only root can become another user.
+
+    Anybody else is none of the tree's writers once its bits are gone.
+    """
     return AS_NOBODY if os.geteuid() == 0 else []
 
 
@@ -124,13 +132,19 @@ def wait_until_serving(target: str) -> None:
 
 
 def interpreter() -> str:
-    """Debian's, which the image has; else the one below this environment, which another user may not be let in to."""
+    """Debian's, which the image has.
+
+    Else the one below this environment, which another user may not be let in to.
+    """
     return shutil.which("python3", path="/usr/bin") or str(Path(sys.executable).resolve())
 
 
 @pytest.fixture(scope="session")
 def tree() -> Iterator[Tree]:
-    """Installed by the image's own script, with its digests; outside the repository, where another user can read."""
+    """Installed by the image's own script, with its digests.
+
+    Outside the repository, where another user can read.
+    """
     folder = Path(tempfile.mkdtemp(prefix="headlight-image-"))
     try:
         folder.chmod(0o755)

@@ -1,4 +1,7 @@
-"""The installation that becomes the image: it serves as nobody from what nobody can write, and holds what was locked and no more."""
+"""The installation that becomes the image.
+
+It serves as nobody from what nobody can write, and holds what was locked and no more.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ UNWANTED = (
 )
 CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
-# Imports every module of the service, and prints which of the unwanted can be found and where every module loaded comes from.
+# Imports every module of the service, and prints which of the unwanted can be found and where every
+# module loaded comes from.
 IMPORTS = """
 import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, headlight_service
 for package in (headlight, headlight_service):
@@ -154,9 +158,8 @@ def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
     )
     compiled = {path: path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc" for path in sources}
     assert [str(path) for path, cached in compiled.items() if not cached.exists()] == []
-    unchecked = (1).to_bytes(
-        4, "little"
-    )  # of the flags: by the hash of the source, and not compared at run time
+    # Of the flags: by the hash of the source, and not compared at run time.
+    unchecked = (1).to_bytes(4, "little")
     assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
 
 

@@ -1,4 +1,6 @@
-"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows, and a small library."""
+"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows,
+and a small library.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ def make_config(**changes: Any) -> EncoderConfig:
 
 
 def make_encoder(**changes: Any) -> Encoder:
-    """An encoder in evaluation mode. Random Q and K give near uniform attention, so their weights are enlarged."""
+    """An encoder in evaluation mode.
+
+    Random Q and K give near uniform attention, so their weights are enlarged.
+    """
     encoder = Encoder(make_config(**changes)).eval()
     with torch.no_grad():
         for name, value in encoder.named_parameters():

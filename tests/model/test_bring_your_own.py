@@ -27,7 +27,6 @@ def test_the_example_makes_a_checkpoint_that_computes_what_the_original_did(
         expected = names["yours"](ids)
         torch.testing.assert_close(names["ours"](ids).pooled, expected, atol=1e-5, rtol=0)
         loaded = load_checkpoint(tmp_path / "build/checkpoints/yours")
-        torch.testing.assert_close(
-            loaded(ids).pooled, expected, atol=0.02, rtol=0
-        )  # rounded to float16
+        # Rounded to float16.
+        torch.testing.assert_close(loaded(ids).pooled, expected, atol=0.02, rtol=0)
     assert not (tmp_path / "build/checkpoints/yours/tokenizer.json").exists()

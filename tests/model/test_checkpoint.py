@@ -98,9 +98,8 @@ def test_weights_that_do_not_fit_are_named(
     changes: dict[str, int], key: str, saved: tuple[Path, Encoder]
 ) -> None:
     folder, original = saved
-    (folder / CONFIG).write_text(
-        dataclasses.replace(original.config, **changes).to_json(), encoding="utf-8"
-    )  # type: ignore[arg-type]  # ints
+    config = dataclasses.replace(original.config, **changes)  # type: ignore[arg-type]  # ints
+    (folder / CONFIG).write_text(config.to_json(), encoding="utf-8")
     with pytest.raises(
         ValueError, match=rf"model\.safetensors does not fit config\.json: encoder\..*{key}"
     ) as caught:

@@ -125,15 +125,17 @@ def test_boolean_and_integer_masks_mean_the_same(encoder: Build) -> None:
 def test_embeddings_are_scaled_by_the_root_of_their_width(
     scaled: bool, factor: float, encoder: Build
 ) -> None:
-    model = encoder(
-        scale_embeddings=scaled
-    )  # rope adds nothing to the embeddings, pre-norm leaves them un-normed
+    # Rope adds nothing to the embeddings, pre-norm leaves them un-normed.
+    model = encoder(scale_embeddings=scaled)
     ids = torch.randint(0, 50, (1, 6))
     torch.testing.assert_close(encode(model, ids).hidden[0], model.embedding(ids) * factor)
 
 
 def test_hidden_states_are_the_residual_stream(encoder: Build) -> None:
-    """The last one, normed, is the token vectors in pre-norm; in post-norm each is normed already."""
+    """The last one, normed, is the token vectors in pre-norm.
+
+    In post-norm each is normed already.
+    """
     ids = torch.randint(0, 50, (1, 6))
     pre, post = encoder(norm="pre"), encoder(norm="post")
     out = encode(pre, ids)

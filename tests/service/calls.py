@@ -14,9 +14,8 @@ from google.rpc.status_pb2 import Status
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import DETAILS
 
-NARROW = [
-    ("grpc.http2.bdp_probe", 0)
-]  # else a connection that was quick so far takes in a whole answer unread
+# Else a connection that was quick so far takes in a whole answer unread.
+NARROW = [("grpc.http2.bdp_probe", 0)]
 
 
 def text_of(length: int) -> pb.Input:

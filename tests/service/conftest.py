@@ -1,4 +1,7 @@
-"""A whole service in this process: real sockets and a real client around a runtime without a model."""
+"""A whole service in this process.
+
+Real sockets and a real client around a runtime without a model.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +129,9 @@ def serve() -> Serve:
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """Spans of a service that is given `tracing=kept.tracing`, whatever the environment says of tracing."""
+    """Spans of a service that is given `tracing=kept.tracing`,
+    whatever the environment says of tracing.
+    """
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
     return Kept()

@@ -1,4 +1,7 @@
-"""A runtime without a model: its numbers tell where they came from, and its engine can be held, made to fail and watched."""
+"""A runtime without a model.
+
+Its numbers tell where they came from, and its engine can be held, made to fail and watched.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,9 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def result(item: EncodeItem) -> ItemResult:
-    """Numbers that depend on the ids and on their place, so that nothing can be mixed up unnoticed."""
+    """Numbers that depend on the ids and on their place,
+    so that nothing can be mixed up unnoticed.
+    """
     n, wanted = len(item.ids), item.selection
     base = item.ids.astype(np.float32)
 

@@ -8,5 +8,8 @@ import pytest
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """All but what asyncio says: that is of what gRPC has left to do for the loop of another test."""
+    """All but what asyncio says.
+
+    That is of what gRPC has left to do for the loop of another test.
+    """
     return [record for record in caplog.records if record.name != "asyncio"]

@@ -1,4 +1,6 @@
-"""An HTTP/2 client made by hand, whose window is closed: it asks, and has no room for a byte of what is answered but what a test gives.
+"""An HTTP/2 client made by hand, whose window is closed.
+
+It asks, and has no room for a byte of what is answered but what a test gives.
 
 No client of gRPC can be made to do so; anyone with a socket can.
 """

@@ -1,7 +1,8 @@
 """A loop's clock for tests that wait by it: what stops the whole machine hardly passes on it.
 
-A reader who takes a little every tenth of a second is a slow one, and is cut, once the machine has stood still for half a second: the
-service's timers and those of the test go by the same clock, but after a pause all that are due are run at once.
+A reader who takes a little every tenth of a second is a slow one, and is cut, once the machine has
+stood still for half a second: the service's timers and those of the test go by the same clock, but
+after a pause all that are due are run at once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ def steadied(clock: Callable[[], float]) -> Callable[[], float]:
 
 @pytest.fixture
 async def steady() -> AsyncIterator[None]:
-    """The event loop's clock is steadied. Not so time.monotonic(), by which deadlines go, nor the timers of gRPC's own."""
+    """The event loop's clock is steadied.
+
+    Not so time.monotonic(), by which deadlines go, nor the timers of gRPC's own.
+    """
     loop = asyncio.get_running_loop()
 
     async def tick() -> None:

@@ -1,1 +1,4 @@
-"""The service under half an hour of mixed load and faults: `make soak`, or `python -m tests.soak --minutes 1`."""
+"""The service under half an hour of mixed load and faults.
+
+`make soak`, or `python -m tests.soak --minutes 1`.
+"""

@@ -1,6 +1,9 @@
-"""A service under mixed load with faults, then under mutated messages and mutated HTTP/2 frames; exit 1 if anything is wrong.
+"""A service under mixed load with faults, then under mutated messages and mutated HTTP/2 frames.
 
-The load comes in stretches with a pause after each, in which nothing may be held: no call, no token, no byte, no socket.
+Exit 1 if anything is wrong.
+
+The load comes in stretches with a pause after each, in which nothing may be held: no call, no
+token, no byte, no socket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Connections that end without a word: a relay whose sockets can be reset, and a client process that can be killed."""
+"""Connections that end without a word.
+
+A relay whose sockets can be reset, and a client process that can be killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A client that is killed in mid-call: it says when it has some, one of them half read, and then waits for the end."""
+"""A client that is killed in mid-call.
+
+It says when it has some, one of them half read, and then waits for the end.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Callers who misbehave: leave, die, do not read, send nonsense, ask for too much, come too late.
 
-Where one of them is answered all the same, the answer is compared with the reference like any other.
+Where one of them is answered all the same, the answer is compared with the reference like any
+other.
 """
 
 from __future__ import annotations
@@ -93,7 +94,10 @@ class Faults:
         return "OK"
 
     async def flooding(self) -> str:
-        """More tokens at once than the queue takes: some are answered, some told when to come again."""
+        """More tokens at once than the queue takes.
+
+        Some are answered, some told when to come again.
+        """
         ends = await asyncio.gather(*(self._flood() for _ in range(FLOOD)))
         return "RESOURCE_EXHAUSTED" if "RESOURCE_EXHAUSTED" in ends else "OK"
 

@@ -1,10 +1,12 @@
 """When memory counts as flat. The first third is warm-up; of what follows
 
-- the median of the last fifth may be above that of the first fifth by no more than an allowance, and
-- the Theil-Sen slope (the median of the slopes between all pairs, which no single peak moves) may not come to more than twice
-  the allowance over that time.
+- the median of the last fifth may be above that of the first fifth by no more than an allowance,
+  and
+- the Theil-Sen slope (the median of the slopes between all pairs, which no single peak moves) may
+  not come to more than twice the allowance over that time.
 
-The allowance is 16 MiB or 5 %, whichever is more: an allocator moves by as much between two looks at a service that does the same.
+The allowance is 16 MiB or 5 %, whichever is more: an allocator moves by as much between two looks
+at a service that does the same.
 """
 
 from __future__ import annotations

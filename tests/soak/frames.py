@@ -43,10 +43,8 @@ LEAKS = (
     b"onnx",
     b"google.protobuf",
 )
-EXPECTED = (
-    "grpc._cython.cygrpc",
-    "builtins.UnicodeDecodeError",
-)  # gRPC logs metadata that is not UTF-8
+# gRPC logs metadata that is not UTF-8.
+EXPECTED = ("grpc._cython.cygrpc", "builtins.UnicodeDecodeError")
 AT_LEAST = 0.02  # of the connections have to end in each of these ways
 REACHED = ("answered", "refused", "hung up")
 
@@ -85,7 +83,10 @@ class Framed:
         if len(self.memory) >= BLOCKS:
             found += flatness(self.memory).problems()
             found += [
-                f"{self.outcomes[way]} of {sent} connections were {way}: this fuzzing is too coarse or too fine"
+                (
+                    f"{self.outcomes[way]} of {sent} connections were {way}: "
+                    "this fuzzing is too coarse or too fine"
+                )
                 for way in REACHED
                 if self.outcomes[way] < AT_LEAST * sent
             ]
@@ -100,8 +101,9 @@ class Framed:
             else ""
         )
         return (
-            f"{ways}; {len(self.changes)} kinds of changes; after {self.looks} blocks every probe was compared with "
-            f"a call; {self.calls} calls of neighbours were answered and right, {self.lost} not{grown}"
+            f"{ways}; {len(self.changes)} kinds of changes; after {self.looks} blocks every probe "
+            f"was compared with a call; {self.calls} calls of neighbours were answered and right, "
+            f"{self.lost} not{grown}"
         )
 
 

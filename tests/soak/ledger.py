@@ -41,7 +41,8 @@ class Ledger:
 
         Args:
             kind: of call, for the report.
-            attempt: makes it, looks at the answer and returns the status; may raise what clients raise, and Wrong.
+            attempt: makes it, looks at the answer and returns the status; may raise what clients
+                raise, and Wrong.
             allowed: the statuses it may end in.
         """
         self.started += 1
@@ -86,7 +87,6 @@ async def _outcome(attempt: Coroutine[Any, Any, str]) -> str:
         raise
     except TimeoutError:
         raise
-    except (
-        Exception
-    ) as error:  # a bug of the service's client, or of ours: a problem like any other
+    # A bug of the service's client, or of ours: a problem like any other.
+    except Exception as error:
         return type(error).__name__

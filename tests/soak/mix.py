@@ -59,7 +59,9 @@ def kinds(good: Callers, bad: Faults) -> list[Kind]:
 
 
 class Mix:
-    """Callers side by side, each with one call at a time, until told to pause. An async context manager.
+    """Callers side by side, each with one call at a time, until told to pause.
+
+    An async context manager.
 
     Every kind is called once at the start of each stretch, however rare it is.
     """
@@ -76,7 +78,8 @@ class Mix:
 
     async def __aenter__(self) -> Mix:
         client = await self._open.enter_async_context(AsyncClient(self._target, timeout=60.0))
-        # An option of its own, for a channel that differs in nothing would share the client's connection.
+        # An option of its own, for a channel that differs in nothing would share the client's
+        # connection.
         options = [("headlight.soak", "bare")]
         channel = await self._open.enter_async_context(
             grpc.aio.insecure_channel(self._target, options=options)

@@ -119,7 +119,10 @@ class Neighbours:
         """Return what was lost; empty: nothing."""
         kinds = dict.fromkeys(self.lost)
         return [
-            f"of {self.calls + len(self.lost)} calls of neighbours, {len(self.lost)} failed: {[*kinds][:3]}"
+            (
+                f"of {self.calls + len(self.lost)} calls of neighbours, {len(self.lost)} failed: "
+                f"{[*kinds][:3]}"
+            )
         ] * bool(self.lost)
 
     def _block(self, number: int) -> None:

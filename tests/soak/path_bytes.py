@@ -19,12 +19,11 @@ from tests.soak.probes import Ports, Probes
 BLOCK = hpack.block(hpack.request(hpack.POISON_PATH))
 SECONDS = 60.0  # for one request to be answered; the test machine may be busy
 AT_ONCE = 10  # streams of a connection: the health port takes 16
-# A server that resets a stream so has done nothing for it, and the client sends it again (RFC 9113, section 8.7).
+# A server that resets a stream so has done nothing for it, and the client sends it again (RFC 9113,
+# section 8.7).
 REFUSED_STREAM = 7
-RESET, HUNG_UP = (
-    1000,
-    2000,
-)  # how requests count that got no status: with the code of the reset added; and the rest
+# How requests count that got no status: with the code of the reset added; and the rest.
+RESET, HUNG_UP = 1000, 2000
 PROBE_SECONDS = 0.1
 
 
@@ -32,8 +31,8 @@ class Offender:
     """One connection that sends nothing else. An async context manager.
 
     Attributes:
-        statuses: how many requests ended in which grpc-status; -1 if it could not be read. RESET and
-            HUNG_UP stand for those without one.
+        statuses: how many requests ended in which grpc-status; -1 if it could not be read. RESET
+            and HUNG_UP stand for those without one.
     """
 
     def __init__(self, target: str, context: ssl.SSLContext | None = None) -> None:
@@ -83,7 +82,9 @@ class Offender:
 async def burst(
     target: str, count: int, connections: int, context: ssl.SSLContext | None = None
 ) -> Counter[int]:
-    """Send `count` requests over so many connections, at most 64 of them open at once; returns the statuses.
+    """Send `count` requests over so many connections, at most 64 of them open at once.
+
+    Returns the statuses.
 
     There are fewer than requests if the server let nobody in.
     """
@@ -128,14 +129,17 @@ class Endured:
 
     def __str__(self) -> str:
         return (
-            f"{self.neighbours.calls} calls of shipped clients were answered and right, the slowest in "
-            f"{1000 * self.neighbours.slowest:.0f} ms, {len(self.neighbours.lost)} not; every probe was compared with "
-            f"a call {self.probes.looks} times, {len(self.probes.lies)} of them lied"
+            f"{self.neighbours.calls} calls of shipped clients were answered and right, the "
+            f"slowest in {1000 * self.neighbours.slowest:.0f} ms, {len(self.neighbours.lost)} "
+            f"not; every probe was compared with a call {self.probes.looks} times, "
+            f"{len(self.probes.lies)} of them lied"
         )
 
 
 async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> Endured:
-    """Send one request a second to each port that speaks gRPC, while shipped clients call and probes are watched."""
+    """Send one request a second to each port that speaks gRPC,
+    while shipped clients call and probes are watched.
+    """
     text, vector = next(iter(expected.items()))
     probes, problems = Probes(ports, text, vector), list[str]()
     targets = [target for target in (ports.target, ports.health) if target is not None]
@@ -146,7 +150,8 @@ async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> 
         ):
             if statuses[HUNG_UP]:
                 problems.append(
-                    f"{statuses[HUNG_UP]} of {seconds} requests were not answered: the server hung up"
+                    f"{statuses[HUNG_UP]} of {seconds} requests were not answered: "
+                    "the server hung up"
                 )
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,4 +1,7 @@
-"""The right answers, known before the service starts: each text encoded alone, in this process, without a server."""
+"""The right answers, known before the service starts.
+
+Each text encoded alone, in this process, without a server.
+"""
 
 from __future__ import annotations
 

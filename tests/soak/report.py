@@ -50,9 +50,12 @@ class Found:
         lines = [
             "# Soak",
             "",
-            f"`{self.command}` on {len(os.sched_getaffinity(0))} cores of {processor()}; Python {platform.python_version()}, "
-            f"grpcio {grpc.__version__}, onnxruntime {onnxruntime.__version__}; commit {commit()}. "
-            f"{self.seconds / 60:.1f} minutes in all.",
+            (
+                f"`{self.command}` on {len(os.sched_getaffinity(0))} cores of {processor()}; "
+                f"Python {platform.python_version()}, grpcio {grpc.__version__}, onnxruntime "
+                f"{onnxruntime.__version__}; commit {commit()}. "
+                f"{self.seconds / 60:.1f} minutes in all."
+            ),
             "",
             f"**{'FAILED' if problems else 'Passed'}.**",
             *(f"- {problem}" for problem in problems),
@@ -64,19 +67,26 @@ class Found:
         if self.fuzzed is not None:
             lines += [
                 "",
-                f"{self.fuzzed.codes.total()} mutated messages to a service of their own: {self.fuzzed}.",
+                (
+                    f"{self.fuzzed.codes.total()} mutated messages to a service of their own: "
+                    f"{self.fuzzed}."
+                ),
             ]
         if self.endured is not None:
             lines += [
                 "",
-                f"{self.endured.requests} requests whose path is not UTF-8, one a second, to a service of their own on each "
-                f"port that speaks gRPC: {self.endured}.",
+                (
+                    f"{self.endured.requests} requests whose path is not UTF-8, one a second, to "
+                    f"a service of their own on each port that speaks gRPC: {self.endured}."
+                ),
             ]
         if self.framed is not None:
             lines += [
                 "",
-                f"{self.framed.outcomes.total()} connections with mutated HTTP/2 frames and HPACK, to a service of their "
-                f"own: {self.framed}.",
+                (
+                    f"{self.framed.outcomes.total()} connections with mutated HTTP/2 frames and "
+                    f"HPACK, to a service of their own: {self.framed}."
+                ),
             ]
         return lines
 
@@ -89,8 +99,11 @@ class Found:
         cells = [[str(outcomes[name, outcome] or "") for outcome in columns] for name in names]
         answered = sum(count for (_, outcome), count in outcomes.items() if outcome == "OK")
         return [
-            f"{self.ledger.started} calls started, {self.ledger.ended} ended. {answered} were answered; every answer to `embed`, "
-            "`attend`, `both`, `tokenize`, `cancelled`, `late`, `flooding` and `slow` was compared with the same text encoded alone.",
+            (
+                f"{self.ledger.started} calls started, {self.ledger.ended} ended. {answered} were "
+                "answered; every answer to `embed`, `attend`, `both`, `tokenize`, `cancelled`, "
+                "`late`, `flooding` and `slow` was compared with the same text encoded alone."
+            ),
             "",
             "| calls | " + " | ".join(columns) + " |",
             "|---" * (len(columns) + 1) + "|",
@@ -102,9 +115,13 @@ class Found:
 
     def _memory(self, memory: Flatness) -> list[str]:
         return [
-            f"Memory, {len(self.watched.samples)} samples, without the first third: {memory.begin / MIB:.0f} MiB in the first fifth, "
-            f"{memory.end / MIB:.0f} in the last, trend {memory.trend / MIB:+.1f} in all; at most {memory.peak / MIB:.0f}, warm-up "
-            f"included. Allowed: {memory.allowance / MIB:.0f} more, and a trend of twice that (`tests/soak/flat.py`).",
+            (
+                f"Memory, {len(self.watched.samples)} samples, without the first third: "
+                f"{memory.begin / MIB:.0f} MiB in the first fifth, {memory.end / MIB:.0f} in the "
+                f"last, trend {memory.trend / MIB:+.1f} in all; at most {memory.peak / MIB:.0f}, "
+                f"warm-up included. Allowed: {memory.allowance / MIB:.0f} more, "
+                "and a trend of twice that (`tests/soak/flat.py`)."
+            ),
             "",
             "With nobody calling, nothing held and no call unended:",
             "",

@@ -1,4 +1,7 @@
-"""What one connection of the fuzzer sends: valid calls, then changed at random. The same seed gives the same bytes."""
+"""What one connection of the fuzzer sends: valid calls, then changed at random.
+
+The same seed gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,9 @@ def _start(chance: random.Random) -> bytes:
 def _calls(
     chance: random.Random, layers: Sequence[str], changed: list[str]
 ) -> tuple[list[Frame], int]:
-    """Return the frames of one to three calls, side by side, some of them changed before they became frames."""
+    """Return the frames of one to three calls, side by side,
+    some of them changed before they became frames.
+    """
     count = min(chance.randint(1, 3), chance.randint(1, 3))
     streams = [
         _call(2 * number + 1, chance, layers if number == 0 else (), changed)

@@ -15,11 +15,11 @@ from headlight_service.frontends.grpc.transport.call_threads import KEPT_THREADS
 from tests.soak.flat import MIB, Sample
 from tests.system.processes import Service
 
-QUIET_SECONDS = (
-    30.0  # after the last call of the clients has ended; dead ones are found out by their sockets
-)
+# After the last call of the clients has ended; dead ones are found out by their sockets.
+QUIET_SECONDS = 30.0
 LOOK_SECONDS = 0.1
-# gRPC's own pool takes on and lets go as it likes; of the threads of calls some stay when nothing is to be done.
+# gRPC's own pool takes on and lets go as it likes; of the threads of calls some stay when nothing
+# is to be done.
 THREADS_ALLOWED = 4 + KEPT_THREADS
 CALLS = {"grpc_server_started_total": 1, "grpc_server_handled_total": -1}
 HELD = ("headlight_queue_tokens", "headlight_held_request_bytes", "headlight_held_output_bytes")
@@ -30,7 +30,8 @@ class Quiet:
     """The process while nobody calls.
 
     Attributes:
-        held: what it says it holds all the same, by metric; and the calls it has started and not handled.
+        held: what it says it holds all the same, by metric; and the calls it has started and not
+            handled.
     """
 
     seconds: float
@@ -40,7 +41,10 @@ class Quiet:
     held: dict[str, float]
 
     def __str__(self) -> str:
-        return f"{self.resident / MIB:.0f} MiB, {self.descriptors} file descriptors, {self.threads} threads"
+        return (
+            f"{self.resident / MIB:.0f} MiB, {self.descriptors} file descriptors, "
+            f"{self.threads} threads"
+        )
 
 
 class Watch:
@@ -60,15 +64,16 @@ class Watch:
             await asyncio.sleep(every_seconds)
 
     async def when_quiet(self) -> Quiet:
-        """Look once nothing is held any more and no socket is left over, or after so long that nothing ever will be."""
+        """Look once nothing is held any more and no socket is left over,
+        or after so long that nothing ever will be.
+        """
         give_up = time.monotonic() + QUIET_SECONDS
         while True:
             found = await asyncio.to_thread(self._look)
             first = self.quiet[0] if self.quiet else found
             settled = not any(found.held.values()) and found.descriptors <= first.descriptors
-            settled = (
-                settled and found.threads <= first.threads + THREADS_ALLOWED
-            )  # idle ones end after a while
+            # Idle ones end after a while.
+            settled = settled and found.threads <= first.threads + THREADS_ALLOWED
             if settled or time.monotonic() > give_up:
                 self.quiet.append(found)
                 return found

@@ -1,4 +1,7 @@
-"""A real headless Chromium, driven through the DevTools protocol over two pipes: no port, no driver, no WebSocket."""
+"""A real headless Chromium, driven through the DevTools protocol over two pipes.
+
+No port, no driver, no WebSocket.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ LAUNCH = ["bash", "-c", 'exec "$@" 3<&"$COMMANDS" 4>&"$ANSWERS"', "launch"]
 OPTIONS = (
     "--headless",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # refuses to start for root without it; it opens nothing but files made by the tests
+    # Refuses to start for root without it; it opens nothing but files made by the tests.
+    "--no-sandbox",
     "--no-first-run",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -168,8 +172,10 @@ class Browser:
     def point(self, selector: str) -> tuple[float, float]:
         """The middle of an element, brought into sight."""
         x, y = self.evaluate(
-            f"(() => {{ const found = document.querySelector({json.dumps(selector)}); found.scrollIntoView({{block: 'nearest'}});"
-            " const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+            f"(() => {{ const found = document.querySelector({json.dumps(selector)}); "
+            f"found.scrollIntoView({{block: 'nearest'}});"
+            " const box = found.getBoundingClientRect(); return [box.x + box.width / 2, "
+            "box.y + box.height / 2]; })()"
         )
         return x, y
 
@@ -244,9 +250,8 @@ class Browser:
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            os.killpg(
-                self.process.pid, signal.SIGKILL
-            )  # a group of its own, so its helpers and nobody else
+            # A group of its own, so its helpers and nobody else.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         os.close(self._answers)
         self._log.close()

@@ -28,7 +28,8 @@ class Collector(pb_grpc.TraceServiceServicer):
         self.exports: list[pb.ExportTraceServiceRequest] = []
         self._changed = threading.Condition()  # may be taken again by who has it
         self._server = grpc.server(ThreadPoolExecutor(2))
-        pb_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]  # generated
+        # generated.
+        pb_grpc.add_TraceServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
     def Export(

@@ -1,4 +1,6 @@
-"""One running service for each shipped model and one browser, shared by the tests that leave them as they found them."""
+"""One running service for each shipped model and one browser,
+shared by the tests that leave them as they found them.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ def fresh(
 
 @pytest.fixture(scope="session", params=list(KINDS))
 def small(request: pytest.FixtureRequest, fresh: dict[str, Future[Path]]) -> Iterator[Small]:
-    """Each kind of small model in turn, freshly initialised, its attention sharpened: name, service, the model in PyTorch."""
+    """Each kind of small model in turn, freshly initialised, its attention sharpened.
+
+    Name, service, the model in PyTorch.
+    """
     folder = fresh[request.param].result()
     with Service(folder / "bundle") as service:
         yield request.param, service, load_checkpoint(folder / "checkpoint")
@@ -82,7 +87,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Iterator[Browser]:
-    """A screen of 1280 × 900, light. No page may load anything, throw, or be stopped by its own policy."""
+    """A screen of 1280 × 900, light.
+
+    No page may load anything, throw, or be stopped by its own policy.
+    """
     chromium.screen(1280, 900)
     chromium.problems.clear()
     chromium.requests.clear()

@@ -16,7 +16,8 @@ from tests.system.names import NAME, Names
 from tests.system.processes import Service
 
 CROWD = 64  # callers at once
-CALLS_A_SECOND = 8  # of each caller: enough to meet every moment of a restart, and leaves CPU for those who start
+# Of each caller: enough to meet every moment of a restart, and leaves CPU for those who start.
+CALLS_A_SECOND = 8
 TEXT = "open a file and read its lines"
 # Of both: callers in step with each other could have it that one replica gets all of a kind.
 OK = tuple(
@@ -26,7 +27,9 @@ OK = tuple(
 
 
 class Fleet:
-    """Replicas at addresses of loopback, all at one port, and their name. Use as a context manager, in an event loop.
+    """Replicas at addresses of loopback, all at one port, and their name.
+
+    Use as a context manager, in an event loop.
 
     Attributes:
         port: of all.
@@ -83,7 +86,9 @@ class Fleet:
 
 
 class Callers:
-    """Calls of all kinds, at a pace, by the client as it is shipped; each answer is looked at. Use as a context manager.
+    """Calls of all kinds, at a pace, by the client as it is shipped; each answer is looked at.
+
+    Use as a context manager.
 
     Attributes:
         calls: answered, and right.
@@ -159,7 +164,10 @@ class Callers:
 
 
 class Crowd(Callers):
-    """Many callers of one client, each with one call after the other, of one text: as many at once as there are callers."""
+    """Many callers of one client, each with one call after the other, of one text.
+
+    As many at once as there are callers.
+    """
 
     async def __aenter__(self) -> Crowd:
         self._client = AsyncClient(self._target)

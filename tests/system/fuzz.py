@@ -1,4 +1,7 @@
-"""Mutated messages, from good ones of every kind, sent to a service of their own; and what must not come of it."""
+"""Mutated messages, from good ones of every kind, sent to a service of their own.
+
+And what must not come of it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ HIDDEN = pb.HiddenOutput(
 
 
 def seeds() -> tuple[list[bytes], list[bytes]]:
-    """Good messages of every kind, for unary methods and for streams; short, so that most of the time is spent on reading them."""
+    """Good messages of every kind, for unary methods and for streams.
+
+    Short, so that most of the time is spent on reading them.
+    """
     inputs = [
         pb.Input(text=f"{SECRET} at dawn"),
         pb.Input(ids=pb.TokenIds(ids=[2, 50, 3], segments=[0])),
@@ -232,12 +238,14 @@ class Fuzzed:
         ]
         if self.in_band[grpc.StatusCode.INVALID_ARGUMENT.value[0]] <= sent / 200:
             found.append(
-                "hardly a request of a stream was refused by itself: this fuzzing does not reach them"
+                "hardly a request of a stream was refused by itself: "
+                "this fuzzing does not reach them"
             )
         for code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT):
             if self.codes[code] <= sent / 50:
                 found.append(
-                    f"{self.codes[code]} of {sent} calls ended as {code.name}: this fuzzing is too coarse or too fine"
+                    f"{self.codes[code]} of {sent} calls ended as {code.name}: "
+                    "this fuzzing is too coarse or too fine"
                 )
         found += [f"{told!r:.200} came back of {raw.hex()}" for raw, told in self.leaks[:5]]
         found += [
@@ -250,7 +258,10 @@ class Fuzzed:
     def __str__(self) -> str:
         flat = flatness(self.memory)
         codes = ", ".join(f"{code.name} {count}" for code, count in self.codes.most_common())
-        return f"{codes}; memory {flat.begin / MIB:.0f} -> {flat.end / MIB:.0f} MiB, at most {flat.peak / MIB:.0f}"
+        return (
+            f"{codes}; memory {flat.begin / MIB:.0f} -> {flat.end / MIB:.0f} MiB, "
+            f"at most {flat.peak / MIB:.0f}"
+        )
 
 
 async def fuzz(bundle: Path, messages: int, seed: int) -> Fuzzed:

@@ -1,4 +1,7 @@
-"""Small models, made in processes beside that of the tests: most of the work is on one core, and the tests need little of the other."""
+"""Small models, made in processes beside that of the tests.
+
+Most of the work is on one core, and the tests need little of the other.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ PROCESSES = 2
 
 def makers() -> ProcessPoolExecutor:
     """Processes that import PyTorch once for all that they make."""
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # a fork of a process with threads, gRPC's among them, may hang
+    # A fork of a process with threads, gRPC's among them, may hang.
+    context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(PROCESSES, context, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def fresh(kind: str, folder: Path) -> Path:
-    """A key of KINDS, its attention sharpened: `checkpoint` and `bundle` in the folder -> the folder."""
+    """A key of KINDS, its attention sharpened.
+
+    `checkpoint` and `bundle` in the folder -> the folder.
+    """
     checkpoint = write_checkpoint(folder / "checkpoint", kind_config(kind))
     if kind == "none":  # one of them takes ids alone
         (checkpoint / TOKENIZER).unlink()
@@ -36,7 +41,10 @@ def fresh(kind: str, folder: Path) -> Path:
 
 
 def trained(positions: str, folder: Path) -> Path:
-    """A scheme of positions, trained for a few steps on a small part of the corpus: the same two in the folder -> the folder."""
+    """A scheme of positions, trained for a few steps on a small part of the corpus.
+
+    The same two in the folder -> the folder.
+    """
     with small_library():
         train(
             Job(

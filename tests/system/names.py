@@ -1,4 +1,7 @@
-"""A name server that knows one name: of replicas that come and go, as a headless Kubernetes service does."""
+"""A name server that knows one name.
+
+Of replicas that come and go, as a headless Kubernetes service does.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,9 @@ class Names(asyncio.DatagramProtocol):
         self._lost.set()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        end = 12  # behind the header stand the labels of the name, each after its length, a zero, then type and class
+        # Behind the header stand the labels of the name, each after its length, a zero, then type
+        # and class.
+        end = 12
         while data[end]:
             end += 1 + data[end]
         question = data[12 : end + 5]

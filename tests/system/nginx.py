@@ -44,7 +44,8 @@ def of_addresses(addresses: Collection[str]) -> tuple[str, str]:
     """Replicas that stay where they are: connections to them are kept.
 
     One that refuses a connection is asked again by the next call: a replica that restarts in less
-    than the time for which nginx would leave it out would else be missed while the next one is down.
+    than the time for which nginx would leave it out would else be missed while the next one is
+    down.
     """
     servers = " ".join(f"server {address} max_fails=0;" for address in addresses)
     return f"upstream replicas {{ {servers} keepalive 16; }}", "grpc_pass grpc://replicas;"
@@ -90,9 +91,8 @@ class Nginx:
                 socket.create_connection((host, int(port))),
             ):
                 return self
-            with contextlib.suppress(
-                subprocess.TimeoutExpired
-            ):  # a pause is the process's own, whose end shows here
+            # A pause is the process's own, whose end shows here.
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"nginx ended with {self._process.wait(0.1)}: {self.errors}")
         raise AssertionError("nginx never listened")
 

@@ -22,7 +22,8 @@ INK = """
   const pixels = copy.getImageData(0, 0, canvas.width, canvas.height).data;
   let hash = 0, inked = 0;
   for (let at = 0; at < pixels.length; at += 4) if (pixels[at + 3]) {
-    inked += 1; hash = (hash * 31 + at + pixels[at] + 3 * pixels[at + 1] + 7 * pixels[at + 2]) % 1000000007; }
+    const colour = pixels[at] + 3 * pixels[at + 1] + 7 * pixels[at + 2];
+    inked += 1; hash = (hash * 31 + at + colour) % 1000000007; }
   return [inked, hash]; })()
 """
 

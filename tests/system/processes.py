@@ -1,4 +1,7 @@
-"""The real service in a process of its own: started on free ports, waited for by its log, stopped by process id."""
+"""The real service in a process of its own.
+
+Started on free ports, waited for by its log, stopped by process id.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +178,9 @@ def by_hand(
     environment: Mapping[str, str] | None = None,
     seconds: float = START_SECONDS,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    """A service whose log is not read, once it is ready: the process and its addresses for gRPC and HTTP.
+    """A service whose log is not read, once it is ready.
+
+    The process and its addresses for gRPC and HTTP.
 
     Args:
         options: of `headlight serve`.

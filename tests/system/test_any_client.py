@@ -1,4 +1,7 @@
-"""Clients of every kind: stock grpcio with default limits, which knows nothing but the contract; Node; the command line."""
+"""Clients of every kind: stock grpcio with default limits, which knows nothing but the contract.
+
+Node; the command line.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ Buffers = dict[int, NDArray[np.uint8]]
 def everything_of(
     stub: pb_grpc.HeadlightServiceStub, length: int
 ) -> tuple[pb.EncodeResponse, Buffers]:
-    """All outputs of one text of so many tokens, as the contract's comments say: each chunk copied to its offset."""
+    """All outputs of one text of so many tokens, as the contract's comments say.
+
+    Each chunk copied to its offset.
+    """
     wanted = pb.Outputs(
         pooled=pb.PooledOutput(),
         tokens=pb.TokensOutput(),

@@ -1,4 +1,7 @@
-"""Whatever a caller sends has its documented status; neighbours do not notice, and the service serves on."""
+"""Whatever a caller sends has its documented status.
+
+Neighbours do not notice, and the service serves on.
+"""
 
 from __future__ import annotations
 
@@ -240,7 +243,9 @@ def channel(service: Service) -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def neighbour(service: Service) -> Iterator[None]:
-    """Another caller, on a connection of its own, who is right all the while and gets the same answer each time."""
+    """Another caller, on a connection of its own,
+    who is right all the while and gets the same answer each time.
+    """
     done, wrong = threading.Event(), list[str]()
 
     def call() -> None:
@@ -322,15 +327,20 @@ def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None
 
 
 def test_what_is_refused_costs_bounded_memory(service: Service, channel: Any) -> None:
-    """Megabytes of tiny messages are decoded before they are refused, then let go at once: 0.24 GB were seen over 30 rounds, and
-    0.65 where they were left to the garbage collector."""
+    """Megabytes of tiny messages are decoded before they are refused, then let go at once.
+
+    0.24 GB were seen over 30 rounds, and 0.65 where they were left to the garbage collector.
+    """
     for bad in [bad for bad in BAD if len(bad.raw) > 1_000_000] * 10:
         answer(channel, bad)
         assert service.resident_bytes() < 512 << 20
 
 
 def test_many_senders_of_too_many_ids_cost_bounded_memory() -> None:
-    """Sixteen at once took 1.7 to 2.9 GB where they were converted before they were counted; now 0.3."""
+    """Sixteen at once took 1.7 to 2.9 GB where they were converted before they were counted.
+
+    Now 0.3.
+    """
     with (
         Service(bundle_of("docs-rope")) as service,
         grpc.insecure_channel(service.target, options=UNLIMITED) as channel,

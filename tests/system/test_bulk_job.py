@@ -1,4 +1,6 @@
-"""The script that the Indexed Job of deploy/examples/bulk-job runs, as its pods run it, against the real service."""
+"""The script that the Indexed Job of deploy/examples/bulk-job runs, as its pods run it,
+against the real service.
+"""
 
 from __future__ import annotations
 
@@ -96,16 +98,17 @@ def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path)
 
 
 def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
-    """The command line ends with 1 where the service is away, after a minute of trying; here at once."""
+    """The command line ends with 1 where the service is away, after a minute of trying.
+
+    Here at once.
+    """
     (data / "bin").mkdir()
     python = data / "bin" / "python"
     python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")
     python.chmod(0o755)
     done = worker(data, 0, "127.0.0.1:1", programs=data / "bin")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "away\n",
-    )  # at the first file: the others would fare no better
+    # At the first file: the others would fare no better.
+    assert (done.returncode, done.stderr) == (1, "away\n")
     assert outputs(data) == []
 
 
@@ -117,7 +120,10 @@ def test_a_model_that_is_not_there_is_left_for_another_try(rope: Service, data: 
 
 
 def test_a_token_that_is_not_known_yet_is_left_for_another_try(data: Path) -> None:
-    """Not 2, by which the Job would give the part up: tokens are replaced in two places, one a moment before the other."""
+    """Not 2, by which the Job would give the part up.
+
+    Tokens are replaced in two places, one a moment before the other.
+    """
     known, mine = data / "tokens", data / "token"
     known.write_text("bulk the-token-of-bulk-jobs\n", encoding="ascii")
     mine.write_text("another-token-altogether\n", encoding="ascii")

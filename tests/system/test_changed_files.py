@@ -1,4 +1,7 @@
-"""Files of the bundle that change while the service has calls: no answer changes, and nothing crashes."""
+"""Files of the bundle that change while the service has calls.
+
+No answer changes, and nothing crashes.
+"""
 
 from __future__ import annotations
 

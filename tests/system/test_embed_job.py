@@ -1,4 +1,6 @@
-"""`headlight embed` of many texts, whose service is killed and which is interrupted itself, against the real service."""
+"""`headlight embed` of many texts, whose service is killed and which is interrupted itself,
+against the real service.
+"""
 
 from __future__ import annotations
 

@@ -241,7 +241,10 @@ async def test_the_asyncio_client_has_the_same_options(service: Service, client:
 
 
 def test_a_stream_in_chunks_is_what_one_message_holds(service: Service) -> None:
-    """Some megabytes: each type of pooled vectors, and the vectors of chosen tokens. A dry run knows the bytes before."""
+    """Some megabytes: each type of pooled vectors, and the vectors of chosen tokens.
+
+    A dry run knows the bytes before.
+    """
     outputs = pb.Outputs(
         pooled=pb.PooledOutput(
             dtypes=[pb.DATA_TYPE_INT8, pb.DATA_TYPE_FLOAT32, pb.DATA_TYPE_UBINARY]

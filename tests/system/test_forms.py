@@ -1,4 +1,6 @@
-"""Every form of attention over the wire, of every scheme of positions, against NumPy on PyTorch's whole maps."""
+"""Every form of attention over the wire, of every scheme of positions,
+against NumPy on PyTorch's whole maps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ WORDS = st.lists(st.text("abcxyz09", min_size=1, max_size=7), min_size=1, max_si
 
 
 def reference(encoder: Encoder, tokens: TokenList, head_mask: Floats | None = None) -> Text:
-    """What PyTorch says of tokens. Words are runs of tokens without a space between: so it is in these texts."""
+    """What PyTorch says of tokens.
+
+    Words are runs of tokens without a space between: so it is in these texts.
+    """
     ids = torch.tensor(tokens.ids)[None]
     mask = None if head_mask is None else torch.from_numpy(head_mask)[None]
     segments = torch.tensor(tokens.segments)[None] if encoder.config.segments else None
@@ -60,10 +65,8 @@ def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> N
     kind, service, encoder = small
     config = encoder.config
     with Client(service.target, timeout=60) as client:
-        given_ids = [5 + ord(letter) % 40 for letter in text] + [
-            7,
-            8,
-        ]  # kind "none" has no tokenizer
+        # Kind "none" has no tokenizer.
+        given_ids = [5 + ord(letter) % 40 for letter in text] + [7, 8]
         value = given_ids if kind == "none" else text
         length = len(given_ids) if kind == "none" else len(client.tokenize([text])[0])
         spec = data.draw(

@@ -1,6 +1,9 @@
-"""Mutated HTTP/2 frames and header blocks: the service serves on, its probes tell the truth, and nothing is held afterwards.
+"""Mutated HTTP/2 frames and header blocks.
 
-HEADLIGHT_FRAMES and HEADLIGHT_FRAMES_SEED choose a longer run or another one; a failure names the command that sends its block again.
+The service serves on, its probes tell the truth, and nothing is held afterwards.
+
+HEADLIGHT_FRAMES and HEADLIGHT_FRAMES_SEED choose a longer run or another one; a failure names the
+command that sends its block again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
-"""Mutated messages: no crash, no UNKNOWN, no INTERNAL, no text of the caller or of an exception comes back, memory stays flat.
+"""Mutated messages.
 
-Seeded, so that a failure can be had again: HEADLIGHT_FUZZ_SEED and HEADLIGHT_FUZZ_MESSAGES choose another run, or a longer one.
+No crash, no UNKNOWN, no INTERNAL, no text of the caller or of an exception comes back, memory stays
+flat.
+
+Seeded, so that a failure can be had again: HEADLIGHT_FUZZ_SEED and HEADLIGHT_FUZZ_MESSAGES choose
+another run, or a longer one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Head analysis of the trained model: the heads that its evaluation names (bench/results/evaluation.md) are found by the client."""
+"""Head analysis of the trained model.
+
+The heads that its evaluation names (bench/results/evaluation.md) are found by the client.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,14 @@ from tests.system.processes import Service
 TEXTS = [
     "def read_lines(path): return open(path).read().splitlines()",
     "Return the sum of all elements of the iterable, starting at the value of start.",
-    'def join(a, *p): """Join two or more pathname components, inserting / as needed.""" return sep.join(p)',
-    "for name in os.listdir(path): full = os.path.join(path, name); if os.path.isdir(full): walk(full)",
+    (
+        'def join(a, *p): """Join two or more pathname components, '
+        'inserting / as needed.""" return sep.join(p)'
+    ),
+    (
+        "for name in os.listdir(path): full = os.path.join(path, name); if "
+        "os.path.isdir(full): walk(full)"
+    ),
 ]
 
 

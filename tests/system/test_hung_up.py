@@ -1,4 +1,6 @@
-"""Streams of callers who leave, or whose time is over, while the service waits for their next message."""
+"""Streams of callers who leave, or whose time is over,
+while the service waits for their next message.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.system.processes import Service
 
 TRIES = 60  # one to three in ten were taken for streams that had ended well
-BY_LUCK = 1  # gRPC tells two things then, and the second may come late on a machine that stands still in between
+# gRPC tells two things then, and the second may come late on a machine that stands still in
+# between.
+BY_LUCK = 1
 STARTED = 'grpc_server_started_total{grpc_method="EncodeStream"'
 HANDLED = 'grpc_server_handled_total{grpc_code="%s",grpc_method="EncodeStream"'
 
@@ -47,9 +51,8 @@ def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None
             with pytest.raises(grpc.RpcError):
                 list(call)
             over.set()
-        stub.GetModel(
-            pb.GetModelRequest(), timeout=60
-        )  # behind which each of them has been started, or never will be
+        # Behind which each of them has been started, or never will be.
+        stub.GetModel(pb.GetModelRequest(), timeout=60)
     after = ended(rope)
     assert after["OK"] - before["OK"] <= BY_LUCK
     assert after[code] - before[code] >= TRIES / 2

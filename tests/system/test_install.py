@@ -1,4 +1,7 @@
-"""The wheel in a stranger's environment, away from the repository: the client alone, the service, the exporter."""
+"""The wheel in a stranger's environment, away from the repository.
+
+The client alone, the service, the exporter.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,8 @@ def test_links_of_the_long_description_are_absolute_where_an_address_is_known() 
     text = "[a](docs/a.md) ![b](docs/b.png) [c](https://c.example/d) [d](#there)"
     assert absolute(text, "") == text
     assert absolute(text, "https://e.example/x/") == (
-        "[a](https://e.example/x/docs/a.md) ![b](https://e.example/x/docs/b.png) [c](https://c.example/d) [d](#there)"
+        "[a](https://e.example/x/docs/a.md) ![b](https://e.example/x/docs/b.png) "
+        "[c](https://c.example/d) [d](#there)"
     )
 
 
@@ -175,9 +179,8 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
         serve.command, "export", "x", "--out", "y"
     )
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
-    assert "pip install 'headlight-serving[serve,export]'" in refused(
-        serve.command, "serve"
-    )  # whatever a cache holds
+    # Whatever a cache holds.
+    assert "pip install 'headlight-serving[serve,export]'" in refused(serve.command, "serve")
 
 
 def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(

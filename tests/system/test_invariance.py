@@ -17,7 +17,8 @@ TEXT = "split the extension from a path name"
 OTHERS = [" ".join(f"word{i} number {j}" for j in range(1 + (i * 5) % 23)) for i in range(63)]
 
 
-# A short text, one near the training length among texts a little shorter and longer, one far beyond it.
+# A short text, one near the training length among texts a little shorter and longer, one far beyond
+# it.
 @pytest.mark.parametrize("text", [TEXT, OTHERS[-1], TEXT * 40], ids=["short", "ordinary", "long"])
 def test_alone_in_a_batch_and_with_attention(rope: Service, text: str) -> None:
     with Client(rope.target) as client:

@@ -1,4 +1,7 @@
-"""A service that is killed, as for want of memory: whoever waits for it is told so, and does not wait for ever."""
+"""A service that is killed, as for want of memory.
+
+Whoever waits for it is told so, and does not wait for ever.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ PATIENCE = 4 * TIMEOUT
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_whoever_waits_for_a_service_that_is_killed_is_told(streamed: bool) -> None:
-    """gRPC for Python leaves a blocking stream that it is to send again waiting for ever, whatever its deadline."""
+    """gRPC for Python leaves a blocking stream that it is to send again waiting for ever,
+    whatever its deadline.
+    """
     service, killed, ends = Service(bundle_of("docs-rope")), threading.Event(), list[str]()
     clients = [Client(service.target, timeout=TIMEOUT) for _ in range(CALLERS)]
 

@@ -1,4 +1,7 @@
-"""What the service holds for one large answer: little more than the answer, however often and however slowly it is read."""
+"""What the service holds for one large answer.
+
+Little more than the answer, however often and however slowly it is read.
+"""
 
 from __future__ import annotations
 
@@ -60,5 +63,6 @@ def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time()
             assert client.attend(ids).weights.nbytes == item
             peaks.append(service.peak_bytes() - base)
     assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
-    # How many pieces are on their way at once varies; what is never freed would show in every later call.
+    # How many pieces are on their way at once varies; what is never freed would show in every later
+    # call.
     assert min(peaks[-15:]) <= max(peaks[:15]) + CHUNK, peaks

@@ -1,4 +1,7 @@
-"""A process that may have no more memory: what does not fit is refused at once, and all else is answered."""
+"""A process that may have no more memory.
+
+What does not fit is refused at once, and all else is answered.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,15 @@ from headlight import AttentionSpec, Client, Overloaded
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
-ROOM = (
-    200 << 20
-)  # enough for small requests and a new copy of the graph; less than either form of attention below takes
+# Enough for small requests and a new copy of the graph; less than either form of attention below
+# takes.
+ROOM = 200 << 20
 LONG = [7 + at % 300 for at in range(2048)]
 SMALL = [7 + at % 300 for at in range(40)]
 AT_ONCE = 30.0  # seconds, on a busy machine; a retry would wait for the whole timeout
 WHOLE = AttentionSpec.of()  # 288 MiB of results: NumPy cannot have them
-MEAN = AttentionSpec.of(
-    reduce="head_mean"
-)  # 48 MiB of results, and buffers of 96 MiB in the engine
+# 48 MiB of results, and buffers of 96 MiB in the engine.
+MEAN = AttentionSpec.of(reduce="head_mean")
 
 
 def allow(service: Service, more: int | None) -> None:

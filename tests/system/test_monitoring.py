@@ -1,7 +1,9 @@
-"""A real Prometheus with the shipped rules scrapes the real service, which has TLS, tokens and quotas, under every kind of traffic.
+"""A real Prometheus with the shipped rules scrapes the real service, which has TLS,
+tokens and quotas, under every kind of traffic.
 
-No expression is empty. kube-state-metrics is absent in a test without a cluster, so a page with the names that are read of it stands
-in (KUBE_STATE in deploy/prometheus/names.py), with values on which all is well: what these stand for is not tested here.
+No expression is empty. kube-state-metrics is absent in a test without a cluster, so a page with the
+names that are read of it stands in (KUBE_STATE in deploy/prometheus/names.py), with values on which
+all is well: what these stand for is not tested here.
 """
 
 from __future__ import annotations
@@ -108,7 +110,10 @@ def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def drive(service: Service, ca: Path) -> None:
-    """Everything that callers do: unary, in streams, with attention, in bulk, too late, wrongly, too much, and without a token."""
+    """Everything that callers do.
+
+    Unary, in streams, with attention, in bulk, too late, wrongly, too much, and without a token.
+    """
     many, target = [TEXT * 4] * 150, service.target
     credentials = grpc.ssl_channel_credentials(ca.read_bytes())
     with contextlib.closing(grpc.secure_channel(target, credentials)) as channel:
@@ -135,7 +140,10 @@ def drive(service: Service, ca: Path) -> None:
 
 
 def until_one_is_counted_as_late(service: Service, stub: Any) -> None:
-    """A caller hears of its deadline by itself: before the service has counted the call, and whatever the service takes it for."""
+    """A caller hears of its deadline by itself.
+
+    Before the service has counted the call, and whatever the service takes it for.
+    """
     for _ in range(TRIES):
         late(stub)
         if service.counted(LATE):
@@ -165,7 +173,10 @@ def late(stub: Any) -> None:
 
 
 def found(prometheus: Prometheus, expression: str) -> list[float]:
-    """The values of its series now; those that are no numbers left out. An expression that is refused raises."""
+    """The values of its series now; those that are no numbers left out.
+
+    An expression that is refused raises.
+    """
     result = prometheus.get("query", query=expression)["result"]
     return [value for series in result if math.isfinite(value := float(series["value"][1]))]
 

@@ -1,4 +1,7 @@
-"""The page of `headlight attend --html` in a real browser: what is clicked, pointed at and typed changes what is drawn."""
+"""The page of `headlight attend --html` in a real browser.
+
+What is clicked, pointed at and typed changes what is drawn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The page of `headlight attend --html` in both themes, at every width, and with tokens that are up to no good."""
+"""The page of `headlight attend --html` in both themes, at every width,
+and with tokens that are up to no good.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,11 @@ def encoder(served: tuple[str, Service]) -> Encoder:
 
 @pytest.fixture(scope="module")
 def tolerance(served: tuple[str, Service]) -> Tolerance:
-    """What the bundle declares: the project's own, and where PyTorch itself is less exact in float32 than those, four times that."""
+    """What the bundle declares.
+
+    The project's own, and where PyTorch itself is less exact in float32 than those, four times
+    that.
+    """
     return Bundle(bundle_of(served[0])).manifest.tolerance("cpu", "fp32")
 
 

@@ -1,4 +1,6 @@
-"""A reduced precision, from the command that writes it to the answers of the service that was told to serve it."""
+"""A reduced precision, from the command that writes it to the answers of the service that was told
+to serve it.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +105,6 @@ def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Pat
     assert (done.returncode, done.stdout) == (3, "")
     [line] = done.stderr.splitlines()
     assert (
-        "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8, cuda/fp16, cuda/fp32, openvino/bf16"
-        in line
-    )
+        "no embed graph for cpu/bf16; the bundle has cpu/fp16, cpu/fp32, cpu/int8, cuda/fp16, "
+        "cuda/fp32, openvino/bf16"
+    ) in line

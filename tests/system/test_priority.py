@@ -1,4 +1,7 @@
-"""Interactive before bulk, in the real service with a real queue: told by who is answered before whom."""
+"""Interactive before bulk, in the real service with a real queue.
+
+Told by who is answered before whom.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,12 @@ def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
 
 
 def share_answered_before(service: Service, priority: Priority) -> float:
-    """Of the requests of a flood of bulk that all wait: the share that is answered before a single one that comes behind them.
+    """Of the requests of a flood of bulk that all wait.
 
-    Where this process stood still and most of the flood went by meanwhile, that flood says nothing: there is another.
+    The share that is answered before a single one that comes behind them.
+
+    Where this process stood still and most of the flood went by meanwhile, that flood says nothing:
+    there is another.
     """
     for _ in range(TRIES):
         if (share := of_one_flood(service, priority)) is not None:
@@ -65,13 +71,13 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
         expected = service.counted("headlight_tokens_total") + sum(
             sizes[at % 3] for at in range(REQUESTS)
         )
-        ended: queue.Queue[str] = (
-            queue.Queue()
-        )  # in their order, whenever this thread comes to look
+        # In their order, whenever this thread comes to look.
+        ended: queue.Queue[str] = queue.Queue()
         flood = [stub.Encode.future(each, timeout=SECONDS) for each in messages]
         for call in flood:
             call.add_done_callback(lambda _: ended.put("bulk"))
-        # Two connections keep no order between them: before the last of the flood has come, a single one might overtake it.
+        # Two connections keep no order between them: before the last of the flood has come, a
+        # single one might overtake it.
         while (
             service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens")
             < expected

@@ -1,8 +1,12 @@
-"""A real Prometheus scrapes the service; promtool has no complaint; no caller can make the metrics grow."""
+"""A real Prometheus scrapes the service; promtool has no complaint.
+
+No caller can make the metrics grow.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -57,10 +61,16 @@ def series(service: Service) -> set[str]:
 
 
 def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
-    """All that is expected of one scrape: where the service is slow to answer one, there is nothing until the next."""
+    """All that is expected of one scrape.
+
+    Where the service is slow to answer one, there is nothing until the next.
+    """
     ours = prometheus.get("query", query='{__name__=~"headlight_.+"}')["result"]
     models = {found["metric"]["__name__"]: found["metric"].get("model") for found in ours}
-    median = "histogram_quantile(0.5, headlight_stage_seconds_bucket{stage='total',priority='interactive'})"
+    median = (
+        "histogram_quantile(0.5, "
+        "headlight_stage_seconds_bucket{stage='total',priority='interactive'})"
+    )
     return {
         "target": [
             (target["health"], target["lastError"])
@@ -173,11 +183,7 @@ def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> Non
         ended(lambda: kinds[0]("/made.up/Once"))  # the series `other`
         ask("once")  # NOT_FOUND of each method
         before = series(service)
-        codes = {
-            ended(lambda kind=kind, method=method: kind(method))
-            for method in HOSTILE
-            for kind in kinds
-        }  # type: ignore[misc]  # bound now
+        codes = {ended(functools.partial(kind, method)) for method in HOSTILE for kind in kinds}
         missing = set().union(*map(ask, names))
     assert codes == {grpc.StatusCode.UNIMPLEMENTED}
     assert missing == {grpc.StatusCode.NOT_FOUND}

@@ -1,4 +1,7 @@
-"""Callers who never take their answers, against the real process: its memory stays bounded, it serves others, and it can end."""
+"""Callers who never take their answers, against the real process.
+
+Its memory stays bounded, it serves others, and it can end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ LIMIT = 64 << 20
 STALL_SECONDS = 8
 RETURNED = 'headlight_held_output_bytes{model="docs-rope"} 0.0'
 STALLED = 'headlight_rejected_total{model="docs-rope",reason="stalled_reader"} 0.0'
-OK = f'grpc_server_handled_total{{grpc_code="OK",grpc_method="Encode",grpc_service="{SERVICE}",grpc_type="unary"}} '
+OK = (
+    'grpc_server_handled_total{grpc_code="OK",grpc_method="Encode",'
+    f'grpc_service="{SERVICE}",grpc_type="unary"}} '
+)
 
 
 async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> None:
@@ -39,16 +45,16 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
             for _ in range(CALLS):
                 client.ask("Encode", LARGE.SerializeToString())
             largest, served = 0, 0
-            while (
-                not client.hung_up.is_set()
-            ):  # which the server does, once its patience is at an end
+            # Which the server does, once its patience is at an end.
+            while not client.hung_up.is_set():
                 await stub.Encode(SMALL)
                 served += 1
                 largest = max(largest, service.resident_bytes())
             # The last answer can be here before the call that it belongs to has ended.
             while RETURNED not in (text := await asyncio.to_thread(get, service.http, "/metrics")):
                 pass
-    # What is being sent is there twice, as one message and in the transport; and the engine works meanwhile.
+    # What is being sent is there twice, as one message and in the transport; and the engine works
+    # meanwhile.
     assert largest - at_rest < 4 * LIMIT, (
         f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
     )

@@ -1,4 +1,7 @@
-"""What the lab trains, served: the model that reverses sequences, its answers and the head that reads them from the other end."""
+"""What the lab trains, served.
+
+The model that reverses sequences, its answers and the head that reads them from the other end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Replicas are restarted, replaced and added under load, behind the client's own balancing and behind nginx: no call fails."""
+"""Replicas are restarted, replaced and added under load,
+behind the client's own balancing and behind nginx: no call fails.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ RESTARTS = 12  # in place
 REPLACEMENTS = 9  # each new one at an address of its own, as pods are
 BETWEEN = 6  # calls of each client from one restart to the next
 EVEN = 0.8
-AGE_SECONDS = (
-    5  # of a connection, in place of minutes: after so long a client looks for new replicas
-)
+# Of a connection, in place of minutes: after so long a client looks for new replicas.
+AGE_SECONDS = 5
 
 
 async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None:
@@ -33,7 +34,9 @@ async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None
 
 
 async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
-    """A replica that refuses is free at once, and would draw most of what many callers send, until they have no more tries."""
+    """A replica that refuses is free at once, and would draw most of what many callers send,
+    until they have no more tries.
+    """
     async with Fleet() as fleet:
         addresses = [await fleet.add() for _ in range(REPLICAS)]
         async with Crowd(fleet.target) as crowd:
@@ -45,7 +48,10 @@ async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
 
 
 async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Path) -> None:
-    """A rolling update with maxSurge 1 and maxUnavailable 0: the new one serves before the old one is asked to end."""
+    """A rolling update with maxSurge 1 and maxUnavailable 0.
+
+    The new one serves before the old one is asked to end.
+    """
     async with Fleet() as fleet:
         for _ in range(REPLICAS):
             await fleet.add()

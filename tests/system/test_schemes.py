@@ -1,4 +1,7 @@
-"""All schemes of positions over the wire: small models, freshly initialised, their attention sharpened."""
+"""All schemes of positions over the wire.
+
+Small models, freshly initialised, their attention sharpened.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,8 @@ from headlight_model.encoder import Encoder, EncoderOutput
 from tests.system.conftest import Small
 
 LENGTHS = (1, 2, 31, 32, 33, 64, 128, 160)  # up to more than four times the training length
-SAME = {
-    "pooled": 1e-6,
-    "tokens": 5e-6,
-    "attention": 5e-6,
-    "hidden": 5e-6,
-}  # the same text, however asked
+# The same text, however asked.
+SAME = {"pooled": 1e-6, "tokens": 5e-6, "attention": 5e-6, "hidden": 5e-6}
 
 
 def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderOutput:
@@ -49,7 +48,10 @@ def ask(
     pooled: bool = True,
     tokens: bool = True,
 ) -> list[dict[str, Floats]]:
-    """Vectors, and the named layers of attention and hidden states, of one request: by input and output."""
+    """Vectors, and the named layers of attention and hidden states, of one request.
+
+    By input and output.
+    """
     outputs = pb.Outputs(
         pooled=pb.PooledOutput() if pooled else None,
         tokens=pb.TokensOutput() if tokens else None,

@@ -18,7 +18,10 @@ SECONDS = 250  # for anything to come: a slow machine is no failure
 
 
 async def test_sigterm_under_load_loses_no_admitted_request() -> None:
-    """Each caller sends until it is refused. Every call must end in an answer or in what may be sent again; none may break off."""
+    """Each caller sends until it is refused.
+
+    Every call must end in an answer or in what may be sent again; none may break off.
+    """
     answered = 0
     refusals: list[grpc.aio.AioRpcError] = []
     with Service(bundle_of("docs-rope")) as service:
@@ -52,12 +55,12 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
             await asyncio.wait_for(asyncio.gather(*callers), timeout=SECONDS)
         assert service.wait() == 0
     assert len(refusals) == CALLERS
-    for refusal in (
-        refusals
-    ):  # the listener is closed, or the call came after the drain began: safe to send elsewhere
+    # The listener is closed, or the call came after the drain began: safe to send elsewhere.
+    for refusal in refusals:
         assert refusal.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), refusal
         assert "Cancelling all calls" not in (refusal.details() or "")
-    # What reaches gRPC while it stops is not read, and CANCELLED; it is told to stop in a pause, so that hardly any does.
+    # What reaches gRPC while it stops is not read, and CANCELLED; it is told to stop in a pause, so
+    # that hardly any does.
     assert [refusal.code() for refusal in refusals].count(grpc.StatusCode.CANCELLED) <= 2
     # Calls were under way when the signal came, and they were answered.
     assert answered > before

@@ -77,5 +77,8 @@ def test_a_text_beyond_the_tokenizers_limit_is_refused_unread() -> None:
                 stub.Tokenize(request, timeout=SECONDS)
     error = caught.value
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    told = f"inputs[0].text: has {limit + 1} characters, 1 of them its prompt; at most {limit} are read; shorten it"
+    told = (
+        f"inputs[0].text: has {limit + 1} characters, 1 of them its prompt; "
+        f"at most {limit} are read; shorten it"
+    )
     assert told in (error.details() or "")

@@ -1,4 +1,7 @@
-"""Special tokens that texts spell out, through the service: the option of the process, and that of a request."""
+"""Special tokens that texts spell out, through the service.
+
+The option of the process, and that of a request.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`headlight serve --check` on a bundle that was tampered with: exit code 3, and one line that names the file."""
+"""`headlight serve --check` on a bundle that was tampered with.
+
+Exit code 3, and one line that names the file.
+"""
 
 from __future__ import annotations
 

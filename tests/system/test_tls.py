@@ -1,4 +1,7 @@
-"""TLS of the real process: certificates replaced under load, and everything that must be refused."""
+"""TLS of the real process.
+
+Certificates replaced under load, and everything that must be refused.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ BEFORE = 6  # calls between two rotations
 
 
 class Secret:
-    """Files as Kubernetes mounts them: links to links into a folder for each version, all swapped at once."""
+    """Files as Kubernetes mounts them.
+
+    Links to links into a folder for each version, all swapped at once.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -114,7 +120,10 @@ def connect(service: Service, authority: Authority, pair: Pair | None) -> grpc.a
 
 
 async def encode(service: Service, authority: Authority, pair: Pair | None) -> pb.EncodeResponse:
-    """One call on a connection of its own: without a retry, that a failed handshake could hide behind."""
+    """One call on a connection of its own.
+
+    Without a retry, that a failed handshake could hide behind.
+    """
     async with connect(service, authority, pair) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         answer: pb.EncodeResponse = await stub.Encode(
@@ -226,7 +235,10 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
 async def test_who_is_not_of_the_family_is_refused(
     mutual: Service, authority: Authority, client_pair: Pair, tmp_path: Path
 ) -> None:
-    """Clients without a certificate or with somebody else's; and by the client, a server of another authority; and plaintext."""
+    """Clients without a certificate or with somebody else's.
+
+    And by the client, a server of another authority; and plaintext.
+    """
     other = Authority(tmp_path / "other")
     strangers = [(authority, None), (authority, other.sign("stranger")), (other, client_pair)]
     strangers.append((authority, authority.sign("late", days=-1)))

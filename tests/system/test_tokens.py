@@ -53,7 +53,10 @@ def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
         ),
         (
             ("--tls-cert", client_pair.cert, "--tls-key", client_pair.key, "--tls-ca", other.cert),
-            "--tls-cert, --tls-key, --tls-ca: the certificate is refused: it does not come from an authority",
+            (
+                "--tls-cert, --tls-key, --tls-ca: the certificate is refused: "
+                "it does not come from an authority"
+            ),
         ),
         (("--auth-tokens", tokens), "--auth-tokens: line 1: a token must have at least 16"),
     ):
@@ -76,12 +79,13 @@ def until_let_in(client: Client) -> None:
 
 
 def test_tokens_and_quotas(tmp_path: Path) -> None:
-    """Tokens are replaced without a restart, nobody gets in without one, reflection included, and no token reaches the log."""
+    """Tokens are replaced without a restart, nobody gets in without one, reflection included,
+    and no token reaches the log.
+    """
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
-    large = (
-        "word " * 600
-    )  # the second of these has to wait for minutes: a client does not, whose timeout is shorter
+    # The second of these has to wait for minutes: a client does not, whose timeout is shorter.
+    large = "word " * 600
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:
         with Client(service.target, token=TOKEN, timeout=60) as client:

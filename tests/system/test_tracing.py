@@ -1,4 +1,7 @@
-"""A real service and a collector: the tree of spans, and that a collector that is away does no harm."""
+"""A real service and a collector.
+
+The tree of spans, and that a collector that is away does no harm.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
-    """What a collector has, and the log, after calls of each sort. It is waited for: how long the end may take over it is bounded."""
+    """What a collector has, and the log, after calls of each sort.
+
+    It is waited for: how long the end may take over it is bounded.
+    """
     with Collector() as collector, pytest.MonkeyPatch.context() as patched:
         patched.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
         with (
@@ -196,9 +202,8 @@ def test_a_collector_that_is_away_does_no_harm(
     listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  # milliseconds: so that it is tried at once
-    monkeypatch.setenv(
-        "OTEL_EXPORTER_OTLP_TIMEOUT", "300"
-    )  # seconds: far longer than the end may take
+    # Seconds: far longer than the end may take.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "64")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "64")
     with socket.socket() as away:

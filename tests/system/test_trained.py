@@ -1,7 +1,8 @@
 """A model of every scheme of positions, trained for a few steps, exported and served.
 
-One by the commands that a user would give, on the whole corpus; the others by what these commands call, on a small part of it: the time
-went into reading the standard library and importing PyTorch, which are the same for all.
+One by the commands that a user would give, on the whole corpus; the others by what these commands
+call, on a small part of it: the time went into reading the standard library and importing PyTorch,
+which are the same for all.
 """
 
 from __future__ import annotations

@@ -167,12 +167,15 @@ class Probes:
 
 @pytest.mark.parametrize("seconds", [5])
 def test_a_server_that_ends_once_a_second_fails_no_call(seconds: int) -> None:
-    """Its replacement listens before a shipped client has run out of tries, and no probe lies meanwhile."""
+    """Its replacement listens before a shipped client has run out of tries,
+    and no probe lies meanwhile.
+    """
     options = ("--health", "127.0.0.1:0")
     with Service(
         bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
     ) as service:
-        health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
+        listening = next(entry for entry in service.log if entry["event"] == "listening")
+        health = f"127.0.0.1:{listening['health_port']}"
         stop, wrong, answers = threading.Event(), list[BaseException | str](), itertools.count()
         with Client(service.target) as client:
             expected = client.encode([TEXT])
@@ -226,7 +229,8 @@ def test_a_health_port_that_ends_comes_back() -> None:
     with Service(
         bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
     ) as service:
-        health = f"127.0.0.1:{next(entry for entry in service.log if entry['event'] == 'listening')['health_port']}"
+        listening = next(entry for entry in service.log if entry["event"] == "listening")
+        health = f"127.0.0.1:{listening['health_port']}"
         end_grpc(health)
         assert service.wait_for("grpc_restored")["server"] == "health"
         with grpc.insecure_channel(health) as fresh:

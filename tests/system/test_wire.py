@@ -24,7 +24,8 @@ NUMBERS = {
     "BINARY": "u1",
     "UBINARY": "u1",
 }
-# Which weights answered, and how long it took, are no part of the meaning; nor the words of an error.
+# Which weights answered, and how long it took, are no part of the meaning; nor the words of an
+# error.
 VOLATILE = ("model", "timings", "message", "data")
 BITS = 4  # of a vector's signs: values next to 0 may fall on either side
 
@@ -63,7 +64,10 @@ def without(said: Any) -> Any:
 
 
 def whole(frames: list[Any]) -> list[Any]:
-    """Answers of a stream by id, put together from their chunks as the contract says: by offset, blindly."""
+    """Answers of a stream by id, put together from their chunks as the contract says.
+
+    By offset, blindly.
+    """
     outputs = {
         pb.OUTPUT_KIND_TOKENS: "tokens",
         pb.OUTPUT_KIND_ATTENTION: "attention",

@@ -64,7 +64,10 @@ def recorded() -> list[Recorded]:
 
 
 def meaning(message: Message) -> Any:
-    """A message as JSON by the names of its fields. The data of tensors is replaced by its digest."""
+    """A message as JSON by the names of its fields.
+
+    The data of tensors is replaced by its digest.
+    """
     copy = type(message)()
     copy.CopyFrom(message)
     for part in parts(copy):

@@ -1,4 +1,7 @@
-"""Recording of the wire before a release: `python -m tests.wire.record 0.2.0`. A version is recorded once."""
+"""Recording of the wire before a release: `python -m tests.wire.record 0.2.0`.
+
+A version is recorded once.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,10 @@ def replaying(
 
 
 def frames_of(calls: dict[str, Recorded], name: str) -> list[pb.EncodeStreamResponse]:
-    """The frames that answered one request: "stream/ID" is one of the recorded stream; a unary answer is one frame."""
+    """The frames that answered one request: "stream/ID" is one of the recorded stream.
+
+    A unary answer is one frame.
+    """
     name, _, request_id = name.partition("/")
     if not request_id:
         return [

@@ -1,4 +1,6 @@
-"""Starts the service with chunks of 2 KiB: `small_chunks.py PYTHON -W error -m headlight serve OPTIONS`.
+"""Starts the service with chunks of 2 KiB.
+
+`small_chunks.py PYTHON -W error -m headlight serve OPTIONS`.
 
 Recorded streams then hold chunks of every kind without megabytes of data.
 """

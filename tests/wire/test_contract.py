@@ -1,4 +1,7 @@
-"""The contract of today beside those of published versions: it only adds, and their messages mean what they meant."""
+"""The contract of today beside those of published versions.
+
+It only adds, and their messages mean what they meant.
+"""
 
 from __future__ import annotations
 

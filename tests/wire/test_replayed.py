@@ -1,4 +1,6 @@
-"""The client of today against servers of published versions, and against one that is newer than itself."""
+"""The client of today against servers of published versions,
+and against one that is newer than itself.
+"""
 
 from __future__ import annotations
 

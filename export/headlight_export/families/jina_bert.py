@@ -19,7 +19,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     gate = config.get(str, "feed_forward_type", default="original")
     if gate not in (*GATES, "original"):
         raise Refused(
-            f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are original, geglu, reglu"
+            f"config.json: feed_forward_type {gate!a:.40} cannot be served; served are "
+            "original, geglu, reglu"
         )
     weights = Weights(tensors, bert.PREFIXES, bert.IDLE)
     # It was trained with 512 tokens, and is served with max_position_embeddings, 8,192.

@@ -116,15 +116,17 @@ def _is_causal(config: Config, usual: bool) -> bool:
     if config.values.get("is_causal") is None and usual and has_code:
         if config.values.get("use_bidirectional_attention") is None:
             raise Refused(
-                "config.json: auto_map has an AutoModel of the folder's own code, which is never run, and nothing says whether it "
-                "is causal; look there, and add is_causal true or false"
+                "config.json: auto_map has an AutoModel of the folder's own code, which is never "
+                "run, and nothing says whether it is causal; look there, "
+                "and add is_causal true or false"
             )
         return not both_ways
     causal = config.get(bool, "is_causal", default=usual)
     if causal and both_ways:
         raise Refused(
-            "config.json: use_bidirectional_attention is true, which transformers does not read for this family: there the model is "
-            "causal; set is_causal to false if it was trained to see both ways, else take use_bidirectional_attention out"
+            "config.json: use_bidirectional_attention is true, which transformers does not read "
+            "for this family: there the model is causal; set is_causal to false if it was trained "
+            "to see both ways, else take use_bidirectional_attention out"
         )
     return causal
 

@@ -41,7 +41,8 @@ def convert(config: Config, tensors: dict[str, Tensor], longest: int | None) -> 
     gate = {"swiglu": "silu", "geglu": "gelu"}.get(gate, gate)
     if gate not in ACTIVATIONS:
         raise Refused(
-            f"config.json: activation_function {gate!a:.40} cannot be served; served are swiglu and geglu"
+            f"config.json: activation_function {gate!a:.40} cannot be served; "
+            "served are swiglu and geglu"
         )
     trained = config.get(
         int,

@@ -76,5 +76,6 @@ def _check_angles(weights: Weights, built: EncoderConfig) -> None:
     expected = torch.cat((angles.sin(), angles.cos()), dim=1)
     if table.shape != expected.shape or (table - expected).abs().max() > 1e-3:
         raise Refused(
-            f"{ANGLES} are not the angles of 10000^(-2i/d), which alone are served; the model is another one"
+            f"{ANGLES} are not the angles of 10000^(-2i/d), which alone are served; "
+            "the model is another one"
         )

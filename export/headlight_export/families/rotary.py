@@ -66,8 +66,9 @@ def _said(config: Config, kind: str | None) -> Mapping[str, Any]:
     kinds = sorted(name for name, value in said.items() if isinstance(value, dict))
     if kinds:
         raise Refused(
-            f"config.json: rope parameters by kind of layer ({', '.join(kinds)!a:.80}) cannot be served with this family, whose layers "
-            "turn alike; put rope_theta and the rest into rope_parameters itself"
+            f"config.json: rope parameters by kind of layer ({', '.join(kinds)!a:.80}) cannot be "
+            "served with this family, whose layers turn alike; "
+            "put rope_theta and the rest into rope_parameters itself"
         )
     return said
 
@@ -91,13 +92,15 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
         return RopeScaling(kind="ntk", factor=factor) if factor > 1 else None
     if kind not in ("yarn", "llama3"):
         raise Refused(
-            f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, dynamic, yarn, llama3"
+            f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, "
+            "dynamic, yarn, llama3"
         )
     original = place.get(int, ORIGINAL, default=trained, least=1)
     if kind == "yarn":
         if said.values.get("mscale_all_dim"):
             raise Refused(
-                "config.json: rope scaling with mscale_all_dim cannot be served; it is made for another attention"
+                "config.json: rope scaling with mscale_all_dim cannot be served; "
+                "it is made for another attention"
             )
         return RopeScaling(
             kind="yarn",

@@ -197,7 +197,8 @@ class Weights:
         )
         if left:
             raise Unfit(
-                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: the model is another one"
+                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: "
+                "the model is another one"
             )
         encoder = Encoder(config)
         encoder.load_state_dict(self.state)

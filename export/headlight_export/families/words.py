@@ -27,7 +27,8 @@ def activation(config: Config, name: str = "hidden_act", *, default: str = "gelu
     word = config.get(str, name, default=default)
     if word not in ACTIVATIONS:
         raise Refused(
-            f"config.json: activation {word!a:.40} cannot be served; served are {', '.join(sorted(ACTIVATIONS))}"
+            f"config.json: activation {word!a:.40} cannot be served; "
+            f"served are {', '.join(sorted(ACTIVATIONS))}"
         )
     return ACTIVATIONS[word]
 

@@ -83,7 +83,8 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if (folder / ADAPTER).is_file():
         # Its weights are a difference to another model, even if there is a model.safetensors.
         raise Refused(
-            f"{folder} is a PEFT adapter ({ADAPTER}); merge it: model.merge_and_unload().save_pretrained(...)"
+            f"{folder} is a PEFT adapter ({ADAPTER}); merge it: "
+            "model.merge_and_unload().save_pretrained(...)"
         )
     if (folder / WEIGHTS).is_file():
         return _read_file(folder / WEIGHTS, None)
@@ -102,7 +103,10 @@ def _without_weights(folder: Path) -> str:
         return f"{folder} has pickled weights alone ({pickled[0]}), which are never read; {remedy}"
     foreign = sorted(path.name for pattern in FOREIGN for path in folder.glob(pattern))
     found = f" (found {foreign[0]})" if foreign else ""
-    return f"{folder} has no {WEIGHTS}{found}; save it there: model.save_pretrained(..., safe_serialization=True)"
+    return (
+        f"{folder} has no {WEIGHTS}{found}; save it there: model.save_pretrained(..., "
+        "safe_serialization=True)"
+    )
 
 
 def _shards(folder: Path) -> dict[str, list[str]]:
@@ -115,7 +119,8 @@ def _shards(folder: Path) -> dict[str, list[str]]:
         # A plain name: with a separator it could lead out of the folder, on one system or another.
         if not isinstance(shard, str) or shard in {"", ".", ".."} or set(shard) & set("/\\:\0"):
             raise Refused(
-                f"{folder / INDEX} places {name} in {shard!r}; only a file beside the index will be read"
+                f"{folder / INDEX} places {name} in {shard!r}; "
+                "only a file beside the index will be read"
             )
         shards.setdefault(shard, []).append(name)
     for shard in shards:

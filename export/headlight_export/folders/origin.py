@@ -82,13 +82,14 @@ def read_origin(
     if "model_type" not in config and "positions" in config:
         if pooling is not None or max_length is not None or ids_only:
             raise Refused(
-                f"--pooling, --max-length and --ids-only are for folders of others; {folder} is a checkpoint of ours, "
-                "whose config.json says them"
+                f"--pooling, --max-length and --ids-only are for folders of others; {folder} is a "
+                "checkpoint of ours, whose config.json says them"
             )
         return _read_own(folder)
     if max_length is not None and max_length < 1:
         raise Refused(
-            f"--max-length {max_length} leaves no token; give 1 or more, or leave it out for what the folder says"
+            f"--max-length {max_length} leaves no token; give 1 or more, "
+            "or leave it out for what the folder says"
         )
     _check_config(config)
     family = family_of(config)
@@ -104,8 +105,9 @@ def read_origin(
     )
     if tokenizer is None and not ids_only:
         raise Refused(
-            f"{recipe.transformer} has no tokenizer; save it there with tokenizer.save_pretrained(...), "
-            "or export with --ids-only for callers who send token ids"
+            f"{recipe.transformer} has no tokenizer; save it there with "
+            "tokenizer.save_pretrained(...), or export with --ids-only for callers who "
+            "send token ids"
         )
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
@@ -128,8 +130,8 @@ def _check_config(config: dict[str, Any]) -> None:
     if (said := config.get("quantization_config")) is not None:
         method = said.get("quant_method") if isinstance(said, dict) else said
         raise Refused(
-            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are not read; export the folder that they "
-            "were made from (--precision int8 quantizes here)"
+            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are "
+            "not read; export the folder that they were made from (--precision int8 quantizes here)"
         )
 
 
@@ -155,7 +157,8 @@ def _convert(
             raise
         code = printable(str(names[0]))
         raise Refused(
-            f"{error}; config.json names code of its own ({code}), which may be another architecture"
+            f"{error}; config.json names code of its own ({code}), "
+            "which may be another architecture"
         ) from error
     except Refused:
         raise
@@ -174,7 +177,8 @@ def _read_own(folder: Path) -> Origin:
         transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize
     )
     with safe_open(folder / WEIGHTS, framework="pt") as file:
-        left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118  (no mapping)
+        # No mapping.
+        left = [name for name in file.keys() if not name.startswith(ENCODER_PREFIX)]  # noqa: SIM118
     return Origin(
         encoder,
         tokenizer,
@@ -251,7 +255,8 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
             else "the model is a decoder"
         )
         raise Refused(
-            f"{what} and nothing says how to pool; if it was trained to embed, export with --pooling last"
+            f"{what} and nothing says how to pool; if it was trained to embed, "
+            "export with --pooling last"
         )
     if classifying or answering:
         gives = (
@@ -260,8 +265,8 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
             else f"{answering} gives places of answers"
         )
         raise Refused(
-            f"{gives}, which are not served, and nothing says how to pool; if its vectors are wanted, "
-            "export with --pooling, mean or cls"
+            f"{gives}, which are not served, and nothing says how to pool; if its vectors are "
+            "wanted, export with --pooling, mean or cls"
         )
 
 
@@ -271,7 +276,8 @@ def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
     longest = asked or min(recipe.max_length or config.max_length, config.max_length)
     if longest > config.max_length:
         raise Refused(
-            f"--max-length {longest} is more than the model has positions for; it has {config.max_length}"
+            f"--max-length {longest} is more than the model has positions for; "
+            f"it has {config.max_length}"
         )
     if "positions.table.weight" in state:
         state["positions.table.weight"] = state["positions.table.weight"][:longest]
@@ -295,7 +301,8 @@ def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:
     if recipe.dense and recipe.dense[0].weight.shape[1] != config.dim:
         have, wanted = recipe.dense[0].weight.shape[1], config.dim
         raise Refused(
-            f"the first Dense takes vectors of {have} numbers, the model gives {wanted}; save the model again"
+            f"the first Dense takes vectors of {have} numbers, the model gives {wanted}; "
+            "save the model again"
         )
     finished.load_state_dict(state)
     return finished.eval()

@@ -138,7 +138,8 @@ def _settings(path: Path) -> dict[str, Any]:
         raise Refused(f"{path}: prompts is not an object of texts; correct it")
     if default is not None and (not isinstance(default, str) or default not in prompts):
         raise Refused(
-            f"{path}: default_prompt_name {default!r} is none of the prompts {sorted(prompts)}; correct it"
+            f"{path}: default_prompt_name {default!r} is none of the prompts "
+            f"{sorted(prompts)}; correct it"
         )
     similarity = settings.get("similarity_fn_name")
     return {

@@ -92,7 +92,8 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
     modes = said if isinstance(said, list) else [said]
     if len(modes) != 1:
         raise Refused(
-            f"{path}: pooling by several modes at once ({modes}) cannot be served; train with one of them"
+            f"{path}: pooling by several modes at once ({modes}) cannot be served; "
+            "train with one of them"
         )
     [mode] = modes
     if not isinstance(mode, str) or mode not in POOLING:
@@ -132,7 +133,8 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
     expected = {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set())
     if set(tensors) != expected:
         raise Refused(
-            f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; save the model again"
+            f"{folder} holds tensors {sorted(tensors)}, not {sorted(expected)}; "
+            "save the model again"
         )
     weight, bias = tensors["linear.weight"], tensors.get("linear.bias")
     shape = [config.get("out_features"), config.get("in_features")]
@@ -141,7 +143,8 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
         raise Refused(f"{folder} holds {found}, while {CONFIG} says {shape}; save the model again")
     if width is not None and weight.shape[1] != width:
         raise Refused(
-            f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; save the model again"
+            f"{folder} takes vectors of {weight.shape[1]} numbers, but gets {width}; "
+            "save the model again"
         )
     return DenseLayer(weight, bias, ACTIVATIONS[name])
 
@@ -174,7 +177,8 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
     for key in ("query_length", "document_length", "query_expansion"):
         if config.get(key) is not None:
             raise Refused(
-                f"{path}: {key} cannot be served; save the model with one max_seq_length for all texts"
+                f"{path}: {key} cannot be served; save the model with one "
+                "max_seq_length for all texts"
             )
     task = config.get("transformer_task", "feature-extraction")
     if task != "feature-extraction":
@@ -184,7 +188,8 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
     modalities = _part(path, config, "modality_config")
     if "message" in modalities:
         raise Refused(
-            f"{path}: a chat template around texts cannot be served; save the model with modality text alone"
+            f"{path}: a chat template around texts cannot be served; "
+            "save the model with modality text alone"
         )
     if modalities and modalities.get("text") != {
         "method": "forward",
@@ -196,7 +201,8 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
     processing = _part(path, config, "processing_kwargs")
     if processing.get("common") or processing.get("text"):
         raise Refused(
-            f"{path}: processing_kwargs cannot be served; save the model with max_seq_length instead"
+            f"{path}: processing_kwargs cannot be served; "
+            "save the model with max_seq_length instead"
         )
     for kind, harmless in HARMLESS.items():
         for key in (f"{kind}_kwargs", OLD_NAMES[kind]):
@@ -205,7 +211,8 @@ def read_transformer_settings(folder: Path) -> dict[str, Any]:
             )
             if strange:
                 raise Refused(
-                    f"{path}: {key} sets {strange[0]}, which cannot be served; save the model without it"
+                    f"{path}: {key} sets {strange[0]}, which cannot be served; "
+                    "save the model without it"
                 )
     return config
 

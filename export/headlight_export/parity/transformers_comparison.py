@@ -107,7 +107,10 @@ def against_transformers(
     except _CannotCompare as reason:
         return Compared(why_not=str(reason))
     except Exception as problem:  # transformers raises any type
-        words = f"({type(problem).__name__}: {problem!s:.200}); correct the folder, or export where it is not installed"
+        words = (
+            f"({type(problem).__name__}: {problem!s:.200}); correct the folder, "
+            "or export where it is not installed"
+        )
         raise Refused(
             f"transformers {transformers.__version__} cannot open {folder} {words}"
         ) from problem
@@ -118,8 +121,8 @@ def against_transformers(
     for output, error in worst.items():
         if not error <= max(FLOOR, SLACK * own_error[output]):
             raise ValueError(
-                f"{output} differ by {error:.3g} from transformers {transformers.__version__}; this folder is read wrongly, "
-                "please report its config.json"
+                f"{output} differ by {error:.3g} from transformers {transformers.__version__}; "
+                "this folder is read wrongly, please report its config.json"
             )
     return Compared(worst, transformers.__version__)
 

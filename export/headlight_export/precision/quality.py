@@ -184,13 +184,15 @@ def table(found: Sequence[Quality]) -> str:
     lines = [
         f"against fp32 on {first.count} texts: {first.texts}"
         + ("" if first.real_text else "; these tell nothing of neighbours among texts"),
-        f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
+        f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}"
+        f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
     ]
     for quality in found:
         e = quality.entry
         name = e.precision if e.provider == first.provider else f"{e.provider} {e.precision}"
         kept = f"{e.nearest_kept:>10.1%}{e.ten_nearest_kept:>12.1%}"
         lines.append(
-            f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}{kept}{e.batch_drift:>16.1e}"
+            f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}"
+            f"{kept}{e.batch_drift:>16.1e}"
         )
     return "\n".join(lines)

@@ -61,7 +61,8 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
     if tokenizer is None:
         if file is not None:
             raise ValueError(
-                f"{file} cannot be read without a tokenizer.json in the checkpoint; leave --texts out"
+                f"{file} cannot be read without a tokenizer.json in the checkpoint; "
+                "leave --texts out"
             )
         return _random(config)
     texts, about = (
@@ -78,7 +79,8 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
         )
     if len(found) < FEWEST:
         raise ValueError(
-            f"{file or 'the library'} holds {len(found)} different texts; at least {FEWEST} are needed"
+            f"{file or 'the library'} holds {len(found)} different texts; "
+            f"at least {FEWEST} are needed"
         )
     return Passages(about, True, tuple(found.values()))
 
@@ -88,7 +90,8 @@ def docstrings(count: int = COUNT) -> list[str]:
 
     Only its part kept for tests is used.
     """
-    from headlight_model.train.data import corpus, functions  # noqa: PLC0415  (reads the library: some seconds that most exports do without)
+    # Reads the library: some seconds that most exports do without.
+    from headlight_model.train.data import corpus, functions  # noqa: PLC0415
 
     sources = [
         source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST

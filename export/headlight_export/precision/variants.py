@@ -59,7 +59,8 @@ def known_variants(
     for precision in precisions:
         if precision not in ("fp32", *PRECISIONS):
             raise ValueError(
-                f"--precision {precision}: choose of {', '.join(PRECISIONS)}; fp32 is always written"
+                f"--precision {precision}: choose of {', '.join(PRECISIONS)}; "
+                "fp32 is always written"
             )
         found[CPU, precision] = None
     for provider in providers:

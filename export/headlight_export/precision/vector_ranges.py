@@ -57,5 +57,6 @@ def write_ranges(
         arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(
             np.float32
         )
-    np.savez(folder / RANGES, **arrays)  # type: ignore[arg-type]  # its stub takes the second argument for a flag
+    # Its stub takes the second argument for a flag.
+    np.savez(folder / RANGES, **arrays)  # type: ignore[arg-type]
     return RANGES

@@ -31,8 +31,8 @@ def check_added(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping
     for key, token in named(folder, settings):
         if tokenizer.token_to_id(token) is None:
             raise Refused(
-                f"{folder}: tokenizer.json has no token {token!a:.60}, which {key} beside it names; if the model was trained with it, "
-                f"{CONVERT}, else take it out of {key}"
+                f"{folder}: tokenizer.json has no token {token!a:.60}, which {key} beside it "
+                f"names; if the model was trained with it, {CONVERT}, else take it out of {key}"
             )
 
 

@@ -95,7 +95,8 @@ def compare_ids(folder: Path, text: str, *, lower_case: bool = False) -> str | N
         expected = list(theirs(one, truncation=False, padding=False)["input_ids"])
         if (found := ours.encode(one).ids) != expected:
             raise ValueError(
-                f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; {_remedy(folder)}"
+                f"{folder}: {one[:80]!r} has {_difference(found, expected, name)}; "
+                f"{_remedy(folder)}"
             )
     compared = f"token ids of {len(TEXTS)} texts and {len(added)} special or added tokens"
     return f"{compared} are those of {name} ({type(theirs).__name__})"
@@ -138,4 +139,7 @@ def _remedy(folder: Path) -> str:
     saved = "save it as it is there: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)"
     if not (folder / "tokenizer.json").is_file():
         return saved
-    return f"{saved}; or, if tokenizer.json is right, name PreTrainedTokenizerFast as tokenizer_class in {TOKENIZER_CONFIG}"
+    return (
+        f"{saved}; or, if tokenizer.json is right, name PreTrainedTokenizerFast as "
+        f"tokenizer_class in {TOKENIZER_CONFIG}"
+    )

@@ -49,7 +49,8 @@ def class_of(folder: Path, settings: Mapping[str, Any]) -> str | None:
     if name == JAPANESE or words:
         what = words[0] if words else f"the tokenizer is a {JAPANESE}"
         raise Refused(
-            f"{folder}: {what}, which no tokenizer.json can hold; export it for ids alone, with --ids-only"
+            f"{folder}: {what}, which no tokenizer.json can hold; export it for ids alone, "
+            "with --ids-only"
         )
     if name == ROFORMER:
         what = f"{ROFORMER} splits words with jieba, which no tokenizer.json can hold"

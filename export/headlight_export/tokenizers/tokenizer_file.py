@@ -55,7 +55,8 @@ def tokenizer_json(folder: Path, *, lower_case: bool) -> str | None:
         found = sorted(path.name for pattern in OTHER_FILES for path in folder.glob(pattern))
         if found:
             raise Refused(
-                f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read here; {CONVERT}"
+                f"{folder} has no {TOKENIZER}, only {', '.join(found)}, which is not read "
+                f"here; {CONVERT}"
             )
         return None
     if lower_case:
@@ -130,10 +131,14 @@ def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[
     special = tokenizer.encode("a").special_tokens_mask
     if settings.get("add_eos_token") is True and special[-1:] != [1]:
         begins = special[:1] == [1] or settings.get("add_bos_token") is True
-        saved = f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, add_eos_token=True).save_pretrained(folder)"
+        saved = (
+            f"AutoTokenizer.from_pretrained(folder, add_bos_token={begins}, "
+            "add_eos_token=True).save_pretrained(folder)"
+        )
         raise Refused(
-            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing behind a text; "
-            f"save it with: {saved}, or set add_eos_token to false if the model was trained without"
+            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing "
+            f"behind a text; save it with: {saved}, or set add_eos_token to false if the model "
+            "was trained without"
         )
 
 

@@ -59,9 +59,13 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
         Refused: the class is of another kind, or its files are damaged or lack a token.
     """
     if name not in BERT_LIKE | {MPNET}:
-        remedy = f"{CONVERT}, or, where that writes no tokenizer.json, export it for ids alone, with --ids-only"
+        remedy = (
+            f"{CONVERT}, or, where that writes no tokenizer.json, export it for ids alone, "
+            "with --ids-only"
+        )
         raise Refused(
-            f"{folder}: {name} cannot be built from {VOCAB}; {remedy}; if it is BERT's, say so: tokenizer_class in {TOKENIZER_CONFIG}"
+            f"{folder}: {name} cannot be built from {VOCAB}; {remedy}; if it is BERT's, say so: "
+            f"tokenizer_class in {TOKENIZER_CONFIG}"
         )
     usual = MPNET_TOKENS if name == MPNET else BERT_TOKENS
     tokens = {key: content(settings.get(key)) or spelling for key, spelling in usual.items()}
@@ -80,7 +84,8 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
     for key in ("unk_token", "cls_token", "sep_token"):
         if key not in ids:
             raise Refused(
-                f"{folder / VOCAB} has no {tokens[key]} ({key}); add it, or name another in {TOKENIZER_CONFIG}"
+                f"{folder / VOCAB} has no {tokens[key]} ({key}); add it, "
+                f"or name another in {TOKENIZER_CONFIG}"
             )
         if not set(tokens[key]).isdisjoint(" $:"):  # these have a meaning in the template below
             raise Refused(

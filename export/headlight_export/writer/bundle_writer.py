@@ -193,7 +193,10 @@ def _check_passed(result: Exported) -> None:
     failed = [row for row in result.rows if not row.passed]
     if failed:
         worst = max(failed, key=lambda row: row.max_error / row.tolerance)
-        message = f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), tolerance {worst.tolerance:.3g}"
+        message = (
+            f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
+            f"tolerance {worst.tolerance:.3g}"
+        )
         raise ParityError(message, result)
 
 
@@ -292,7 +295,10 @@ def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) 
 
 def _write_report(draft: Path, result: Exported) -> None:
     report = {
-        "about": "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, RMS of the row)",
+        "about": (
+            "error of headlight.runtime against PyTorch; tokens and hidden: over max(1, "
+            "RMS of the row)"
+        ),
         "pytorch_fp32_against_float64": result.own_error,
         "pytorch_fp32_against_transformers": result.transformers.to_json(),
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
@@ -302,7 +308,8 @@ def _write_report(draft: Path, result: Exported) -> None:
 
 
 def _source(origin: Origin) -> dict[str, Any]:
-    import onnxruntime  # noqa: PLC0415  (imported by headlight.runtime, which sets its environment first)
+    # Imported by headlight.runtime, which sets its environment first.
+    import onnxruntime  # noqa: PLC0415
 
     versions = {
         "torch": torch.__version__,

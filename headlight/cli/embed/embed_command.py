@@ -47,34 +47,49 @@ def add_embed(commands: Any) -> None:
     made.add_argument(
         "--token-ids",
         action="store_true",
-        help="each text is a list of token ids, special ones included, as 2 705 1210 3: for models without a tokenizer",
+        help=(
+            "each text is a list of token ids, special ones included, as 2 705 1210 3: "
+            "for models without a tokenizer"
+        ),
     )
     made.add_argument(
         "--id-field",
         metavar="NAME",
-        help="lines are JSON objects; keep a text (at most 1000 characters) or a whole number of each, as `ids` of npz and json",
+        help=(
+            "lines are JSON objects; keep a text (at most 1000 characters) or a whole number of "
+            "each, as `ids` of npz and json"
+        ),
     )
     made.add_argument(
         "--skip-bad",
         action="store_true",
-        help="leave out what cannot be encoded (too long, empty) and say so on standard error: npz has `lines`, the numbers of the"
-        " lines that its rows are of, and `skipped_lines`; json has null and `errors`; text and npy have no row for it",
+        help=(
+            "leave out what cannot be encoded (too long, empty) and say so on standard error: npz "
+            "has `lines`, the numbers of the lines that its rows are of, and `skipped_lines`; "
+            "json has null and `errors`; text and npy have no row for it"
+        ),
     )
     made.add_argument(
         "--retry-for",
         type=seconds,
         metavar="SECONDS",
-        help=f"wait so long for a service that is away or overloaded, since it last answered; default: {RETRY_SECONDS:g}"
-        " for texts from a file or standard input, else 0",
+        help=(
+            "wait so long for a service that is away or overloaded, since it last answered; "
+            f"default: {RETRY_SECONDS:g} for texts from a file or standard input, else 0"
+        ),
     )
     made.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="tell on standard error how far it is; default: in a terminal, for texts from a file or standard input",
+        help=(
+            "tell on standard error how far it is; default: in a terminal, "
+            "for texts from a file or standard input"
+        ),
     )
     made.epilog = (
-        "Of texts from a file or standard input, with --out OUT, vectors are kept in OUT.partial as they come; OUT is written at"
-        " the end. After an error, Ctrl-C or SIGTERM the same command goes on from there; texts not done yet may be mended first."
+        "Of texts from a file or standard input, with --out OUT, vectors are kept in OUT.partial "
+        "as they come; OUT is written at the end. After an error, Ctrl-C or SIGTERM the same "
+        "command goes on from there; texts not done yet may be mended first."
     )
 
 
@@ -206,11 +221,13 @@ def rows_in(
         other = rows.first_other(inputs)
         if other is not None:
             raise UsageError(
-                f"{folder}: was made of another text {other + 1}; remove it to begin anew, or name another --out"
+                f"{folder}: was made of another text {other + 1}; remove it to begin anew, "
+                "or name another --out"
             )
         if rows.skipped and not skip_bad:
             raise UsageError(
-                f"{folder}: was made with --skip-bad, and skipped some; give it again, or remove the folder to begin anew"
+                f"{folder}: was made with --skip-bad, and skipped some; give it again, "
+                "or remove the folder to begin anew"
             )
         if len(rows):
             say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
@@ -226,7 +243,8 @@ def rows_in(
                     else ""
                 )
                 say(
-                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; the same command goes on from there{mixed}"
+                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; "
+                    f"the same command goes on from there{mixed}"
                 )
             raise
 

@@ -65,7 +65,8 @@ class Patience(Retries):
             return None
         if self._since is None:
             self._tell(
-                f"{' '.join(error.message.split())}; waiting for it, for {self._seconds:g} s at most"
+                f"{' '.join(error.message.split())}; waiting for it, "
+                f"for {self._seconds:g} s at most"
             )
             self._since = time.monotonic()
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
@@ -220,5 +221,6 @@ def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
     """Return the error for a service whose weights were replaced meanwhile."""
     names = (escaped(f"{ref.name} {ref.version} {ref.precision}") for ref in (before, now))
     return MixedWeights(
-        f"the service's weights were replaced meanwhile ({', now '.join(names)}): vectors would not compare"
+        f"the service's weights were replaced meanwhile ({', now '.join(names)}): "
+        "vectors would not compare"
     )

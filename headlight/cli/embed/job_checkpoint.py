@@ -244,7 +244,8 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
         other = ["version of this command"]
     if other:
         raise UsageError(
-            f"{folder}: holds vectors made with another {', '.join(other)}; remove it to begin anew, or name another --out"
+            f"{folder}: holds vectors made with another {', '.join(other)}; "
+            "remove it to begin anew, or name another --out"
         )
 
 

@@ -116,9 +116,8 @@ class Wanted:
         for wish in self._wishes.values():
             for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
                 chosen.setdefault((wish.source, layer), set()).update(of_layer)
-        self._chosen = {
-            key: sorted(heads) for key, heads in chosen.items()
-        }  # heads, by source and layer
+        # Heads, by source and layer.
+        self._chosen = {key: sorted(heads) for key, heads in chosen.items()}
         self._whole = self._unreduced()
 
     @property

@@ -224,15 +224,20 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
     if span.end <= span.start:
         raise InvalidInput(
             field,
-            f"is the span {span.start} .. {span.end}, which holds no character; end it behind its start",
+            (
+                f"is the span {span.start} .. {span.end}, which holds no character; "
+                "end it behind its start"
+            ),
         )
     starts, ends, texts = characters
     tokens = np.flatnonzero((texts == span.text) & (starts < span.end) & (ends > span.start))
     if not len(tokens):
         raise InvalidInput(
             field,
-            f"no token of this input lies in characters {span.start} .. {span.end - 1} of text {span.text};"
-            " offsets count code points",
+            (
+                f"no token of this input lies in characters {span.start} .. {span.end - 1} of "
+                f"text {span.text}; offsets count code points"
+            ),
         )
     return tokens
 

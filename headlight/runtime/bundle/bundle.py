@@ -180,8 +180,10 @@ class Bundle:
             length = size - reference.offset if reference.length is None else reference.length
             if not reference.initializer or tensor_bytes(reference) != length:
                 raise BundleError(
-                    f"refers to {length} bytes of {location} that are not an initialiser of its type and shape;"
-                    " export again",
+                    (
+                        f"refers to {length} bytes of {location} that are not an initialiser of "
+                        "its type and shape; export again"
+                    ),
                     name,
                 )
         return tuple(references)

@@ -77,9 +77,8 @@ class Weights:
         """Give back the pages without a kept tensor. They read as zeros from now on."""
         size, end = len(self.memory), 0
         for begin, after in [*sorted(self._kept), (size, size)]:
-            first = (
-                -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-            )  # after the previous kept tensor's page
+            # After the previous kept tensor's page.
+            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
             last = begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
             if last > first:
                 self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)

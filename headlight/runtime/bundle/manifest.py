@@ -109,9 +109,8 @@ class Manifest:
     tokenizer: str | None
     files: Mapping[str, FileEntry]
     source: Mapping[str, Any]  # its origin; informative
-    prompts: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # put before texts, by name
+    # Put before texts, by name.
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None  # the name of one, for callers that name none
     include_prompt: bool = True  # whether the tokens of a prompt count in pooling
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
@@ -144,7 +143,8 @@ class Manifest:
             if graph.role == role and graph.precision == precision and provider in graph.providers:
                 return graph
         raise BundleError(
-            f"no {role} graph for {provider}/{precision}; the bundle has {', '.join(map('/'.join, self.variants))}"
+            f"no {role} graph for {provider}/{precision}; "
+            f"the bundle has {', '.join(map('/'.join, self.variants))}"
         )
 
     def tolerance(self, provider: str, precision: str) -> Tolerance:
@@ -173,7 +173,10 @@ class Manifest:
         top = Fields(values)
         if top.take("format_version", int) != FORMAT_VERSION:
             raise BundleError(
-                f"format_version is {top.values['format_version']}; this runtime reads {FORMAT_VERSION}: export again",
+                (
+                    f"format_version is {top.values['format_version']}; "
+                    f"this runtime reads {FORMAT_VERSION}: export again"
+                ),
                 MANIFEST,
             )
         shape = top.child("architecture")

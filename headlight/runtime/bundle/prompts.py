@@ -59,7 +59,10 @@ class Prompts:
             if name not in self.by_name:
                 raise InvalidInput(
                     "prompt_name",
-                    f"is none of this model's; there is {', '.join(self.by_name) or 'none':.1000}, or use prompt_text",
+                    (
+                        "is none of this model's; there is "
+                        f"{', '.join(self.by_name) or 'none':.1000}, or use prompt_text"
+                    ),
                 )
             return Prompt(self.by_name[name], asked=True)
         if text is not None:

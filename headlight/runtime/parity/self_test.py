@@ -136,7 +136,10 @@ class SelfTest:
         """
         architecture = self._manifest.architecture
         highest, segment = architecture.vocab_size - 1, max(0, architecture.segments - 1)
-        problem = f"does not know id {highest}, the last of the manifest's vocabulary, or segment {segment}"
+        problem = (
+            f"does not know id {highest}, the last of the manifest's vocabulary, "
+            f"or segment {segment}"
+        )
         for selection in self._engine.selections(Selection()):
             self._run(
                 selection.role,

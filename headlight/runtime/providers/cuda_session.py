@@ -104,12 +104,13 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
     """
     if not cuda_installed():
         raise BundleError(
-            "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install the same files:"
-            f" `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+            "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install "
+            f"the same files: `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
         )
     if precision not in PRECISIONS:
         raise BundleError(
-            f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; --provider cpu may"
+            f"provider cuda computes in {', '.join(PRECISIONS)}, not in {precision}; "
+            "--provider cpu may"
         )
     found = devices()
     if not found.count:
@@ -141,8 +142,9 @@ class CudaSession(OrtSession):
         )
         if list(session.get_providers())[:1] != [CUDA]:  # it only logs that the first failed
             raise BundleError(
-                "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that it was built for"
-                f" (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver for them{said}"
+                "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that "
+                "it was built for (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver "
+                f"for them{said}"
             )
         super().__init__(session, f"gpu:{gpu.device}")
 

@@ -19,9 +19,12 @@ log = logging.getLogger("headlight.engine")
 # These have no exception types, only messages: of ONNX Runtime's arena (its limit or the device is
 # full), CUDA, cuBLAS and cuDNN.
 FULL = re.compile(
-    r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
-    r"|((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
-    r"(out of memory|cudaErrorMemoryAllocation|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED)|CUDA failure 2\b",
+    (
+        r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
+        r"|((CUDA|CUBLAS|CUDNN) (failure|error)( \d+)?:? )?"
+        r"(out of memory|cudaErrorMemoryAllocation|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED)"
+        r"|CUDA failure 2\b"
+    ),
     re.IGNORECASE,
 )
 # The process's own memory, independent of any GPU. OpenVINO's kernels are null if there was no
@@ -34,8 +37,12 @@ HOST_FULL = re.compile(
 )
 # Many CUDA errors are permanent: every later call of the process fails.
 LOST = re.compile(
-    r"\b(CUDA|CUBLAS|CUDNN|CURAND|CUFFT) (failure|error)\b|\b(CUBLAS|CUDNN)_STATUS_|\bcudaError(?-i:[A-Z])"
-    r"|illegal (memory access|address|instruction)|unspecified launch failure|device-side assert|misaligned address",
+    (
+        r"\b(CUDA|CUBLAS|CUDNN|CURAND|CUFFT) (failure|error)\b|\b(CUBLAS|CUDNN)_STATUS_"
+        r"|\bcudaError(?-i:[A-Z])"
+        r"|illegal (memory access|address|instruction)|unspecified launch failure"
+        r"|device-side assert|misaligned address"
+    ),
     re.IGNORECASE,
 )
 # CUDA, cuBLAS and cuDNN refuse these before anything runs. They are not permanent, and recur with

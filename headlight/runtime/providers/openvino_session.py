@@ -43,7 +43,8 @@ def library() -> Any:
         BundleError: it is not installed, or cannot be loaded.
     """
     # OpenVINO's converters, unused here, report their use through this package; block it.
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # how an import is made to fail
+    # How an import is made to fail.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import openvino  # noqa: PLC0415  (an extra)
     except ImportError as error:

@@ -81,7 +81,10 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
         if not fits:
             wanted = [size or "any" for size in expected]
             raise BundleError(
-                f"gives {name} in the shape {shape!a:.80}; the manifest's architecture makes it {wanted}",
+                (
+                    f"gives {name} in the shape {shape!a:.80}; "
+                    f"the manifest's architecture makes it {wanted}"
+                ),
                 graph.file,
             )
 

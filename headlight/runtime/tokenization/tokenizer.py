@@ -66,7 +66,10 @@ class Tokenizer:
         special = self._plain.num_special_tokens_to_add(is_pair=False)
         if special >= max_length:  # the library would not truncate at all
             raise BundleError(
-                f"puts {special} special tokens around a text, and the model takes {max_length}; allow more",
+                (
+                    f"puts {special} special tokens around a text, "
+                    f"and the model takes {max_length}; allow more"
+                ),
                 path.name,
             )
         self._spelled = Spelled(self._plain)

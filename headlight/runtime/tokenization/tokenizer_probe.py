@@ -39,7 +39,9 @@ _BASE = {
     "ideographs": "\u4e2d",
     "punctuation": ".,;!",
     "one punctuation mark": "-",
-    "emoji sequences": "\U0001f469\u200d\U0001f469\u200d\U0001f467\U0001f1e9\U0001f1ea\U0001f44d\U0001f3fd",
+    "emoji sequences": (
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467\U0001f1e9\U0001f1ea\U0001f44d\U0001f3fd"
+    ),
 }
 # Kinds of text by name: each is repeated up to the length tried.
 UNITS: Mapping[str, str] = {
@@ -93,8 +95,10 @@ def limit_of(
     """
     if QUADRATIC in _patterns(tokenizer):
         raise BundleError(
-            f"has the pattern {QUADRATIC!r}, whose cost grows with the square of a run of line breaks;"
-            f" put {MENDED!r} in its place in the checkpoint and export again",
+            (
+                f"has the pattern {QUADRATIC!r}, whose cost grows with the square of a run of "
+                f"line breaks; put {MENDED!r} in its place in the checkpoint and export again"
+            ),
             file,
         )
     needed = CHARACTERS_PER_TOKEN * max_length
@@ -202,8 +206,14 @@ def _refusal(
         if math.isinf(found.seconds)
         else f"needs {found.seconds:.2g} s of CPU time for"
     )
-    what = f"{cost} {found.tried} characters of one kind ({found.worst}), through {_blamed(tokenizer, found, clock, units)}"
-    rule = f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, may cost {LIMIT_SECONDS} s"
+    what = (
+        f"{cost} {found.tried} characters of one kind ({found.worst}), "
+        f"through {_blamed(tokenizer, found, clock, units)}"
+    )
+    rule = (
+        f"a text of {needed} characters, {CHARACTERS_PER_TOKEN} for each token of the model, "
+        f"may cost {LIMIT_SECONDS} s"
+    )
     fits = found.characters // CHARACTERS_PER_TOKEN
     remedy = "mend it in the checkpoint and export again" + (
         f", or export with --max-length {fits}" if fits else ""

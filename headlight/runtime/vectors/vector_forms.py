@@ -206,9 +206,8 @@ def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) ->
     if dtype == "ubinary":
         return np.packbits(vectors > 0, axis=-1)
     if dtype == "binary":
-        return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(
-            np.int8
-        )  # less 128, as signed bytes
+        # Less 128, as signed bytes.
+        return (np.packbits(vectors > 0, axis=-1) ^ np.uint8(128)).view(np.int8)
     if dtype == "int8":
         return _in_steps(vectors, ranges)
     return halve(vectors) if dtype == "float16" else vectors

@@ -69,13 +69,16 @@ def load(config: Config) -> Runtime:
     manifest = runtime.bundle.manifest  # includes the tokenizer's limit
     if config.max_request_tokens < manifest.max_length:
         raise ConfigError(
-            f"--max-request-tokens is {config.max_request_tokens}; the model takes {manifest.max_length} tokens,"
-            " so allow at least as many"
+            f"--max-request-tokens is {config.max_request_tokens}; the model takes "
+            f"{manifest.max_length} tokens, so allow at least as many"
         )
     asked, held = config.max_text_characters, max_characters(config, manifest)
     if asked is not None and held < asked:
         log.warning(
-            f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; lower the option",
+            (
+                f"--max-text-characters is {asked}; the bundle's tokenizer_limit, {held}, holds; "
+                "lower the option"
+            ),
             extra={"event": "text_limit_lowered", "max_characters": held},
         )
     if fell_back(config, runtime):
@@ -127,17 +130,18 @@ def fitting() -> Iterator[None]:
         yield
     except (HostFull, MemoryError):
         raise BundleError(
-            "memory is too small for the first batches; allow more, as by the limit of the container, or lower"
-            " --warm-up-lengths"
+            "memory is too small for the first batches; allow more, as by the limit of the "
+            "container, or lower --warm-up-lengths"
         ) from None
     except DeviceFull:
         raise BundleError(
-            "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, end what else uses"
-            " the GPU, or lower --warm-up-lengths"
+            "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, "
+            "end what else uses the GPU, or lower --warm-up-lengths"
         ) from None
     except EngineError as error:
         raise BundleError(
-            f"the first batches failed: {error.message}; where memory is short, allow more or lower --warm-up-lengths"
+            f"the first batches failed: {error.message}; where memory is short, "
+            "allow more or lower --warm-up-lengths"
         ) from error
 
 

@@ -14,8 +14,12 @@ from headlight_service.config.option_types import Address
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
 
 REASONS = {
-    errno.EADDRINUSE: "is in use; end what listens there, or choose another port (0 takes any free one)",
-    errno.EADDRNOTAVAIL: "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them",
+    errno.EADDRINUSE: (
+        "is in use; end what listens there, or choose another port (0 takes any free one)"
+    ),
+    errno.EADDRNOTAVAIL: (
+        "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them"
+    ),
     errno.EACCES: "is not for this user; choose a port from 1024 on",
 }
 
@@ -49,7 +53,8 @@ def taken(option: str, address: Address) -> socket.socket:
         # EAI_AGAIN is an error of the resolver, not of the name.
         if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
             raise ConfigError(
-                f"{option} is {address}; its host is not found ({error.strerror}); give an address of this machine"
+                f"{option} is {address}; its host is not found ({error.strerror}); "
+                "give an address of this machine"
             ) from None
         reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")
         raise PortTaken(f"{option} {address} {reason}") from None

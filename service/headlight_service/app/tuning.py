@@ -181,7 +181,8 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
     layouts = machine.layouts()
     if not layouts:
         raise BundleError(
-            "no provider has this precision here; leave --precision out, or export the bundle with it"
+            "no provider has this precision here; leave --precision out, "
+            "or export the bundle with it"
         )
     chosen = best(layouts)
     chosen = best(dataclasses.replace(chosen, batch_tokens=tokens) for tokens in BATCH_TOKENS)

@@ -91,7 +91,8 @@ def lengths(text: str) -> tuple[int, ...]:
     found = tuple(value for value in values if value is not None and 1 <= value <= LONGEST)
     if len(found) < len(values):
         raise ValueError(
-            f"must be lengths in tokens from 1 to {LONGEST} with commas between them, as 16,64,256, or nothing"
+            f"must be lengths in tokens from 1 to {LONGEST} with commas between them, "
+            "as 16,64,256, or nothing"
         )
     return found
 
@@ -114,7 +115,8 @@ def endpoint(text: str) -> str:
         usable = False
     if not usable or text != f"{url.scheme}://{url.netloc}":
         raise ValueError(
-            "must be http://HOST:PORT, or https:// for TLS, of what takes OTLP over gRPC; the port is mostly 4317"
+            "must be http://HOST:PORT, or https:// for TLS, of what takes OTLP over gRPC; "
+            "the port is mostly 4317"
         )
     return text
 

@@ -67,7 +67,10 @@ class Config:
     health: Address | None = option(
         None,
         address,
-        "where to serve grpc.health.v1 alone, in plaintext, for probes that know no TLS (default: nowhere)",
+        (
+            "where to serve grpc.health.v1 alone, in plaintext, "
+            "for probes that know no TLS (default: nowhere)"
+        ),
     )
     tls_cert: Path | None = option(
         None, Path, "certificate of --grpc with its intermediates, PEM; read again when it changes"
@@ -76,7 +79,10 @@ class Config:
     tls_ca: Path | None = option(
         None,
         Path,
-        "authorities, PEM, from one of which --tls-cert must come; a pair of any other is not taken",
+        (
+            "authorities, PEM, from one of which --tls-cert must come; "
+            "a pair of any other is not taken"
+        ),
     )
     tls_client_ca: Path | None = option(
         None,
@@ -86,7 +92,10 @@ class Config:
     auth_tokens: Path | None = option(
         None,
         Path,
-        "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, but for health checks",
+        (
+            "lines of NAME TOKEN or NAME sha256:HEX; every call must bring one of these tokens, "
+            "but for health checks"
+        ),
     )
     quota_tokens_per_second: float | None = option(
         None,
@@ -99,8 +108,10 @@ class Config:
     provider: str = option(
         "auto",
         one_of("auto", *PROVIDERS),
-        "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where onnxruntime-gpu is installed and"
-        " there is a GPU, else cpu",
+        (
+            "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where "
+            "onnxruntime-gpu is installed and there is a GPU, else cpu"
+        ),
     )
     gpu_device: int = option(
         0, whole(0, (1 << 31) - 1), "which GPU, of those that the process sees, for provider cuda"
@@ -108,12 +119,18 @@ class Config:
     gpu_memory_bytes: int | None = option(
         None,
         whole(1 << 20),
-        "of the GPU's memory for each graph's arena, of which there are two unless --attention off (default: what there is)",
+        (
+            "of the GPU's memory for each graph's arena, of which there are two unless "
+            "--attention off (default: what there is)"
+        ),
     )
     precision: str = option(
         "fp32",
         one_of(*PRECISIONS),
-        "of the computation, where the bundle has graphs for it; the same on all nodes that fill one index",
+        (
+            "of the computation, where the bundle has graphs for it; "
+            "the same on all nodes that fill one index"
+        ),
     )
     threads: int | None = option(
         None,
@@ -123,14 +140,20 @@ class Config:
     streams: int | None = option(
         None,
         THREADS,
-        "batches at once; those of bulk that run when interactive ones come end beside them, so for a moment there may be twice"
-        " as many (default: one for each CPU, at most 8; cuda: 1)",
+        (
+            "batches at once; those of bulk that run when interactive ones come end beside them, "
+            "so for a moment there may be twice as many (default: one for each CPU, at "
+            "most 8; cuda: 1)"
+        ),
     )
     wide: str = option(
         "auto",
         one_of("auto", "on", "off"),
-        "whether a lone interactive batch gets all threads: a sooner answer, for a second copy of the weights in memory;"
-        " auto: from 4 threads on (openvino: 2), and with fewer by the graph that returns attention, without a copy",
+        (
+            "whether a lone interactive batch gets all threads: a sooner answer, for a second "
+            "copy of the weights in memory; auto: from 4 threads on (openvino: 2), "
+            "and with fewer by the graph that returns attention, without a copy"
+        ),
     )
     attention: str = option(
         "on", one_of("on", "off"), "off serves vectors alone, without the memory of the other graph"
@@ -139,14 +162,19 @@ class Config:
     max_text_characters: int | None = option(
         None,
         COUNT,
-        "characters of one text with its prompt (default: 64 for each token of the longest); more are not read, nor more than"
-        " the bundle's tokenizer_limit",
+        (
+            "characters of one text with its prompt (default: 64 for each token of the longest); "
+            "more are not read, nor more than the bundle's tokenizer_limit"
+        ),
     )
     special_tokens: SpecialTokens = option(
         "parse",
         one_of(*SPECIAL_TOKENS),
-        "how special tokens spelled out in a text, as [SEP], are read unless a request says it: parse makes the special token of"
-        " each, as Hugging Face does; text reads plain characters, for texts of strangers",
+        (
+            "how special tokens spelled out in a text, as [SEP], are read unless a request says "
+            "it: parse makes the special token of each, as Hugging Face does; "
+            "text reads plain characters, for texts of strangers"
+        ),
     )
     # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive
     # client is shed. Bulk may have an eighth less (RESERVE): one of eight such large requests is
@@ -165,7 +193,10 @@ class Config:
     max_stream_output_bytes: int | None = option(
         None,
         BYTES,
-        "bytes of results one stream may hold (default: all outputs of one longest text, at least 64 MiB and at most 1 GiB)",
+        (
+            "bytes of results one stream may hold (default: all outputs of one longest text, "
+            "at least 64 MiB and at most 1 GiB)"
+        ),
     )
     max_stream_in_flight: int = option(
         8, COUNT, "requests of one stream at once; raise it for distant clients"
@@ -175,13 +206,19 @@ class Config:
     stall_seconds: float = option(
         20.0,
         between(0.1, 86400),
-        "for a caller to read an answer, or to send a request, and again for each 16 MiB, else it is cut; raise it for slow links",
+        (
+            "for a caller to read an answer, or to send a request, and again for each 16 MiB, "
+            "else it is cut; raise it for slow links"
+        ),
     )
     max_output_bytes: int | None = option(
         None,
         BYTES,
-        "bytes of all answers held at once, an eighth of them kept for those of at most 1 MiB; what is being sent takes"
-        " twice its size of memory (default: four times what one stream may hold, and room for one unary answer at the least)",
+        (
+            "bytes of all answers held at once, an eighth of them kept for those of at most 1 "
+            "MiB; what is being sent takes twice its size of memory (default: "
+            "four times what one stream may hold, and room for one unary answer at the least)"
+        ),
     )
     max_queue_bytes: int = option(
         64 << 20, BYTES, "bytes of all requests held at once, from before tokenising"
@@ -197,7 +234,10 @@ class Config:
     bulk_batch_ms: float = option(
         25.0,
         between(1, 60000),
-        "milliseconds of work in a batch of bulk, which is how long others share the CPUs with it; more is a little faster",
+        (
+            "milliseconds of work in a batch of bulk, which is how long others share the CPUs "
+            "with it; more is a little faster"
+        ),
     )
     attend_batch_cost: int = option(
         1 << 18, whole(1), "count × longest² per batch with attention, which bounds its memory"
@@ -208,18 +248,27 @@ class Config:
     round_lengths: int = option(
         1,
         COUNT,
-        "tokens; batches are padded to a multiple of it: 8 where each new shape is compiled, else 1",
+        (
+            "tokens; batches are padded to a multiple of it: 8 where each new shape is "
+            "compiled, else 1"
+        ),
     )
     # At most 24 days: gRPC counts its milliseconds in 32 bits.
     max_connection_age_seconds: float = option(
         300.0,
         between(1, 86400 * 24),
-        "(give or take a tenth) until a client must connect anew, and so finds new replicas; calls in flight end in peace",
+        (
+            "(give or take a tenth) until a client must connect anew, and so finds new replicas; "
+            "calls in flight end in peace"
+        ),
     )
     stuck_seconds: float = option(
         60.0,
         between(1, 86400),
-        "without a batch begun or done, while there is work, until the process calls itself dead; more than a batch takes",
+        (
+            "without a batch begun or done, while there is work, "
+            "until the process calls itself dead; more than a batch takes"
+        ),
     )
     drain_delay_seconds: float = option(
         0.0,
@@ -276,13 +325,17 @@ class Config:
         problems = (
             (
                 self.max_request_tokens > self.max_queue_tokens,
-                f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens {self.max_queue_tokens};"
-                " the queue must hold at least one request",
+                (
+                    f"--max-request-tokens is {self.max_request_tokens}, --max-queue-tokens "
+                    f"{self.max_queue_tokens}; the queue must hold at least one request"
+                ),
             ),
             (
                 self.max_request_bytes > self.max_queue_bytes,
-                f"--max-request-bytes is {self.max_request_bytes}, --max-queue-bytes {self.max_queue_bytes};"
-                " the process must hold at least one request",
+                (
+                    f"--max-request-bytes is {self.max_request_bytes}, --max-queue-bytes "
+                    f"{self.max_queue_bytes}; the process must hold at least one request"
+                ),
             ),
             (
                 self.max_output_bytes
@@ -296,11 +349,17 @@ class Config:
             ),
             (
                 no_cert and self.tls_ca is not None,
-                "--tls-ca needs --tls-cert and --tls-key, whose authority it is; for callers' use --tls-client-ca",
+                (
+                    "--tls-ca needs --tls-cert and --tls-key, whose authority it is; "
+                    "for callers' use --tls-client-ca"
+                ),
             ),
             (
                 no_cert and self.tls_client_ca is not None,
-                "--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate",
+                (
+                    "--tls-client-ca needs --tls-cert and --tls-key: "
+                    "without TLS nobody shows a certificate"
+                ),
             ),
             (
                 self.quota_tokens_per_second is not None and not clients_are_known,

@@ -43,8 +43,10 @@ def security_of(
         tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
         if credentials is None and not is_loopback(config.grpc):
             log.warning(
-                "tokens are taken in plaintext: whoever sees the traffic has them; use --tls-cert, or a mesh that"
-                " encrypts",
+                (
+                    "tokens are taken in plaintext: whoever sees the traffic has them; use "
+                    "--tls-cert, or a mesh that encrypts"
+                ),
                 extra={"event": "tokens_in_plaintext"},
             )
     asked = tokens is not None or config.quota_tokens_per_second is not None

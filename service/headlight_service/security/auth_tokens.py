@@ -107,7 +107,8 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
     lines = text.splitlines()
     if lines and not text.endswith("\n"):  # a token that is cut would still be one, and shorter
         raise ValueError(
-            f"line {len(lines)}: has no end, so the file may be half written; the last line, too, must end with a newline"
+            f"line {len(lines)}: has no end, so the file may be half written; the last line, too, "
+            "must end with a newline"
         )
     found: dict[bytes, str] = {}
     for number, line in enumerate(lines, 1):
@@ -118,7 +119,8 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
             raise ValueError(f"line {number}: has the token of another client; give each its own")
     if not 1 <= len(found) <= MOST_TOKENS:
         raise ValueError(
-            f"the file holds {len(found)} tokens, of 1 to {MOST_TOKENS}; write a line `NAME TOKEN` for each"
+            f"the file holds {len(found)} tokens, of 1 to {MOST_TOKENS}; "
+            "write a line `NAME TOKEN` for each"
         )
     return found
 
@@ -132,7 +134,8 @@ def _entry(words: list[str], where: str) -> tuple[str, bytes]:
     name, token = words
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{where}: the name must have 1 to 128 visible characters and begin with a letter or a digit"
+            f"{where}: the name must have 1 to 128 visible characters and begin with a "
+            "letter or a digit"
         )
     if token.startswith(HASHED):
         if not DIGEST.fullmatch(token.removeprefix(HASHED)):
@@ -140,6 +143,7 @@ def _entry(words: list[str], where: str) -> tuple[str, bytes]:
         return name, bytes.fromhex(token.removeprefix(HASHED))
     if len(token) < LEAST_CHARACTERS or not TOKEN.fullmatch(token):
         raise ValueError(
-            f"{where}: a token must have at least {LEAST_CHARACTERS} letters, digits or any of . _ ~ + / -, and = at the end"
+            f"{where}: a token must have at least {LEAST_CHARACTERS} letters, digits or any of . "
+            "_ ~ + / -, and = at the end"
         )
     return name, hashlib.sha256(token.encode()).digest()

@@ -70,14 +70,20 @@ HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
     "padding_ratio": ("Share of a batch that is padding.", (), RATIOS),
     # By priority: the waits of bulk would hide those of interactive.
     "stage_seconds": (
-        "Time of a request by stage; queue: until the first of its batches begins, infer: until the last of them is done.",
+        (
+            "Time of a request by stage; queue: until the first of its batches begins, infer: "
+            "until the last of them is done."
+        ),
         ("priority", "stage"),
         SECONDS,
     ),
 }
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "attend_runs": (
-        "Batches run on the graph that returns attention, those included that only have all threads there.",
+        (
+            "Batches run on the graph that returns attention, "
+            "those included that only have all threads there."
+        ),
         (),
     ),
     "texts": ("Inputs encoded.", ("priority",)),
@@ -92,7 +98,9 @@ GAUGES = {  # read at each scrape
     "backlog_seconds": "How long the tokens admitted will take, at the rate of the last batches.",
     "held_request_bytes": "Bytes of the requests being dealt with.",
     "held_output_bytes": "Bytes of results being computed or sent.",
-    "provider_fallback": "1 where the CPU computes for want of the GPU that ONNX Runtime was installed for, else 0.",
+    "provider_fallback": (
+        "1 where the CPU computes for want of the GPU that ONNX Runtime was installed for, else 0."
+    ),
 }
 
 
@@ -118,7 +126,8 @@ class Metrics:
 
     def __init__(self) -> None:
         # Without the second series of each metric, its creation time, which is not used.
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library leaves it unannotated
+        # The library leaves it unannotated.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._define_process()

@@ -23,12 +23,14 @@ def start(endpoint: str | None) -> Tracing | None:
     if endpoint is None:
         return None
     try:
-        from headlight_service.telemetry import otlp  # noqa: PLC0415  # it needs an optional dependency
+        # It needs an optional dependency.
+        from headlight_service.telemetry import otlp  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         raise ConfigError(
-            f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy('otel')}, or leave the option out"
+            f"--otlp-endpoint needs OpenTelemetry, which is not installed; {remedy('otel')}, "
+            "or leave the option out"
         ) from None
     try:
         return otlp.to_collector(endpoint)

@@ -103,7 +103,10 @@ def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: s
 
 
 def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
-    """As transformers' configuration classes have it: 4,096 where the key is left out, none where it is null."""
+    """As transformers' configuration classes have it.
+
+    4,096 where the key is left out, none where it is null.
+    """
     assert (read("mistral").window, read("mistral").local_layers) == (4095, (0, 1, 2, 3))
     used = read("qwen2", use_sliding_window=True, max_window_layers=2)
     assert (used.window, used.local_layers) == (4095, (2, 3))

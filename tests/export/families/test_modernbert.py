@@ -1,4 +1,6 @@
-"""Angles of ModernBERT's local layers, in the words of published configs and in those of transformers 5."""
+"""Angles of ModernBERT's local layers, in the words of published configs and in those of
+transformers 5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Folders of Hugging Face through the command: one that can be served, and many that cannot, each refused in one line."""
+"""Folders of Hugging Face through the command.
+
+One that can be served, and many that cannot, each refused in one line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Folders whose config.json says that vectors are not what they hold, or that texts may be longer than is taken."""
+"""Folders whose config.json says that vectors are not what they hold,
+or that texts may be longer than is taken.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the exporter proves beside whole maps of whole texts; and what it holds in memory meanwhile."""
+"""What the exporter proves beside whole maps of whole texts.
+
+And what it holds in memory meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -68,10 +68,8 @@ def test_a_product_is_what_its_formula_says(precision: str) -> None:
         pytest.skip(SATURATES)
     random = np.random.default_rng(0)
     x = random.standard_normal((2, 5, 64)).astype(np.float32)
-    x[0, 1], x[1, 2] = (
-        0,
-        1000 * x[1, 2],
-    )  # a row of zeros has no largest; a large one costs the others nothing
+    # A row of zeros has no largest; a large one costs the others nothing.
+    x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]
     weight = random.standard_normal((64, 7)).astype(np.float32)
     model = product_of(weight)
     convert(model, precision, ())
@@ -86,7 +84,8 @@ def test_a_product_is_what_its_formula_says(precision: str) -> None:
         kind = torch.bfloat16 if precision == "bf16" else torch.float16
         expected = x @ torch.from_numpy(weight).to(kind).float().numpy()
     scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
-    # A number half-way between two steps may go either way; that is a step of its row, times a weight.
+    # A number half-way between two steps may go either way; that is a step of its row, times a
+    # weight.
     np.testing.assert_allclose(
         y / scale,
         expected / scale,

@@ -87,7 +87,9 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
 def test_what_families_have_beyond_the_schemes_is_converted_too(
     tmp_path: Path, texts: Path
 ) -> None:
-    """Narrow embeddings, shared keys, norms of queries and keys, local layers with angles of their own, dense layers."""
+    """Narrow embeddings, shared keys, norms of queries and keys,
+    local layers with angles of their own, dense layers.
+    """
     config = small_config(
         heads=6,
         kv_heads=2,
@@ -156,9 +158,8 @@ def test_selectors_select_in_every_precision(precision: str, make_variants: Make
     np.testing.assert_allclose(
         attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6
     )
-    [states] = runtime.encode(
-        [[5, 9]], hidden=everything(runtime.bundle.manifest.architecture).hidden.spec
-    )  # type: ignore[union-attr]
+    wanted = everything(runtime.bundle.manifest.architecture).hidden
+    [states] = runtime.encode([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
     assert states.hidden is not None  # and nothing of attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 

@@ -55,9 +55,8 @@ def test_the_same_vectors_keep_everything() -> None:
 
 def test_a_neighbour_that_is_lost_is_seen_where_cosines_hardly_fall() -> None:
     exact, moved = circle(30), circle(30)
-    middle = np.mean(
-        [np.arctan2(*exact[i][::-1]) for i in (6, 8)]
-    )  # the sixth and the eighth are as near
+    # The sixth and the eighth are as near.
+    middle = np.mean([np.arctan2(*exact[i][::-1]) for i in (6, 8)])
     exact[7] = np.cos(middle - 0.001), np.sin(middle - 0.001)
     moved[7] = np.cos(middle + 0.001), np.sin(middle + 0.001)
     entry = compared(exact, moved).entry

@@ -33,12 +33,18 @@ def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(
     assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
     with pytest.raises(
         BundleError,
-        match=r"no embed graph for cpu/int8; the bundle has cpu/fp32, cuda/fp32, openvino/bf16, openvino/fp32$",
+        match=(
+            r"no embed graph for cpu/int8; the bundle has cpu/fp32, cuda/fp32, openvino/bf16, "
+            r"openvino/fp32$"
+        ),
     ):
         Runtime(bundle_path, precision="int8")
     with pytest.raises(
         BundleError,
-        match="has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8, cuda/bf16, cuda/fp16, cuda/fp32, openvino/bf16, openvino/fp32",
+        match=(
+            "has cpu/bf16, cpu/fp16, cpu/fp32, cpu/int8, cuda/bf16, cuda/fp16, cuda/fp32, "
+            "openvino/bf16, openvino/fp32"
+        ),
     ):
         Runtime(make_variants("rope"), precision="int4")
     served = load(Config(bundle=make_variants("rope"), precision="int8"))

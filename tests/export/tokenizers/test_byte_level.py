@@ -1,4 +1,6 @@
-"""A space in front of a text, as the settings of a tokenizer of bytes say. tests/families holds it against transformers."""
+"""A space in front of a text, as the settings of a tokenizer of bytes say. tests/families holds it
+against transformers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ HELLO, SPACE = 0, 1
 
 
 def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **settings: Any) -> int:
-    """Of "h", by a tokenizer.json that says `filed`, and perhaps splits `digits` first, beside these settings."""
+    """Of "h", by a tokenizer.json that says `filed`, and perhaps splits `digits` first,
+    beside these settings.
+    """
     tokenizer = tokenizers.Tokenizer(models.BPE({"h": HELLO, "Ġ": SPACE}, []))
     by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=filed)
     tokenizer.pre_tokenizer = (

@@ -1,4 +1,7 @@
-"""Where a tokenizer's class stands: in its settings, in config.json, or in the type of the model."""
+"""Where a tokenizer's class stands.
+
+In its settings, in config.json, or in the type of the model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The limit of a tokenizer in the manifest of an export, and the refusal of one that is too slow."""
+"""The limit of a tokenizer in the manifest of an export,
+and the refusal of one that is too slow.
+"""
 
 from __future__ import annotations
 

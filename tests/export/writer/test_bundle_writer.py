@@ -55,9 +55,8 @@ def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(
     bundle_path: Path,
 ) -> None:
     encoder_bytes = 4 * sum(p.numel() for p in Encoder(small_config()).parameters())
-    assert (
-        bundle_path / "weights.bin"
-    ).stat().st_size < 2 * encoder_bytes  # page alignment included
+    # Page alignment included.
+    assert (bundle_path / "weights.bin").stat().st_size < 2 * encoder_bytes
     for role in ("embed", "attend"):
         model = onnx.load(bundle_path / f"{role}.onnx", load_external_data=False)
         assert not any(node.metadata_props or node.doc_string for node in model.graph.node)
@@ -103,7 +102,10 @@ def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
 
 @pytest.fixture
 def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the graphs of the same checkpoint from the bundle that another test exported: tracing takes seconds."""
+    """Take the graphs of the same checkpoint from the bundle that another test exported.
+
+    Tracing takes seconds.
+    """
 
     def load(encoder: Encoder, role: str) -> onnx.ModelProto:
         return onnx.load(bundle_path / f"{role}.onnx")
@@ -115,7 +117,9 @@ def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outside_the_tolerance_nothing_is_written(
     make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault: a graph whose pooled vectors are off by a thousandth, which is to say, a reference that is."""
+    """The fault: a graph whose pooled vectors are off by a thousandth, which is to say,
+    a reference that is.
+    """
     right = Reference.outputs
 
     def wrong(self: Reference, ids: Ids, *others: Any, **options: Any) -> dict[str, Floats]:

@@ -1,4 +1,7 @@
-"""Every scheme of positions through its exported graphs: parity, batch invariance, and the properties that graphs can show."""
+"""Every scheme of positions through its exported graphs.
+
+Parity, batch invariance, and the properties that graphs can show.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,10 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 def test_the_bundle_gives_what_pytorch_gives(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
-    """Independent of the exporter's own report: written out here against the encoder, in one ragged batch."""
+    """Independent of the exporter's own report.
+
+    Written out here against the encoder, in one ragged batch.
+    """
     runtime = opened(kind)
     items = [item(runtime, length) for length in (1, 2, 5, 31, 128, 160)]
     for one, result in zip(items, runtime.engine.run(items), strict=True):
@@ -107,7 +113,8 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     [pooled_alone] = runtime.engine.run(
         [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
     )
-    np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]  # asked for
+    # It was asked for, so it is not None.
+    np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,9 +23,8 @@ from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = ["read a file", "for line in open ( path )"]
-MOVED = (
-    np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
-)  # by what the fake does without each head
+# By what the fake does without each head.
+MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
 
 
 @pytest.fixture

@@ -142,9 +142,8 @@ def test_texts_count_by_their_queries() -> None:
     """As if all queries stood in one long text: of n tokens, n - 1 have one before them."""
     long, short = reduced(toward(-1, 10)), reduced(at_token(0, 3))
     [head] = classify([long, short])
-    assert head.statistics["previous"] == pytest.approx(
-        (9 * 1 + 2 * 0.5) / 11
-    )  # in the short text, of two one
+    # In the short text, of two one.
+    assert head.statistics["previous"] == pytest.approx((9 * 1 + 2 * 0.5) / 11)
     assert head.statistics["self"] == pytest.approx((10 * 0.1 + 3 / 3) / 13)
     assert head.statistics["special"] == pytest.approx((2 * 1 + 3 * 1) / 13)
     assert head.statistics["largest"] == pytest.approx(1)
@@ -159,7 +158,10 @@ def test_spread_is_measured_against_each_texts_own_length() -> None:
 
 
 def test_dropped_special_tokens_count_for_nothing() -> None:
-    """Of five tokens the three between the first and the last are left: an even row of them has the entropy ln 3."""
+    """Of five tokens the three between the first and the last are left.
+
+    An even row of them has the entropy ln 3.
+    """
     inner, names = [1, 2, 3], tokens(5)
     places = Units(tuple((at,) for at in inner))
     map_ = np.zeros((5, 5))

@@ -70,7 +70,10 @@ def test_fit_counts_cells() -> None:
 
 
 def test_a_word_that_is_a_whole_page_is_cut_in_one_go() -> None:
-    """One token of a tokenizer that does not know it. Were the rest measured for each character, these would take days."""
+    """One token of a tokenizer that does not know it.
+
+    Were the rest measured for each character, these would take days.
+    """
     page = "a" * 10**6
     assert fit(page, 14) == "aaaaaaaaaaaaa…"
     assert fit("日" * 10**6, 14) == "日日日日日日… "

@@ -1,4 +1,7 @@
-"""What the command line says of a refusal: its own options, lines of its own files, and what to do."""
+"""What the command line says of a refusal.
+
+Its own options, lines of its own files, and what to do.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,10 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where there is a timeout. Without one, the client itself waits as long as it takes."""
-    late = "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; wait, or ask another replica"
+    late = (
+        "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; "
+        "wait, or ask another replica"
+    )
     refusal = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),)
     )
@@ -154,7 +160,10 @@ AT_ONCE = "if there is one, it closed the connection at once: it may want "
         (
             "UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host: Connection refused",
             "",
-            f"{START}; that was its IPv6 address: what another one says is told where --target has it, as 127.0.0.1:PORT",
+            (
+                f"{START}; that was its IPv6 address: what another one says is told where "
+                "--target has it, as 127.0.0.1:PORT"
+            ),
         ),
         ("UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host", "--target [::1]:1", START),
         (
@@ -163,9 +172,15 @@ AT_ONCE = "if there is one, it closed the connection at once: it may want "
             "the certificate there is for another name: give that by --tls-server-name",
         ),
         (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame as the first frame, got frame type 79)",
+            (
+                "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame as "
+                "the first frame, got frame type 79)"
+            ),
             "",
-            "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca",
+            (
+                "that is no gRPC in plaintext: name the port of gRPC by --target, "
+                "or give --tls or --tls-ca"
+            ),
         ),
     ],
 )

@@ -77,7 +77,10 @@ def test_a_standard_input_that_is_closed_is_one_line_and_2(target: str) -> None:
 def test_a_disk_that_fills_up_below_standard_output_is_1(
     target: str, tmp_path: Path, unbuffered: str
 ) -> None:
-    """It takes some of what is written at once, and nothing after that. Here a limit on files stands for it."""
+    """It takes some of what is written at once, and nothing after that.
+
+    Here a limit on files stands for it.
+    """
     shell = 'ulimit -f 8; exec "$0" -m headlight "$@" >"$OUT"'
     command = ["sh", "-c", shell, sys.executable, "embed", "--target", target, *["a"] * 300]
     environ = {**os.environ, "OUT": str(tmp_path / "out"), "PYTHONUNBUFFERED": unbuffered}
@@ -107,7 +110,10 @@ def test_a_reader_that_leaves_in_the_middle_is_141(target: str, unbuffered: str)
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
 def test_json_is_utf_8_wherever_it_goes(target: str, encoding: str) -> None:
-    """Else ids are told apart no more. In a text for the eye, what there is no character for is a question mark."""
+    """Else ids are told apart no more.
+
+    In a text for the eye, what there is no character for is a question mark.
+    """
     environ = {**os.environ, "PYTHONIOENCODING": encoding}
 
     def shown(*arguments: str, stdin: str = "") -> bytes:
@@ -152,7 +158,10 @@ def test_a_standard_input_that_cannot_be_read_is_one_line_and_2(target: str, com
 
 
 def test_a_model_that_no_request_can_hold_is_one_line_and_2(target: str) -> None:
-    said = "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, or empty for the only model\n"
+    said = (
+        "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, "
+        "or empty for the only model\n"
+    )
     assert headlight(target, "", "info", "--model", os.fsdecode(b"\xff")) == (2, said)
 
 
@@ -224,7 +233,10 @@ def test_what_is_read_is_not_written_over(
         assert (
             main(["embed", *texts, option, str(path), "--out", str(name), "--target", target]) == 2
         )
-        said = f"headlight: --out: {name} is the file of {option}, which it would replace; name another\n"
+        said = (
+            f"headlight: --out: {name} is the file of {option}, which it would replace; "
+            "name another\n"
+        )
         assert capsys.readouterr().err == said
     assert (servicer.described, path.read_text()) == (0, "as it was")
 
@@ -232,7 +244,10 @@ def test_what_is_read_is_not_written_over(
 def test_nor_is_standard_input(target: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("as it was")
-    said = f"headlight: --out: {path} is the file of standard input, which it would replace; name another\n"
+    said = (
+        f"headlight: --out: {path} is the file of standard input, which it would replace; "
+        "name another\n"
+    )
     assert headlight(target, f'<"{path}"', "embed", "--out", str(path)) == (2, said)
     assert path.read_text() == "as it was"
 
@@ -270,7 +285,10 @@ def test_permission_is_looked_at_first(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the file where there is one, else of its folder. Stood in for: a superuser may do everything."""
+    """Of the file where there is one, else of its folder.
+
+    Stood in for: a superuser may do everything.
+    """
     (tmp_path / "file").touch()
     monkeypatch.setattr(
         os, "access", lambda path, mode: path != str(tmp_path / "file") and not Path(path).is_dir()

@@ -1,4 +1,7 @@
-"""The command line against a hostile server: one line on standard error, no data, and no control character anywhere."""
+"""The command line against a hostile server.
+
+One line on standard error, no data, and no control character anywhere.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,11 @@ from headlight.wire.printable import escaped, json_escaped
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
-# A title for the window, the 8-bit form of the same, DEL, text that reads backwards, isolates, a forged line.
+# A title for the window, the 8-bit form of the same, DEL, text that reads backwards, isolates, a
+# forged line.
 EVIL = "a\x1b]0;b\x07\x9b2J\x7f\u202ec\u2066d\u2069\u200f\u2028\u0085e\x00\r\nheadlight: f"
-# All of C0 but the newline that ends a line, DEL, C1, marks and overrides of direction, separators of lines.
+# All of C0 but the newline that ends a line, DEL, C1, marks and overrides of direction, separators
+# of lines.
 RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )

@@ -99,11 +99,13 @@ def test_otherwise_the_first_ends_it_and_the_way_out_is_named(
     code, _, err = run("--file", str(path))
     assert (code, err.count("\n")) == (2, 1)
     assert err.startswith(
-        f"headlight: {path}: line 21 is empty; remove it, or put a text there, or leave such lines out by --"
+        f"headlight: {path}: line 21 is empty; remove it, or put a text there, "
+        "or leave such lines out by --"
     )
+    # Of no line.
     assert (
         run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2
-    )  # of no line
+    )
     path.write_text("\n".join(each for each in TEXTS if each), encoding="utf-8")
     out = ("--format", "npz", "--out", str(tmp_path / "v"))
     code, _, err = run("--file", str(path), *out)
@@ -300,7 +302,10 @@ def test_numbers_that_are_no_token_ids_are_named(
 ) -> None:
     servicer.accepts = ("ids",)
     code, _, err = run("--token-ids", stdin=f"1 2\n3 {number}\n")
-    said = f"headlight: standard input: line 2 holds {number}, which is no token id; put whole numbers from 0 to "
+    said = (
+        f"headlight: standard input: line 2 holds {number}, which is no token id; "
+        "put whole numbers from 0 to "
+    )
     assert (code, err.startswith(said), servicer.encoded) == (2, True, [])
 
 

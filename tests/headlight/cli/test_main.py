@@ -52,8 +52,14 @@ def test_without_a_home_the_message_names_what_to_set() -> None:
 
 
 def test_grpc_is_not_loaded_before_the_service_has_set_its_variables() -> None:
-    """gRPC reads GRPC_VERBOSITY when it is loaded; without it there are lines in the log that are not JSON."""
-    program = "import sys, headlight.cli.main, headlight.runtime, headlight_service; print('grpc' in sys.modules)"
+    """gRPC reads GRPC_VERBOSITY when it is loaded.
+
+    Without it there are lines in the log that are not JSON.
+    """
+    program = (
+        "import sys, headlight.cli.main, headlight.runtime, headlight_service; "
+        "print('grpc' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -138,7 +138,10 @@ def test_other_targets_are_grpcs_to_read(target: str) -> None:
     Client(target).close()
 
 
-KEYWORD = r"^unexpected keyword argument 'timeout': there are truncate, .*: Client\(target, timeout=seconds\)$"
+KEYWORD = (
+    r"^unexpected keyword argument 'timeout': there are truncate, .*: Client\(target, "
+    r"timeout=seconds\)$"
+)
 
 
 async def test_a_keyword_of_the_client_is_refused_by_its_methods_which_say_whose_it_is(

@@ -76,9 +76,8 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full"))
     with pytest.raises(Overloaded):
         await aclient.encode("text")
-    servicer.refusals.extend(
-        [Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4
-    )  # repeated as UNAVAILABLE is
+    # Repeated as UNAVAILABLE is.
+    servicer.refusals.extend([Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4)
     with pytest.raises(Unavailable):
         await aclient.encode("text")
     servicer.change_frames = lambda frames: frames[1:]

@@ -1,4 +1,7 @@
-"""Answers of a hostile or broken server: each is a BadAnswer for both clients, unary and streamed, and never data."""
+"""Answers of a hostile or broken server.
+
+Each is a BadAnswer for both clients, unary and streamed, and never data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Streams of a hostile server: frames that were not asked for, sizes beyond the request, and messages that are too large."""
+"""Streams of a hostile server.
+
+Frames that were not asked for, sizes beyond the request, and messages that are too large.
+"""
 
 from __future__ import annotations
 
@@ -291,7 +294,10 @@ def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(
 
 @dataclasses.dataclass
 class Away(FakeServicer):
-    """Says that it is away, and to come again in a year: gRPC itself waits for that before it repeats a call."""
+    """Says that it is away, and to come again in a year.
+
+    GRPC itself waits for that before it repeats a call.
+    """
 
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
         trailing = (("grpc-retry-pushback-ms", str(365 * 86_400_000)),)

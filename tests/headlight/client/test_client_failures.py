@@ -78,9 +78,8 @@ def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     again = client.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
-    assert (
-        2 * before < len(servicer.encoded) <= 3 * before
-    )  # once more what was unanswered, and no more than that
+    # Once more what was unanswered, and no more than that.
+    assert 2 * before < len(servicer.encoded) <= 3 * before
 
 
 def test_pieces_are_asked_for_again_until_the_first_has_come(

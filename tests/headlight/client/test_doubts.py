@@ -1,4 +1,6 @@
-"""What a client remembers of a server is forgotten where it may be why something failed, whoever found it wrong."""
+"""What a client remembers of a server is forgotten where it may be why something failed,
+whoever found it wrong.
+"""
 
 from __future__ import annotations
 

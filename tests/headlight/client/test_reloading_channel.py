@@ -69,7 +69,9 @@ def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before()
     setup = Setup()
 
     def overtaken() -> grpc.ChannelCredentials:
-        """What was current, and, where nothing keeps another thread's call from it, is no longer."""
+        """What was current, and, where nothing keeps another thread's call from it,
+        is no longer.
+        """
         before = setup.now
         if not setup.renewing._lock.locked():
             setup.renewing._access = Access(lambda: setup.now, None, fixed=False)

@@ -20,7 +20,10 @@ AT_ONCE = (("grpc-retry-pushback-ms", "-1"),)  # gRPC is not to try again by its
 
 @dataclasses.dataclass
 class Leaving(FakeServicer):
-    """Serves requests that begin with certain texts; refuses so many of the others, then serves all."""
+    """Serves requests that begin with certain texts.
+
+    Refuses so many of the others, then serves all.
+    """
 
     serves: tuple[str, ...] = (TEXTS[0],)
     refuses: int = 0
@@ -97,7 +100,10 @@ async def test_who_has_no_answer_yet_is_told_at_once(
 def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
     target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second request is lost, the third shed for a minute: neither is asked for again before its own time."""
+    """The second request is lost, the third shed for a minute.
+
+    Neither is asked for again before its own time.
+    """
     shed = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         "the queue is full",

@@ -1,4 +1,7 @@
-"""How a stream ends whose request was refused: as the server ends it, unless something else is still to come."""
+"""How a stream ends whose request was refused.
+
+As the server ends it, unless something else is still to come.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ class Holding(FakeServicer):
 
 @dataclasses.dataclass
 class Call:
-    """A stream of either client, which tells when its end is waited for, unless it keeps that to itself."""
+    """A stream of either client, which tells when its end is waited for,
+    unless it keeps that to itself.
+    """
 
     call: Any
     waits: Callable[[], object]

@@ -1,4 +1,7 @@
-"""What the asyncio client makes of streams that end while it is still sending: the server's status, not gRPC's own."""
+"""What the asyncio client makes of streams that end while it is still sending.
+
+The server's status, not gRPC's own.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,10 @@ async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(
 
 
 class Overwritten:
-    """A stream that is done, with one status and then gRPC's own, as grpc.aio has it; or with the latter alone."""
+    """A stream that is done, with one status and then gRPC's own, as grpc.aio has it.
+
+    Or with the latter alone.
+    """
 
     def __init__(self, first: grpc.StatusCode | None, seconds: float | None = None) -> None:
         self.status = (

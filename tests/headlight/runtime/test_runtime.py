@@ -114,7 +114,10 @@ def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(
         Runtime(bundle_path, provider="tpu")
     with pytest.raises(
         BundleError,
-        match="no embed graph for cpu/int8; the bundle has cpu/fp32, cuda/fp32, openvino/bf16, openvino/fp32",
+        match=(
+            "no embed graph for cpu/int8; the bundle has cpu/fp32, cuda/fp32, "
+            "openvino/bf16, openvino/fp32"
+        ),
     ):
         Runtime(bundle_path, precision="int8")
 

@@ -1,4 +1,7 @@
-"""TLS and tokens of the clients, against a real server: what is trusted, shown and sent, and what happens when files change."""
+"""TLS and tokens of the clients, against a real server.
+
+What is trusted, shown and sent, and what happens when files change.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ TOKEN = "a-token-of-somebody"
 
 
 class Watching(FakeServicer):
-    """Notes who calls: the certificate's name, and the token. Asks for `token` where `strict`. Holds calls while `gate` is clear."""
+    """Notes who calls: the certificate's name, and the token. Asks for `token` where `strict`.
+
+    Holds calls while `gate` is clear.
+    """
 
     strict, token = False, TOKEN
 
@@ -208,9 +214,8 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
                 assert commands.main(command) == 0
-        assert (
-            commands.main(command) == 1
-        )  # a token may be replaced in one place a moment before the other
+        # A token may be replaced in one place a moment before the other.
+        assert commands.main(command) == 1
         assert "give one by --token-file" in capsys.readouterr().err
         assert commands.main([*command, "--token-file", str(tmp_path / "none")]) == 2
         assert "token_file: " in capsys.readouterr().err
@@ -331,7 +336,8 @@ async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_befo
                     assert "cret" not in str(caught.value)
                 with pytest.raises(Unauthenticated, match=says):
                     await other.model()
-                # Of another length than any before: two writes may fall into one tick of the clock that stamps files.
+                # Of another length than any before: two writes may fall into one tick of the clock
+                # that stamps files.
                 file.write_text("a-third-token", encoding="ascii")
                 with pytest.raises(Unauthenticated, match=r"^the token is wrong$"):
                     client.model()

@@ -143,7 +143,10 @@ def test_what_lies_between_stands_behind_the_certificate(
 
 
 def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
-    """Whether a gRPC client and a gRPC server, which shows `pair`, understand each other; the client shows `shown`."""
+    """Whether a gRPC client and a gRPC server, which shows `pair`, understand each other.
+
+    The client shows `shown`.
+    """
     server = grpc.server(futures.ThreadPoolExecutor(1))
     root = None if shown is None else shown.cert.read_bytes()
     server_credentials = grpc.ssl_server_credentials(

@@ -117,7 +117,10 @@ def test_at_first_nothing_else_could_be_used(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> None:
-    """As Kubernetes mounts a Secret: file -> ..data/file, ..data -> a folder for each version, swapped by a rename."""
+    """As Kubernetes mounts a Secret.
+
+    File -> ..data/file, ..data -> a folder for each version, swapped by a rename.
+    """
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
         for name in ("first", "second"):

@@ -1,4 +1,7 @@
-"""The page as text: what it holds, what it forbids, what it refuses. What it does is seen in tests/system/test_page.py."""
+"""The page as text: what it holds, what it forbids, what it refuses.
+
+What it does is seen in tests/system/test_page.py.
+"""
 
 from __future__ import annotations
 

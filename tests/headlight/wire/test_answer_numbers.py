@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from headlight import AttentionSpec, BadAnswer
 from headlight.wire.answer_layouts import check_tokens
 from headlight.wire.answer_numbers import check_numbers, half_sums, kind_of_attention
-from headlight.wire.reassembly import Layout, reserved
+from headlight.wire.output_layouts import Layout
+from headlight.wire.reassembly import reserved
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Whether a message asks for more than this side knows: of what it holds, however that was written, and whatever it holds."""
+"""Whether a message asks for more than this side knows.
+
+Of what it holds, however that was written, and whatever it holds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Wishes about attention and hidden states that no message can hold: refused by name, with what would fit, before anything is sent."""
+"""Wishes about attention and hidden states that no message can hold.
+
+Refused by name, with what would fit, before anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +60,24 @@ VALUES = [
     ),
     (
         {"queries": 3},
-        "outputs.attention.queries: must be one of all, pooled, first, special, a list of whole numbers, or a Span",
+        (
+            "outputs.attention.queries: must be one of all, pooled, first, special, "
+            "a list of whole numbers, or a Span"
+        ),
     ),
     (
         {"keys": Span(-3, 4)},
-        "outputs.attention.keys: must have a start, an end and a text that are whole numbers from 0",
+        (
+            "outputs.attention.keys: must have a start, "
+            "an end and a text that are whole numbers from 0"
+        ),
     ),
     (
         {"unit": "span", "spans": ((0,),)},
-        "outputs.attention.spans: must be Spans, each with a start, an end and a text that are whole numbers from 0",
+        (
+            "outputs.attention.spans: must be Spans, each with a start, "
+            "an end and a text that are whole numbers from 0"
+        ),
     ),
     ({"top_k": -1}, "outputs.attention.top_k: must be a whole number from 1 to 4294967295"),
     ({"top_k": 1.5}, "outputs.attention.top_k: must be a whole number from 1 to 4294967295"),

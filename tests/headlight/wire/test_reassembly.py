@@ -14,7 +14,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.spec import AttentionSpec
 from headlight.wire.answer_layouts import check_attention
 from headlight.wire.client_codec import from_model
-from headlight.wire.reassembly import Answer, Assembly, Coverage, layouts_of, whole_answer
+from headlight.wire.output_layouts import layouts_of
+from headlight.wire.reassembly import Answer, Assembly, Coverage, whole_answer
 from tests.headlight.fake_model import answer, frames_of
 from tests.headlight.fake_server import FakeServicer, default_limits
 

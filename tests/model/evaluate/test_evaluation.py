@@ -1,4 +1,6 @@
-"""The whole evaluation on a library of a few modules, and what the committed one says of the shipped models."""
+"""The whole evaluation on a library of a few modules,
+and what the committed one says of the shipped models.
+"""
 
 from __future__ import annotations
 

@@ -121,8 +121,9 @@ def test_heads_are_called_what_they_do() -> None:
 def test_half_of_the_tokens_make_a_name() -> None:
     head = Head(0, 0, dict.fromkeys(KINDS, 0.1), dict.fromkeys(KINDS, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
+    # Broad first.
     assert (
         dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name
         == "previous"
-    )  # broad first
+    )
     assert dataclasses.replace(head, strongest=head.strongest | {"previous": 0.49}).name == ""

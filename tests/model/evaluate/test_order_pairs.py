@@ -37,6 +37,5 @@ def test_whoever_knows_the_answers_is_always_right() -> None:
                 vectors[row, known[answers[text]]] = 1
         return vectors
 
-    assert measure(knowing).all == pytest.approx(
-        1.0, abs=0.05
-    )  # a wrong answer may be another question's right one
+    # A wrong answer may be another question's right one.
+    assert measure(knowing).all == pytest.approx(1.0, abs=0.05)

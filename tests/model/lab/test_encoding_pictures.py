@@ -1,4 +1,6 @@
-"""What the pictures show is compared with formulas written out here, on the figures that are drawn."""
+"""What the pictures show is compared with formulas written out here,
+on the figures that are drawn.
+"""
 
 from __future__ import annotations
 

@@ -20,9 +20,8 @@ def test_what_is_asked_at_512_tokens_is_too_little_for_a_floor() -> None:
     [training, *_] = extrapolation.trainings(range(1))
     assert asked(training, 512)["recall"] == 256
     assert floor(few_keys(training, 512), "recall") > 0.07
-    assert floors(512)["recall"] == pytest.approx(
-        0.0488, abs=0.0013
-    )  # of a million questions: 4.88 %
+    # Of a million questions: 4.88 %.
+    assert floors(512)["recall"] == pytest.approx(0.0488, abs=0.0013)
 
 
 @pytest.mark.parametrize(("length", "recall"), [(32, 0.1244), (64, 0.0888), (128, 0.0689)])

@@ -1,4 +1,7 @@
-"""From results to page: figures as they are quoted, verdicts that follow the figures, and the page that is committed."""
+"""From results to page.
+
+Figures as they are quoted, verdicts that follow the figures, and the page that is committed.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def test_the_page_was_not_made_by_a_quick_run(results: dict[str, Any]) -> None:
 def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positions(
     results: dict[str, Any],
 ) -> None:
-    """What the lab was asked to show; results of which this were not true should not be committed unseen."""
+    """What the lab was asked to show.
+
+    Results of which this were not true should not be committed unseen.
+    """
     line = results["baselines"]["multiset"]
     for scheme in ("learned", "sinusoidal"):
         for run in select(results, "reversal", "reverse", scheme):
@@ -192,9 +198,8 @@ def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(
     results: dict[str, Any],
 ) -> None:
     assert furthest(results, "recall") == "best by alibi, 11.8 (10.5–13.7) ± 2.0 %"
-    lucky = over(
-        0.5, 0.5, 0.5, 0.07
-    )  # the floor is 4.8 %, and 256 answers may be off by 2.7 points
+    # The floor is 4.8 %, and 256 answers may be off by 2.7 points.
+    lucky = over(0.5, 0.5, 0.5, 0.07)
     assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith(
         "by nobody better"
     )

@@ -51,7 +51,8 @@ def test_unseen_cells_are_grey_and_not_a_colour_of_the_map(tmp_path: Path) -> No
     axes.patch.set_visible(True)
     pixels = image.imread(style.save(made, tmp_path / "new" / "heat.png"))[..., :3]
     assert pixels.shape == (450, 1320, 3)
-    # The map is blue at its low end and yellow at its high one: grey is where red, green and blue are the same.
+    # The map is blue at its low end and yellow at its high one: grey is where red, green and blue
+    # are the same.
     grey = np.ptp(pixels, axis=-1) < 0.01
     inner = (slice(40, 180), slice(100, 600)), (slice(270, 410), slice(100, 600))
     assert grey[inner[0]].all()

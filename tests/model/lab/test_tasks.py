@@ -102,7 +102,8 @@ def test_baselines_of_a_sequence_counted_by_hand() -> None:
     ids = torch.tensor([[a, b, b, c, d, a]])
     found = baselines(Examples(ids, {"reverse": ids.flip(1)}))
     assert found["multiset"] == pytest.approx((1 + 1 + 1 + 2 + 2 + 1) / 5 / 6)
-    # The others' most frequent (of equals the least id): b, a, a, a, a, b; asked for: a, d, c, b, b, a.
+    # The others' most frequent (of equals the least id): b, a, a, a, a, b; asked for: a, d, c, b,
+    # b, a.
     assert found["most frequent"] == 0
 
 

@@ -1,4 +1,7 @@
-"""The lab's trainings: repeatable, blinded as they say, refused where there is no position, and heads told apart."""
+"""The lab's trainings.
+
+Repeatable, blinded as they say, refused where there is no position, and heads told apart.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ def test_what_is_measured_on_is_the_same_for_all() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_measured_on_no_training_has_seen(seed: int) -> None:
-    """As `take_steps` draws them; PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one."""
+    """As `take_steps` draws them.
+
+    PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one.
+    """
     measured = {
         tuple(row)
         for row in held_out(dataclasses.replace(SHORT, tested=1 << 15), LENGTH).ids.tolist()
@@ -174,9 +180,8 @@ def test_a_head_that_contributes_nothing_is_not_missed() -> None:
         for weight in projections:
             weight.mul_(30)  # else the token itself drowns what heads say
         projections[1][:, 2 * width : 3 * width] = 0
-    wanted = {
-        "reverse": name_all(encoder, examples.ids)
-    }  # what it says counts as right, so whatever changes is lost
+    # What it says counts as right, so whatever changes is lost.
+    wanted = {"reverse": name_all(encoder, examples.ids)}
     lost = lost_without(encoder, Examples(examples.ids, wanted), "reverse")
     assert lost[1][2] == 0
     assert max(lost[0]) > 0

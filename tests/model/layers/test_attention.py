@@ -53,7 +53,10 @@ def visible(request: pytest.FixtureRequest) -> Tensor | None:
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_example_worked_by_hand(fused: bool) -> None:
-    """Width 4, so scores are halved. First query: scores ln 3 and 0, weights 3/4 and 1/4. Second: equal scores."""
+    """Width 4, so scores are halved. First query: scores ln 3 and 0, weights 3/4 and 1/4.
+
+    Second: equal scores.
+    """
     query = torch.tensor([[[[2.0, 0, 0, 0], [0, 0, 0, 0]]]])
     key = torch.tensor([[[[math.log(3), 0, 0, 0], [0, 5.0, 0, 0]]]])
     value = torch.tensor([[[[4.0, 0, 0, 0], [0, 8.0, 0, 0]]]])

@@ -14,7 +14,10 @@ HEADS, WIDTH, LENGTH = 3, 8, 7
 
 
 def interleaved(heads: Tensor, rotated: int) -> Tensor:
-    """RoFormer's rotation, written out: the pairs (2i, 2i+1) of [H, S, d] turn by p * 10000^(-2i/r)."""
+    """RoFormer's rotation, written out.
+
+    The pairs (2i, 2i+1) of [H, S, d] turn by p * 10000^(-2i/r).
+    """
     out = heads.clone()
     for pair in range(rotated // 2):
         angle = torch.arange(heads.shape[1]) * 10000.0 ** (-2 * pair / rotated)

@@ -1,4 +1,6 @@
-"""What must hold exactly, by the mathematics of a scheme and not by training (tolerance: float32 rounding)."""
+"""What must hold exactly, by the mathematics of a scheme and not by training (tolerance: float32
+rounding).
+"""
 
 from __future__ import annotations
 

@@ -63,9 +63,8 @@ def test_rope_turns_each_pair_by_its_angle(theta: float) -> None:
     half = width // 2
     rope = scheme("rope", width, rope_theta=theta)
     state = rope.prepare(torch.from_numpy(SAMPLE)[None])
-    unit = torch.cat(
-        [torch.ones(half), torch.zeros(half)]
-    )  # every pair is (1, 0) and turns into (cos, sin)
+    # Every pair is (1, 0) and turns into (cos, sin).
+    unit = torch.cat([torch.ones(half), torch.zeros(half)])
     turned = rope.rotate(unit.expand(1, 1, len(SAMPLE), width), state)[0, 0].numpy()
     angles = SAMPLE[:, None] * theta ** (-2 * np.arange(half) / width)
     assert np.abs(turned[:, :half] - np.cos(angles)).max() < 1e-6

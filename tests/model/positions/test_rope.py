@@ -44,9 +44,8 @@ def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(
     assert (turns > often).any()
     slow = scaled[turns < seldom] / PLAIN[turns < seldom] * scaling.factor
     assert len(slow) > 1
-    torch.testing.assert_close(
-        slow[1:], torch.ones_like(slow[1:])
-    )  # yarn's ramp ends at a whole pair
+    # yarn's ramp ends at a whole pair.
+    torch.testing.assert_close(slow[1:], torch.ones_like(slow[1:]))
 
 
 def test_llama3_mixes_between_by_the_number_of_turns() -> None:

@@ -33,9 +33,8 @@ def test_training_starts_from_a_nearly_uniform_guess(positions: str) -> None:
     encoder, head = fresh(positions)
     ids = torch.randint(0, VOCABULARY, (16, 32))
     loss, accuracy = masked_token_loss(encoder, head, ids, torch.randint(0, VOCABULARY, (16, 32)))
-    assert loss.item() == pytest.approx(
-        math.log(VOCABULARY) + 0.5, abs=0.3
-    )  # logits of variance 1 cost half a nat
+    # Logits of variance 1 cost half a nat.
+    assert loss.item() == pytest.approx(math.log(VOCABULARY) + 0.5, abs=0.3)
     assert accuracy.item() < 0.05
 
 
@@ -49,9 +48,8 @@ def test_at_the_start_the_vector_of_a_text_is_nearly_that_of_its_words(positions
 def test_the_vector_of_a_text_is_blind_to_what_sinusoids_vary_by() -> None:
     encoder, _ = fresh("sinusoidal")
     ids = torch.full((1, 32), 7)
-    late = torch.arange(32)[
-        None
-    ]  # the last of 32 places beside the first: another mean of sinusoids
+    # The last of 32 places beside the first: another mean of sinusoids.
+    late = torch.arange(32)[None]
     first, second = (
         encoder(ids[:, part], positions=late[:, part]).pooled
         for part in (slice(0, 8), slice(24, 32))

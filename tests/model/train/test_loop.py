@@ -43,9 +43,8 @@ def test_from_the_command_line_to_a_checkpoint(
     assert facts["validation"]["retrieval_candidates"] > 10
     assert (tmp_path / "build/train/small/state.safetensors").is_file()
     weights = (out / "model.safetensors").read_bytes()
-    main(
-        ["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"]
-    )  # nothing left to do
+    # Nothing left to do.
+    main(["--positions", "sinusoidal", "--out", "small", "--quick", "--seed", "3", "--resume"])
     assert (out / "model.safetensors").read_bytes() == weights
 
 

@@ -1,4 +1,7 @@
-"""Threads share heaps and the holes in them are given back, in a process of its own: the setting is for good."""
+"""Threads share heaps and the holes in them are given back, in a process of its own.
+
+The setting is for good.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ library.malloc_stats()
 """
 
 
-# Blocks of 8 MiB with small ones between, freed: holes in the heap. Ends once they are gone, or never.
+# Blocks of 8 MiB with small ones between, freed: holes in the heap. Ends once they are gone, or
+# never.
 HOLES = """
 import os
 from headlight_service.app import allocator

@@ -1,4 +1,7 @@
-"""A GPU whose memory is full, and one that is lost: who is answered, who is refused, and when the process ends."""
+"""A GPU whose memory is full, and one that is lost.
+
+Who is answered, who is refused, and when the process ends.
+"""
 
 from __future__ import annotations
 
@@ -230,16 +233,14 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(
         await stub.Encode(request)
         watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        told = asyncio.ensure_future(
-            watch.read()
-        )  # begun now: what is not being read is lost when the process ends
+        # Begun now: what is not being read is lost when the process ends.
+        told = asyncio.ensure_future(watch.read())
         runtime.engine.broken, began = DeviceLost(LOST), asyncio.get_running_loop().time()
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request)
         runtime.engine.broken = None
-        with pytest.raises(
-            grpc.aio.AioRpcError
-        ):  # it may have been let in still; answered it is not
+        # It may have been let in still; answered it is not.
+        with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request, timeout=5)
         assert (await told).status == health_pb2.HealthCheckResponse.NOT_SERVING
         watch.cancel()

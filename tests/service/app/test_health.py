@@ -39,7 +39,10 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Of what the service logged; asyncio logs what gRPC has left to do for the loop of another test."""
+    """Of what the service logged.
+
+    Asyncio logs what gRPC has left to do for the loop of another test.
+    """
     return [
         record.levelname
         for record in caplog.records
@@ -50,9 +53,8 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_a_method_that_nobody_has_written_is_no_failure(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delattr(
-        HeadlightServicer, "Tokenize"
-    )  # what a newer contract would have, and this server not
+    # What a newer contract would have, and this server not.
+    monkeypatch.delattr(HeadlightServicer, "Tokenize")
     async with serve() as service:
         error = await refused(
             service.stub.Tokenize(pb.TokenizeRequest()), grpc.StatusCode.UNIMPLEMENTED

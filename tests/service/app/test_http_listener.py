@@ -83,9 +83,8 @@ def test_a_client_has_a_limited_time(monkeypatch: pytest.MonkeyPatch, sent: byte
     monkeypatch.setattr(module, "CLIENT_SECONDS", 0.1)
     server = listening()
     with socket.socket() as client:
-        client.setsockopt(
-            socket.SOL_SOCKET, socket.SO_RCVBUF, 4096
-        )  # the large answer does not fit
+        # The large answer does not fit.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(30)
         client.connect(("127.0.0.1", server.server_port))
         client.sendall(sent)

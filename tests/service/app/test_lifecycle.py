@@ -105,7 +105,10 @@ async def test_a_signal_ends_it_in_peace(runtime: FakeRuntime, log: Log) -> None
 async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    """A replica that can be connected to is sent calls: to refuse them would cost callers their retries."""
+    """A replica that can be connected to is sent calls.
+
+    To refuse them would cost callers their retries.
+    """
     loading = asyncio.Event()
     loop, runtime = asyncio.get_running_loop(), FakeRuntime()
     runtime.engine.gate.clear()

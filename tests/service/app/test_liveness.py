@@ -1,4 +1,6 @@
-"""Alive or not: an engine that hangs is found, and nobody who is idle, busy or slow is taken for one."""
+"""Alive or not: an engine that hangs is found, and nobody who is idle,
+busy or slow is taken for one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ NAMES = (*READY_NAMES, STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:
-    """By a clock that stands still, so that the event loop seems well; the scheduler's is in the test's hands."""
+    """By a clock that stands still, so that the event loop seems well.
+
+    The scheduler's is in the test's hands.
+    """
     liveness = Liveness(STUCK, Clock())
     liveness.add("batches", lambda: setup.scheduler.heart.still_seconds)
     return liveness

@@ -141,9 +141,8 @@ def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
 
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
 def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> None:
-    done = run(
-        bundle, option, "[::1%no-such]:52051"
-    )  # nobody has to be asked whether there is such an interface
+    # Nobody has to be asked whether there is such an interface.
+    done = run(bundle, option, "[::1%no-such]:52051")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert json.loads(line)["message"].startswith(
@@ -177,7 +176,10 @@ def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
         idle_stream = service.stub.EncodeStream(iter(threading.Event().wait, None))
         calls = [service.stub.Encode.future(long_request()) for _ in range(20)]
-        labels = 'grpc_code="OK",grpc_method="Encode",grpc_service="headlight.v1.HeadlightService",grpc_type="unary"'
+        labels = (
+            'grpc_code="OK",grpc_method="Encode",grpc_service="headlight.v1.HeadlightService",'
+            'grpc_type="unary"'
+        )
         admitted, size = 0.0, long_request().ByteSize()
         while admitted < len(calls):  # a call that has only started may still be turned away
             answered = service.metric(f"grpc_server_handled_total{{{labels}}}")
@@ -226,7 +228,8 @@ def test_a_second_signal_ends_it_at_once(bundle: Path) -> None:
 def test_it_loads_nothing_that_only_training_and_exporting_need(bundle: Path) -> None:
     code = (
         "import sys, headlight_service.__main__\n"
-        "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & set(sys.modules)\n"
+        "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & "
+        "set(sys.modules)\n"
         "sys.exit(str(found) if found else 0)"
     )
     done = subprocess.run(

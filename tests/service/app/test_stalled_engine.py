@@ -67,9 +67,8 @@ async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log
         [200, 200],
         ["headlight_ready 1.0", "headlight_stuck 0.0"],
     )
-    while (
-        await told() != well
-    ):  # who looks after a pause of the machine may hear of the event loop's first
+    # Who looks after a pause of the machine may hear of the event loop's first.
+    while await told() != well:
         pass
     runtime.engine.gate.clear()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{listening['grpc_port']}") as channel:

@@ -57,7 +57,10 @@ class Pieces:
 
 
 class Trace:
-    """What a request's spans were told; `act` is called with each stage, on the thread that comes to it."""
+    """What a request's spans were told.
+
+    `act` is called with each stage, on the thread that comes to it.
+    """
 
     recording, trace_id, place = True, "0" * 32, None
 

@@ -1,4 +1,6 @@
-"""A request whose caller leaves before anything is done for it, while its own thread would have computed it."""
+"""A request whose caller leaves before anything is done for it,
+while its own thread would have computed it.
+"""
 
 from __future__ import annotations
 

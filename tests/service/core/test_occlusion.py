@@ -1,4 +1,7 @@
-"""Occlusion over a real socket: what it asks for, what it holds, and what becomes of it where others ask too."""
+"""Occlusion over a real socket.
+
+What it asks for, what it holds, and what becomes of it where others ask too.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +71,8 @@ def naming(count: int) -> pb.OccludeRequest:
 async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, problem: str
 ) -> None:
-    monkeypatch.setattr(
-        "headlight_service.frontends.grpc.request_decoding.has_unknown", None
-    )  # it copies
+    # It copies.
+    monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
         error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)
@@ -90,7 +92,10 @@ async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(se
         error = await refused(
             service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
         )
-        told = f"tokens: has {MAX_LENGTH + 1} entries, of which there are at most {MAX_LENGTH}; name each once"
+        told = (
+            f"tokens: has {MAX_LENGTH + 1} entries, of which there are at most {MAX_LENGTH}; "
+            "name each once"
+        )
         assert error.details() == told
         assert details_of(error)["BadRequest"].field_violations[0].field == "tokens"
         error = await refused(

@@ -1,4 +1,7 @@
-"""Occlusion without a frontend: wave by wave, given up at each stage, and paid for what was computed."""
+"""Occlusion without a frontend.
+
+Wave by wave, given up at each stage, and paid for what was computed.
+"""
 
 from __future__ import annotations
 

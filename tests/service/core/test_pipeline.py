@@ -1,4 +1,7 @@
-"""The core's entrance without a frontend: from any thread to an answer, and all given back whatever becomes of it."""
+"""The core's entrance without a frontend.
+
+From any thread to an answer, and all given back whatever becomes of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From inputs to tokens: what is known of texts beforehand, what goes to the tokenizer together, and what is refused."""
+"""From inputs to tokens.
+
+What is known of texts beforehand, what goes to the tokenizer together, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +75,8 @@ def test_at_first_texts_seem_to_have_no_tokens_and_ids_are_counted() -> None:
 
 def test_tokens_are_as_dense_as_in_the_texts_before() -> None:
     density = Density()
-    density.learn(
-        *told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)]
-    )  # 0.2 a character
+    # 0.2 a character.
+    density.learn(*told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)])
     assert (
         density.tokens(*told(job("y" * 100, Pair("z" * 20, "z" * 30))), LONGEST) == 30 + 2 * SPECIAL
     )
@@ -105,9 +107,7 @@ def test_a_caller_who_has_left_says_nothing() -> None:
     assert density.tokens(*told(job("a text")), LONGEST) == 0
 
 
-def test_short_texts_which_are_special_tokens_for_the_most_part_do_not_make_long_ones_seem_dense() -> (
-    None
-):
+def test_short_texts_of_mostly_special_tokens_do_not_make_long_ones_seem_dense() -> None:
     density = Density()
     density.learn(
         *told(job("a", "b", "map keys")),

@@ -56,7 +56,10 @@ def submitted(threads: TokenizerThreads, *payloads: Payload) -> None:
 
 
 class Turns:
-    """The threads as they take turns, each handed over at once: what has one is told when it may end."""
+    """The threads as they take turns, each handed over at once.
+
+    What has one is told when it may end.
+    """
 
     def __init__(self, count: int) -> None:
         self.threads = TokenizerThreads(count, "test")
@@ -64,7 +67,8 @@ class Turns:
         self.inside: list[Payload] = []
         self.waiting: list[Payload] = []
         self._begun = list[tuple[Payload, Callable[[], None]]]()
-        self.threads._workers.put = self._begin  # type: ignore[method-assign]  # runs what is ended here
+        # Runs what is ended here.
+        self.threads._workers.put = self._begin  # type: ignore[method-assign]
 
     def _begin(self, work: Callable[[], None]) -> None:
         assert isinstance(work, functools.partial)

@@ -1,4 +1,7 @@
-"""Threads that compute: one piece of work each at a time, let go when it is done, and behind all others."""
+"""Threads that compute.
+
+One piece of work each at a time, let go when it is done, and behind all others.
+"""
 
 from __future__ import annotations
 

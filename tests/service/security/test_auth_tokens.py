@@ -136,7 +136,10 @@ def test_a_broken_file_changes_nothing_and_is_told(
         ("a\n", "line 1: has 1 words"),
         (
             f"a {SECOND}\nb {FIRST}",
-            "line 2: has no end, so the file may be half written; the last line, too, must end with",
+            (
+                "line 2: has no end, so the file may be half written; the last line, "
+                "too, must end with"
+            ),
         ),
         (f"# x\n\na b {FIRST}\n", "line 3: has 3 words"),
         (f"-a {FIRST}\n", "line 1: the name"),

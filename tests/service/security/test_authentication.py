@@ -1,4 +1,7 @@
-"""Who is let in, over a socket: every method asks for a token but health; quotas pass all that computes."""
+"""Who is let in, over a socket: every method asks for a token but health.
+
+Quotas pass all that computes.
+"""
 
 from __future__ import annotations
 

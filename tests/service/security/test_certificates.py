@@ -1,4 +1,7 @@
-"""The server's certificate: taken anew from its files for each handshake, and only where it can be used."""
+"""The server's certificate.
+
+Taken anew from its files for each handshake, and only where it can be used.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,8 @@ class Server:
             (None, None) if client is None else (client.key.read_bytes(), client.cert.read_bytes())
         )
         credentials = grpc.ssl_channel_credentials(self._root, *shown)
-        # A name that only one version has would show which is used; expiry does, too, and is at hand.
+        # A name that only one version has would show which is used; expiry does, too, and is at
+        # hand.
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(
             f"localhost:{self.port}", credentials, options
@@ -160,9 +164,8 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     own.write_bytes(other.cert.read_bytes())  # not the authority of the pair in use
     assert await made.certificate() == "version-1"
     assert made.refused == 2
-    own.write_bytes(
-        authority.cert.read_bytes() + other.cert.read_bytes()
-    )  # as it is replaced: both, for a while
+    # As it is replaced: both, for a while.
+    own.write_bytes(authority.cert.read_bytes() + other.cert.read_bytes())
     assert await made.certificate() == "version-1"
     assert made.refused == 2
     foreign.write_to(made.cert, made.key)

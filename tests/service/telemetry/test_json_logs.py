@@ -15,7 +15,10 @@ from headlight_service.telemetry.log_writer import DROPPED
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where a configured root logger writes; the configuration of the test run comes back afterwards."""
+    """Where a configured root logger writes.
+
+    The configuration of the test run comes back afterwards.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -73,7 +76,10 @@ def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
     ["grpc", "grpc._server", "grpc._cython.cygrpc", "asyncio", "concurrent.futures", "root"],
 )
 def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -> None:
-    """gRPC: `Invalid encoding on b'Bearer ...'`; asyncio: the repr of a task, and of its exception."""
+    """gRPC: `Invalid encoding on b'Bearer ...'`.
+
+    Asyncio: the repr of a task, and of its exception.
+    """
     log = logging.getLogger(None if name == "root" else name)
     try:
         raise ValueError("secret")
@@ -105,10 +111,8 @@ def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
     ):
         logging.getLogger(name).error("kept by %s", name)
         assert entries(stream)[-1]["message"] == f"kept by {name}"
-    for name in (
-        "services",
-        "opentelemetry.trace.propagation",
-    ):  # which quotes a caller's tracestate
+    # Which quotes a caller's tracestate.
+    for name in ("services", "opentelemetry.trace.propagation"):
         logging.getLogger(name).error("secret")
     assert "secret" not in stream.getvalue()
 

@@ -16,11 +16,8 @@ from headlight_service.telemetry.metrics import (
     Metrics,
 )
 
-OF_THE_PROCESS = {
-    "headlight_ready",
-    "headlight_stuck",
-    "headlight_grpc_restarts",
-}  # which is there before a model
+# Which is there before a model.
+OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}
 
 
 def families(metrics: Metrics) -> dict[str, Metric]:
@@ -98,7 +95,10 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
     kind, body = filled().exposition()
     assert kind.startswith("text/plain")
     text = body.decode()
-    info = 'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",sha256="ab",version="1"} 1.0'
+    info = (
+        'headlight_model_info{model="m",positions="rope",precision="fp32",provider="cpu",'
+        'sha256="ab",version="1"} 1.0'
+    )
     assert info in text
     assert 'headlight_queue_tokens{model="m"} 7.0' in text
 

@@ -1,4 +1,7 @@
-"""Request ids: which lines of the log have them, where they come from, who gets them back; and what no line ever has."""
+"""Request ids: which lines of the log have them, where they come from, who gets them back.
+
+And what no line ever has.
+"""
 
 from __future__ import annotations
 
@@ -222,10 +225,8 @@ async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept)
         service.engine.gate.clear()
         before = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
-        for metadata in (
-            dict(GIVEN),
-            {REQUEST_ID: "two words"},
-        ):  # in one batch, so that both are answered at once
+        # In one batch, so that both are answered at once.
+        for metadata in (dict(GIVEN), {REQUEST_ID: "two words"}):
             client.ask("Encode", request().SerializeToString(), metadata)
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
         service.engine.gate.set()
@@ -233,9 +234,8 @@ async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept)
         await asyncio.wait_for(client.hung_up.wait(), 30)
         calls = [call for call in await kept.calls("Encode", 3) if call.status.description]
     assert len(calls) == 2
-    entry = log.events("reader_cut")[
-        0
-    ]  # of all calls of the connection, if their time is up together once for each
+    # Of all calls of the connection, if their time is up together once for each.
+    entry = log.events("reader_cut")[0]
     assert entry["request_ids"] == ["ticket-7/a"]
     assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}
     for call in calls:

@@ -192,7 +192,10 @@ async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(serve: Serve, 
 
 @pytest.mark.parametrize("code", ["cancelled", "deadline_exceeded"])
 async def test_a_caller_who_leaves_the_queue(serve: Serve, kept: Kept, code: str) -> None:
-    """A client of gRPC's cancels when its own clock says so, which may be first: one made by hand leaves it to the server's."""
+    """A client of gRPC's cancels when its own clock says so, which may be first.
+
+    One made by hand leaves it to the server's.
+    """
     async with (
         serve(tracing=kept.tracing, streams=1) as service,
         closed_window(service.target) as client,

@@ -1,4 +1,7 @@
-"""Tracing as a whole: what it takes to switch it on, and that neither it nor its collector holds anything up."""
+"""Tracing as a whole.
+
+What it takes to switch it on, and that neither it nor its collector holds anything up.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +37,17 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_without_the_option_there_is_nothing() -> None:
     assert tracing.start(None) is None
     done = python(
-        "import sys, headlight_service.__main__; print([name for name in sys.modules if 'opentelemetry' in name])"
+        "import sys, headlight_service.__main__; print([name for name in sys.modules if "
+        "'opentelemetry' in name])"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
-    program = "import sys; sys.modules['opentelemetry'] = None; from headlight_service.__main__ import main; main()"
+    program = (
+        "import sys; sys.modules['opentelemetry'] = None; "
+        "from headlight_service.__main__ import main; main()"
+    )
     done = python(program, "--bundle", "none", "--otlp-endpoint", NOWHERE)
     assert done.returncode == 2
     assert done.stderr == (

@@ -60,7 +60,10 @@ def test_exceptions_and_output_are_lines_of_the_log_that_quote_nothing(code: str
 
 
 def test_many_tracebacks_are_few_lines() -> None:
-    code = "for _ in range(1000):\n    try:\n        fail()\n    except ValueError:\n        traceback.print_exc()"
+    code = (
+        "for _ in range(1000):\n    try:\n        fail()\n    except ValueError:\n"
+        "        traceback.print_exc()"
+    )
     assert 1 <= len(run(code)[2]) < 20
 
 

@@ -73,7 +73,10 @@ class Bucket:
         if lacking - paid > SLACK:
             wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
             raise Shed(
-                f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, or ask for less",
+                (
+                    f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, "
+                    "or ask for less"
+                ),
                 Shortage.QUOTA,
                 wait,
             )

@@ -79,9 +79,9 @@ def warn_if_short(runtime: Runtime, limit: int | None) -> None:
     if attend:
         remedies.append("serve with --attention off")
     problem = (
-        f"a text of {manifest.max_length} tokens may take {text / MIB:.0f} MiB to compute, {batches} at once"
-        f" {batches * text / MIB:.0f} MiB beside {resident / MIB:.0f} MiB in use; the memory limit is {limit / MIB:.0f} MiB,"
-        " beyond which the process is killed"
+        f"a text of {manifest.max_length} tokens may take {text / MIB:.0f} MiB to compute, "
+        f"{batches} at once {batches * text / MIB:.0f} MiB beside {resident / MIB:.0f} MiB in "
+        f"use; the memory limit is {limit / MIB:.0f} MiB, beyond which the process is killed"
     )
     log.warning(
         f"{problem}: {', or '.join(remedies)}",

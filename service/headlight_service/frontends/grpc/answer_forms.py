@@ -191,7 +191,10 @@ class TokenizeForm:
                 have = (
                     f"the answer to the first {done} of {inputs}" if done < inputs else "the answer"
                 )
-                problem = f"{have} would have {size} bytes, over {self._limit_bytes}; send fewer or shorter inputs"
+                problem = (
+                    f"{have} would have {size} bytes, over {self._limit_bytes}; "
+                    "send fewer or shorter inputs"
+                )
                 raise InvalidInput("inputs", problem)
         return b"".join(parts)
 

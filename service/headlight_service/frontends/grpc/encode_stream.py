@@ -38,7 +38,10 @@ class ReaderStalled(Shed):
     """The client has stopped reading."""
 
     def __init__(self, seconds: float, unread_bytes: int = 0) -> None:
-        problem = f"too little was read for {seconds:g} s; send again, on a new stream, what is unanswered"
+        problem = (
+            f"too little was read for {seconds:g} s; send again, on a new stream, "
+            "what is unanswered"
+        )
         super().__init__(problem, Shortage.STALLED_READER)
         self.unread_bytes = unread_bytes  # which the transport keeps until the call is over
 

@@ -274,7 +274,8 @@ class _Guard:
 
     def _answered(self, call: Call) -> None:
         """Count a call whose answer was sent, or timed out; the call has a code then."""
-        self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]  # not in the stubs
+        # Not in the stubs.
+        self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
         self.series.handled(code.name).inc()

@@ -1,4 +1,6 @@
-"""A service that fails in the middle of a list, and what `headlight embed` then leaves in its folder."""
+"""A service that fails in the middle of a list,
+and what `headlight embed` then leaves in its folder.
+"""
 
 from __future__ import annotations
 

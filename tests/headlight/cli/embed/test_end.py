@@ -1,4 +1,7 @@
-"""`headlight embed` of many texts: how it ends, whatever befalls the service, the disk or the command itself, and what it writes."""
+"""`headlight embed` of many texts.
+
+How it ends, whatever befalls the service, the disk or the command itself, and what it writes.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     code, err = embed("--retry-for", "50")
     assert code == 1
     assert (
-        "; the same command goes on from there, once the weights before answer again; else remove it\n"
-        in err
-    )
+        "; the same command goes on from there, once the weights before answer again; "
+        "else remove it\n"
+    ) in err
     assert (
         "headlight: the service's weights were replaced meanwhile (fake 1 fp32, now fake 2 fp32)"
         in err
@@ -45,7 +48,10 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
 def test_so_do_those_that_answer_one_block_together(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As during a rollout; whoever has vectors of the one cannot go on with the other when it has ended."""
+    """As during a rollout.
+
+    Whoever has vectors of the one cannot go on with the other when it has ended.
+    """
     # Requests of several blocks may take turns, so that each block has the answers of one alone.
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
     other = pb.ModelRef(
@@ -110,7 +116,10 @@ def test_nor_does_the_client_wait_by_itself(
 def test_once_it_has_answered_what_a_connection_says_is_waited_out(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the word of the last address tried: of a proxy that has no service behind it for a while, say."""
+    """It is the word of the last address tried.
+
+    Of a proxy that has no service behind it for a while, say.
+    """
     monkeypatch.setattr(
         "headlight.cli.embed.embed_job.time.sleep",
         lambda seconds: setattr(servicer, "do", lambda: None),
@@ -196,13 +205,11 @@ def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
             process.wait()
     assert process.returncode == 128 + number
     folder = path.with_name("v.partial")
-    assert (
-        err
-        == f"headlight: {KEPT} of 80 texts are kept in {folder}; the same command goes on from there\n"
+    assert err == (
+        f"headlight: {KEPT} of 80 texts are kept in {folder}; the same command goes on from there\n"
     )
-    assert (folder / "rows").stat().st_size == KEPT * (
-        16 + 3 * 8 + DIM * 4 + 4
-    )  # digests, counts, vectors, checksums
+    # Digests, counts, vectors, checksums.
+    assert (folder / "rows").stat().st_size == KEPT * (16 + 3 * 8 + DIM * 4 + 4)
 
 
 def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:

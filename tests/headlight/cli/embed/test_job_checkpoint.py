@@ -1,4 +1,7 @@
-"""`headlight embed` of many texts: what came stays, and the same command goes on from there, unless it is another one."""
+"""`headlight embed` of many texts.
+
+What came stays, and the same command goes on from there, unless it is another one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def test_what_came_stays_and_the_same_command_goes_on_from_there(
     path.with_name("v").write_bytes(b"as it was")
     servicer.fail()
     code, err = embed(form=form)
-    kept = f"headlight: {KEPT} of 80 texts are kept in {path.with_name('v')}.partial; the same command goes on from there"
+    kept = (
+        f"headlight: {KEPT} of 80 texts are kept in {path.with_name('v')}.partial; "
+        "the same command goes on from there"
+    )
     assert (code, err.splitlines()) == (1, [kept, "headlight: error 4f2a"])
     assert path.with_name("v").read_bytes() == b"as it was"
     code, err, served = elsewhere(embed, form=form)
@@ -129,7 +135,10 @@ def test_so_are_those_of_other_weights_and_of_other_texts(
     embed()
     folder = path.with_name("v.partial")
     path.write_text("\n".join([*TEXTS[:3], "another", *TEXTS[4:]]), encoding="utf-8")
-    said = f"headlight: {folder}: was made of another text 4; remove it to begin anew, or name another --out\n"
+    said = (
+        f"headlight: {folder}: was made of another text 4; remove it to begin anew, "
+        "or name another --out\n"
+    )
     assert embed() == (2, said)
     path.write_text("\n".join(TEXTS[:7]), encoding="utf-8")
     assert embed() == (2, said.replace("text 4", "text 8"))

@@ -17,10 +17,8 @@ from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
-SKIPPED = {
-    5: "is empty",
-    2: "is too long",
-}  # as they are found: what is empty before what the service refuses
+# As they are found: what is empty before what the service refuses.
+SKIPPED = {5: "is empty", 2: "is too long"}
 
 
 def found(count: int, dimensions: int = 3) -> Embeddings:

@@ -1,4 +1,7 @@
-"""Every form of attention that can be asked for equals what it should be by PyTorch's whole maps: any valid spec, any text."""
+"""Every form of attention that can be asked for equals what it should be by PyTorch's whole maps.
+
+Any valid spec, any text.
+"""
 
 from __future__ import annotations
 

@@ -29,9 +29,10 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
 ) -> None:
     random = np.random.default_rng(seed)
     count = data.draw(st.integers(1, length))
+    # No number occurs twice.
     rows = (
         random.permuted(np.arange(1, 3 * 5 * length + 1)).reshape(3, 5, length).astype(np.float32)
-    )  # none twice
+    )
     rows[random.random(rows.shape) < zeros] = 0
     padded = np.concatenate([rows, np.zeros((3, 5, padding), np.float32)], axis=-1)
     # Ties broken by chance.

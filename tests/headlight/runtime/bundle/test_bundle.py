@@ -109,7 +109,10 @@ def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opene
     relist(copy, "embed.onnx")
     with pytest.raises(
         BundleError,
-        match=r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', which the manifest does not give it",
+        match=(
+            r"^embed\.onnx: refers to '\.\./\.\./etc/passwd', "
+            r"which the manifest does not give it"
+        ),
     ):
         Bundle(copy)
 
@@ -157,7 +160,10 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
 def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(
     copy: Path,
 ) -> None:
-    """ONNX Runtime looks for weights beside the file that the link leads to: all digests agree, other weights would serve."""
+    """ONNX Runtime looks for weights beside the file that the link leads to.
+
+    All digests agree, other weights would serve.
+    """
     (copy / "sub").mkdir()
     (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")
     (copy / "embed.onnx").symlink_to("sub/embed.onnx")

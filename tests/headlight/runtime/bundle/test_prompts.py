@@ -1,4 +1,7 @@
-"""What is put before texts: which, what becomes of offsets and truncation, and what pooling leaves out."""
+"""What is put before texts.
+
+Which, what becomes of offsets and truncation, and what pooling leaves out.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,9 @@ def test_what_is_left_out_is_counted_with_the_first_special_token(
 
 
 def pooling_bundle(bundle: Path, target: Path) -> Path:
-    """A bundle whose graph `embed` gives the means of its ids, over the tokens that pool_mask leaves."""
+    """A bundle whose graph `embed` gives the means of its ids,
+    over the tokens that pool_mask leaves.
+    """
     with_options(bundle, target, include_prompt=False, prompts={"query": "q: "})
     ids, mask, pool = (
         helper.make_tensor_value_info(name, TensorProto.INT64, ["B", "S"])
@@ -160,11 +165,13 @@ def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(
     tokenizer = runtime.tokenizer
     assert tokenizer is not None
     ids = tokenizer.encode("ab", prompt="q: ").ids
-    np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]  # asked for
+    # It was asked for, so it is not None.
+    np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
     [bare] = runtime.encode(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
     [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
-    np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]  # asked for
+    # It was asked for, so it is not None.
+    np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]
     assert longer.pooled is not None
 
 
@@ -221,7 +228,8 @@ def test_what_skips_everything_or_cannot_be_known_is_refused(prompted: Runtime) 
 
 def test_pooling_weights_leave_out_what_pooling_does(prompted: Runtime) -> None:
     spec = AttentionSpec(reduce=("pooling_weights",), layers=(0,))
-    tokenized = prompted.tokenizer.encode("abc", with_info=True)  # type: ignore[union-attr]  # it has one
+    # It has one.
+    tokenized = prompted.tokenizer.encode("abc", with_info=True)  # type: ignore[union-attr]
     selection = prompted.select(attention=spec)
     item = prompted.item(tokenized, selection)
     left = prompted.item(tokenized._replace(left_out=3), selection)

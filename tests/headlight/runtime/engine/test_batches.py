@@ -37,7 +37,10 @@ def test_what_is_rounded_up_to_is_masked() -> None:
 
 @pytest.fixture(scope="module", params=["rope", "learned", "alibi"])
 def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runtime, Runtime]:
-    """The same bundle, with lengths as they are and rounded. Learned positions have no row behind the last."""
+    """The same bundle, with lengths as they are and rounded.
+
+    Learned positions have no row behind the last.
+    """
     path: Path = make_bundle(request.param)
     return Runtime(path, threads=1), Runtime(path, threads=1, round_lengths=MULTIPLE)
 

@@ -115,9 +115,8 @@ def test_a_failure_names_an_error_id_and_not_its_cause(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
-    beyond[0] = (
-        10**6
-    )  # an id that the vocabulary has not; the CPU checks it, and its words must not reach a caller
+    # An id that the vocabulary has not; the CPU checks it, and its words must not reach a caller.
+    beyond[0] = 10**6
     with pytest.raises(
         EngineError, match=r"^the engine failed; see error id [0-9a-f]{12} in the server's log$"
     ) as caught:

@@ -1,4 +1,7 @@
-"""How far forms of attention are from whole maps: right ones not at all, whatever is not said of them; wrong ones are."""
+"""How far forms of attention are from whole maps.
+
+Right ones not at all, whatever is not said of them; wrong ones are.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,8 @@ def right(name: str, scores: Floats) -> ItemResult:
     if name == "head_mean":
         return ItemResult(attention=(maps[:, 0] + maps[:, 2]) / 2)
     if name == "pooling_weights":
-        return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]  # not 0
+        # A sum of arrays, not 0.
+        return ItemResult(attention=sum((at + 1) * maps[:, :, at] for at in range(N)) / 21)  # type: ignore[arg-type]
     keys = np.argsort(-maps, axis=-1, kind="stable")[..., :TOP]
     return ItemResult(
         attention=np.take_along_axis(maps, keys, axis=-1), indices=keys.astype(np.uint16)

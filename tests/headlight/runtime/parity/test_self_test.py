@@ -1,4 +1,7 @@
-"""The gate at start-up: what callers can ask for beside whole maps and whole texts is compared with PyTorch, too."""
+"""The gate at start-up.
+
+What callers can ask for beside whole maps and whole texts is compared with PyTorch, too.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""The provider for CUDA with the CPU in the place of the GPU: what it asks of ONNX Runtime, and what it makes of its failures.
+"""The provider for CUDA with the CPU in the place of the GPU.
 
-What ONNX Runtime says of CUDA was taken from its sources and from reports of others; none of it was seen on a GPU of ours.
+What it asks of ONNX Runtime, and what it makes of its failures.
+
+What ONNX Runtime says of CUDA was taken from its sources and from reports of others; none of it was
+seen on a GPU of ours.
 """
 
 from __future__ import annotations
@@ -29,9 +32,18 @@ from headlight.runtime.providers.onnx_session import run_into
 from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items
 
-NODE = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running MatMul node. Status Message: "
-ARENA = "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, onnxruntime::Stream*) "
-WHERE = " ; GPU=0 ; hostname=h ; file=gpu_data_transfer.cc ; line=63 ; expr=cudaMemcpyAsync(dst_data, src_data, bytes); "
+NODE = (
+    "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
+    "MatMul node. Status Message: "
+)
+ARENA = (
+    "bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool, "
+    "onnxruntime::Stream*) "
+)
+WHERE = (
+    " ; GPU=0 ; hostname=h ; file=gpu_data_transfer.cc ; line=63 ; expr=cudaMemcpyAsync(dst_data, "
+    "src_data, bytes); "
+)
 FULL = [
     RuntimeException(
         NODE + ARENA + "Failed to allocate memory for requested buffer of size 939524096"
@@ -68,7 +80,10 @@ LOST = [
     ),
     Fail("CUDA failure 98765: of a number that begins as another does" + WHERE),
 ]
-THROWN = "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, ...) [with ERRTYPE = cudaError; bool THRW = true] "
+THROWN = (
+    "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, "
+    "...) [with ERRTYPE = cudaError; bool THRW = true] "
+)
 REFUSED = [  # before anything ran: the next batch may well run
     RuntimeException(NODE + THROWN + "CUDA failure 9: invalid configuration argument" + WHERE),
     Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
@@ -297,7 +312,10 @@ def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
     learned: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Callers' ids are checked long before; this is for those who call the engine itself, and for our own bugs."""
+    """Callers' ids are checked long before.
+
+    This is for those who call the engine itself, and for our own bugs.
+    """
     engine = Runtime(learned, provider="cuda").engine
     monkeypatch.setattr(
         cuda_session, "run_into", lambda *_: pytest.fail("it has reached the device")

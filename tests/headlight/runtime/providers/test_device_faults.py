@@ -1,4 +1,7 @@
-"""What may be an input's fault or a GPU's: a probe decides, nothing is answered before, and only who is at fault is refused."""
+"""What may be an input's fault or a GPU's.
+
+A probe decides, nothing is answered before, and only who is at fault is refused.
+"""
 
 from __future__ import annotations
 
@@ -176,7 +179,9 @@ def full(feeds: Outputs, found: Outputs) -> None:
 
 
 def test_a_probe_without_memory_says_nothing_against_the_gpu(on_gpu: Runtime) -> None:
-    """What runs beside it may have it all, and who found that out by a text would end replica after replica."""
+    """What runs beside it may have it all, and who found that out by a text would end replica after
+    replica.
+    """
     run = on_gpu.engine.run
     change(on_gpu.engine, full)
     with pytest.raises(NotFinite):

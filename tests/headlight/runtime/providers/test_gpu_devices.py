@@ -1,4 +1,7 @@
-"""Whether there is a GPU, and what is said where there is none. The driver is a fake: no machine of ours has one."""
+"""Whether there is a GPU, and what is said where there is none.
+
+The driver is a fake: no machine of ours has one.
+"""
 
 from __future__ import annotations
 

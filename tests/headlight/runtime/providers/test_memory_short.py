@@ -1,4 +1,7 @@
-"""Allocations that fail in the engine: told apart from other failures, without harm to the next batch."""
+"""Allocations that fail in the engine.
+
+Told apart from other failures, without harm to the next batch.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ PLACE = "Exception from src/plugins/intel_cpu/src/"
 SHORT = [
     MemoryError("std::bad_alloc"),
     RuntimeError(
-        "[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer of size 100663296"
+        "[ONNXRuntimeError] : 1 : FAIL : Failed to allocate memory for requested buffer of "
+        "size 100663296"
     ),
     RuntimeError(f"{PLACE}node.cpp:823: [CPU] MVN node with name 'MVN_70' can't alloc"),
     RuntimeError(f"{PLACE}cpu_memory.cpp:257: Failed to allocate 100663296 bytes of memory"),
@@ -83,7 +87,9 @@ def test_what_numpy_cannot_have_is_told_too(own: Runtime, monkeypatch: pytest.Mo
 
 
 def _endless() -> list[Any]:
-    """An item that takes more memory than any machine has addresses for, as soon as it is looked at."""
+    """An item that takes more memory than any machine has addresses for,
+    as soon as it is looked at.
+    """
 
     class Endless:
         role = "embed"

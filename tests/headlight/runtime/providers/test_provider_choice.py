@@ -1,4 +1,7 @@
-"""OpenVINO in the place of ONNX Runtime: the same answers, and a clear word where it cannot give them."""
+"""OpenVINO in the place of ONNX Runtime.
+
+The same answers, and a clear word where it cannot give them.
+"""
 
 from __future__ import annotations
 
@@ -201,6 +204,9 @@ def test_the_gate_holds_it_to_the_numbers_of_pytorch(bundle_path: Path, tmp_path
 
 
 def test_nothing_can_report_its_use(openvino: Runtime) -> None:
-    """OpenVINO brings a package along by which its converters report; it is not loaded, and cannot be."""
+    """OpenVINO brings a package along by which its converters report.
+
+    It is not loaded, and cannot be.
+    """
     assert openvino.provider == "openvino"
     assert sys.modules["openvino_telemetry"] is None

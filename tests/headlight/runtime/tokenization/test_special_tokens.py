@@ -1,4 +1,7 @@
-"""Special tokens that a text spells out: parsed, or read as plain text, with a tokenizer of each kind."""
+"""Special tokens that a text spells out.
+
+Parsed, or read as plain text, with a tokenizer of each kind.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
     for text in ("Ab c", "a\U0001f600b", "ß1,."):
         bare, told = tokenizer.encode(text), tokenizer.encode(text, with_info=True)
         np.testing.assert_array_equal(bare.ids, told.ids)
-        assert (bare.segments == told.segments).all()  # type: ignore[union-attr]  # of a text there are some
+        # Of a text there are some.
+        assert (bare.segments == told.segments).all()  # type: ignore[union-attr]
 
 
 def test_segments_that_a_model_does_not_know_are_not_read(tmp_path: Path) -> None:

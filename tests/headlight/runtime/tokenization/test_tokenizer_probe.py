@@ -1,4 +1,7 @@
-"""The probe of tokenizers: with a clock that the texts move, and with real tokenizers that are slow on some texts."""
+"""The probe of tokenizers.
+
+With a clock that the texts move, and with real tokenizers that are slow on some texts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from headlight.runtime.tokenization.tokenizer_probe import (
     text_of,
 )
 
-# Some 0.2 s for 10,000 tabs; a machine would have to be a thousand times as fast to read 400,000 of them in that time.
+# Some 0.2 s for 10,000 tabs; a machine would have to be a thousand times as fast to read 400,000 of
+# them in that time.
 SLOW_ON_TABS = r"\t(?!\s*x)"
 LONG = 100_000  # tokens
 PanicException = type("PanicException", (BaseException,), {})
@@ -257,7 +261,8 @@ def test_what_almost_spells_out_special_tokens_is_tried_in_both_readings(
         clock: Callable[[], float],
         units: Mapping[str, str],
     ) -> object:
-        plain = getattr(read, "__self__").encode_special_tokens  # noqa: B009  # a bound method of the library
+        # A bound method of the library.
+        plain = getattr(read, "__self__").encode_special_tokens  # noqa: B009
         seen.append((plain, set(units.values())))
         worst = "a special token without its end"
         return tokenizer_probe.Probed(3000 if plain else 5000, worst, 16, 0.1)

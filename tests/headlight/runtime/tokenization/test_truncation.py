@@ -1,4 +1,7 @@
-"""What is left of inputs that are too long: as the tokenizers library itself leaves it, of what has been tokenised already."""
+"""What is left of inputs that are too long.
+
+As the tokenizers library itself leaves it, of what has been tokenised already.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +168,9 @@ def test_what_is_left_is_what_the_library_leaves(
 def test_a_token_is_where_it_was_before_others_were_cut(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
-    """The library gives the first token left behind a cut the space before it, where it puts one before each text."""
+    """The library gives the first token left behind a cut the space before it,
+    where it puts one before each text.
+    """
     cut, whole = both.ours_of(value, most, way).info, both.whole(value)
     assert cut is not None
     for text in (0, 1):

@@ -64,9 +64,8 @@ def test_bytes_are_within_half_a_step(rows: Floats) -> None:
 
 @given(SUBNORMAL)
 def test_rows_of_next_to_nothing_are_within_half_a_step_too(counts: NDArray[np.int64]) -> None:
-    rows = (counts * 2.0**-149).astype(
-        np.float32
-    )  # the smallest numbers there are: a scale has few digits, or none
+    # The smallest numbers there are: a scale has few digits, or none.
+    rows = (counts * 2.0**-149).astype(np.float32)
     values, scales = quantise(rows)
     exact = scales.astype(np.float64)[:, None]
     assert (np.abs(values * exact - rows) <= exact * 0.5001).all()

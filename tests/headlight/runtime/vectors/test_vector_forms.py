@@ -161,9 +161,9 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
         ),
         (PooledSpec(dimensions=21), r"outputs\.pooled\.dimensions: is 21"),
         (
-            PooledSpec(dtypes=("int4",)),
+            PooledSpec(dtypes=("int4",)),  # type: ignore[arg-type]
             r"outputs\.pooled\.dtypes: is 'int4'; must be one of float32, ",
-        ),  # type: ignore[arg-type]
+        ),
         (PooledSpec(dtypes=("int8", "int8")), r"outputs\.pooled\.dtypes: names one twice"),
         (
             PooledSpec(dtypes=("binary",)),
@@ -176,7 +176,10 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
         ),
         (
             PooledSpec(dimensions=16, normalize=False, dtypes=("int8",)),
-            r"outputs\.pooled\.normalize: int8 was calibrated on vectors normalised; leave normalize out",
+            (
+                r"outputs\.pooled\.normalize: int8 was calibrated on vectors normalised; "
+                r"leave normalize out"
+            ),
         ),
     ],
 )

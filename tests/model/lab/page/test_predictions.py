@@ -65,7 +65,9 @@ def tuned(results: dict[str, Any], **moves: tuple[float, float]) -> dict[str, An
 def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
     results: dict[str, Any],
 ) -> None:
-    """At theta = 10000 a seed recalls 18.4 % at the length of the training, and names 99.9 % of left neighbours."""
+    """At theta = 10000 a seed recalls 18.4 % at the length of the training,
+    and names 99.9 % of left neighbours.
+    """
     finding, told = verdict(results, FAR)
     assert finding is Unseen.NOT_LEARNT
     assert "theta 100 (yes): " in told
@@ -104,25 +106,13 @@ def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any])
 @pytest.mark.parametrize(
     ("rope", "sinusoidal", "alibi_signed", "finding"),
     [
-        (
-            (1, 0.8, 0.2, 0.05),
-            (1, 0.9, 0.5, 0.05),
-            (0.9, 0.9, 0.5, 0.05),
-            True,
-        ),  # seen at 128 tokens, not at 512
+        # Seen at 128 tokens, not at 512.
+        ((1, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), True),
         ((1, 0.8, 0.5, 0.05), (1, 0.9, 0.2, 0.05), (0.9, 0.9, 0.5, 0.05), False),
-        (
-            (1, 0.8, 0.5, 0.04),
-            (1, 0.9, 0.2, 0.5),
-            (0.9, 0.9, 0.3, 0.5),
-            True,
-        ),  # at 512: one is enough to compare with
-        (
-            (1, 0.8, 0.5, 0.04),
-            (1, 0.9, 0.5, 0.05),
-            (0.9, 0.9, 0.5, 0.5),
-            Unseen.DISAGREE,
-        ),  # noise apart
+        # At 512: one is enough to compare with.
+        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.2, 0.5), (0.9, 0.9, 0.3, 0.5), True),
+        # Noise apart.
+        ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.5), Unseen.DISAGREE),
         ((1, 0.09, 0.07, 0.05), (1, 0.08, 0.06, 0.04), (0.9, 0.09, 0.07, 0.05), Unseen.AT_FLOOR),
         ((0.5, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), Unseen.NOT_LEARNT),
     ],
@@ -149,7 +139,9 @@ def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> N
 
 
 def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str, Any]) -> None:
-    """Linear interpolation gains most points, for it lost most, and regains the least of what it lacks."""
+    """Linear interpolation gains most points, for it lost most,
+    and regains the least of what it lacks.
+    """
     moves = [
         figures.stretched(results, 100, kind, stage, 256, "left").mean
         for kind in KINDS

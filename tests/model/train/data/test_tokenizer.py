@@ -28,7 +28,9 @@ def plain(text: str) -> str:
 
 
 def test_training_is_deterministic() -> None:
-    """Each training draws its own hash seed, so chance would have to repeat itself to hide a dependence on it."""
+    """Each training draws its own hash seed, so chance would have to repeat itself to hide a
+    dependence on it.
+    """
     assert train_tokenizer(TEXTS, 1000).to_str() == tokenizer().to_str()
 
 
@@ -63,10 +65,8 @@ def test_it_neither_cuts_nor_pads() -> None:
         ("__init__(self)", ["__", "init", "__", "(", "self", ")"]),
         ("if x:\n\n\n    return", ["if", "x", ":", "\n", "return"]),
         ("Café == 3", ["é", "==", "3"]),
-        (
-            "\U0001f600 self",
-            ["\U0001f600", "self"],
-        ),  # beyond 16 bits: an offset in UTF-16 or in bytes would be off
+        # Beyond 16 bits: an offset in UTF-16 or in bytes would be off.
+        ("\U0001f600 self", ["\U0001f600", "self"]),
     ],
 )
 def test_offsets_are_code_points_of_the_text_as_given(text: str, slices: list[str]) -> None:

@@ -128,7 +128,9 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
 
 
 def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
-    """Else one slow batch could have everything refused, and nothing would ever show that it was an exception."""
+    """Else one slow batch could have everything refused,
+    and nothing would ever show that it was an exception.
+    """
     admission = admission_of(1000)
     admission.estimate.worked_off(tokens=1, seconds=1e6)
     with admitted(admission, 1000, 1e-3):

@@ -30,7 +30,9 @@ MESSAGE = "there is not enough memory for this request"
 
 
 class Short(FakeEngine):
-    """Cannot have the memory for a batch with TOO_LARGE tokens in one item, or for so many items."""
+    """Cannot have the memory for a batch with TOO_LARGE tokens in one item,
+    or for so many items.
+    """
 
     most_items = 99
 

@@ -1,8 +1,12 @@
-"""Twice the load that the engine can bear, simulated: the real queue and admission, and a clock that is told the time."""
+"""Twice the load that the engine can bear, simulated.
+
+The real queue and admission, and a clock that is told the time.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import itertools
 import math
@@ -116,10 +120,8 @@ class Overloaded:
             if batch.entries:
                 self._idle -= 1
                 seconds = 0.0005 + batch.padded / RATE * self._rng.uniform(0.8, 1.2)
-                self._at(
-                    now + seconds,
-                    lambda end, batch=batch, seconds=seconds: self._finish(batch, seconds, end),
-                )  # type: ignore[misc]
+                finish = functools.partial(self._finish, batch, seconds)
+                self._at(now + seconds, finish)
 
     def _finish(self, batch: Batch[Request], seconds: float, now: float) -> None:
         self._idle += 1

@@ -64,9 +64,7 @@ def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
     assert bucket.level == 10
 
 
-def test_what_was_computed_of_a_failed_request_is_paid_and_so_is_all_that_a_deadline_cut_short() -> (
-    None
-):
+def test_computed_work_of_a_failed_request_is_paid_and_all_that_a_deadline_cut_short() -> None:
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
     request.queue(30, math.inf)
@@ -143,7 +141,10 @@ STEPS = st.lists(
 def test_no_client_ever_has_more_than_its_rate_and_what_it_saved(
     steps: list[tuple[int, int, str]], rate: int, capacity: int
 ) -> None:
-    """In any stretch of time: its length × rate + capacity; and, where one request is larger than that, the rest of it."""
+    """In any stretch of time: its length × rate + capacity.
+
+    And, where one request is larger than that, the rest of it.
+    """
     clock = Clock()
     bucket = Bucket(rate, capacity, clock)
     paid: list[tuple[float, int]] = []

@@ -1,4 +1,6 @@
-"""What the longest texts are computed in, and the warning where a container has not the memory for it."""
+"""What the longest texts are computed in, and the warning where a container has not the memory for
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from tests.service.fakes import ARCHITECTURE
 from tests.service.logged import logged
 
 MIB = 1 << 20
-# Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its answer, as docs/performance.md tells it.
+# Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its
+# answer, as docs/performance.md tells it.
 MEASURED = [
     ("cpu", "rope", 3, False, 313),
     ("cpu", "rope", 3, True, 537),

@@ -104,9 +104,8 @@ def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
     for _ in range(12):
         batch = lanes.take(0)
         counts.append(len(batch.entries))
-        lanes.ran(
-            batch, 0.01 + batch.padded / RATE
-        )  # what every batch costs, and what its tokens do
+        # What every batch costs, and what its tokens do.
+        lanes.ran(batch, 0.01 + batch.padded / RATE)
     assert counts[0] == 1, "nothing is known yet"
     assert 0.01 + counts[-1] * 10 / RATE <= 0.1 <= 0.01 + (counts[-1] + 2) * 10 / RATE
     lanes.add(bulk(5000))

@@ -29,7 +29,8 @@ budgets = st.builds(
 )
 priorities: st.SearchStrategy[Priority] = st.sampled_from(("interactive", "bulk"))
 kinds = st.tuples(st.sampled_from([EMBED, ATTEND]), priorities)
-# What happens: an arrival (of a kind, length, seconds to its deadline), a cancellation of some arrival, or a batch, with so many idle.
+# What happens: an arrival (of a kind, length, seconds to its deadline), a cancellation of some
+# arrival, or a batch, with so many idle.
 arrivals = st.tuples(
     st.just("add"), kinds, st.integers(1, 64), st.integers(1, 40) | st.just(math.inf)
 )
@@ -146,7 +147,9 @@ def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -
 def test_no_lane_starves_another(
     queue: list[tuple[LaneKey, int]], embed: Budget, attend: Budget
 ) -> None:
-    """However many of the other kind keep coming, an entry waits for no more batches than there are entries before it."""
+    """However many of the other kind keep coming, an entry waits for no more batches than there are
+    entries before it.
+    """
     lanes: Lanes[int] = Lanes({EMBED: embed, ATTEND: attend})
     entries = [
         entry(length, arrived=place, lane=lane) for place, (lane, length) in enumerate(queue)

@@ -65,7 +65,9 @@ async def test_a_slot_that_works_is_not_counted_as_idle_and_is_again_once_it_has
 
 
 async def test_the_items_of_a_request_are_cut_in_order_of_length() -> None:
-    """From the oldest, which may be of any length, both ends would be left over for a batch that is half padding."""
+    """From the oldest, which may be of any length,
+    both ends would be left over for a batch that is half padding.
+    """
     async with running(tokens=40) as setup:
         await setup.submit(*[item(length) for length in (9, 20, 10, 2, 18, 8, 1)])
     assert lengths(setup.engine) == [[20, 18], [10, 9, 8, 2], [1]]
@@ -96,9 +98,8 @@ async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> 
         def on_a_busy_machine(tokens: int) -> None:
             work = 0.001 + tokens * 0.001
             setup.worked.now += work
-            setup.clock.now += (
-                0.2 + work
-            )  # a turn for a processor comes no sooner, however small the batch
+            # A turn for a processor comes no sooner, however small the batch.
+            setup.clock.now += 0.2 + work
 
         setup.engine.takes = on_a_busy_machine
         await setup.submit(*[item(4) for _ in range(200)], priority="bulk")

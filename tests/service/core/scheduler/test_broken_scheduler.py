@@ -1,4 +1,7 @@
-"""What becomes of a scheduler that fails itself: it ends, and tells everybody, rather than lose a slot unnoticed."""
+"""What becomes of a scheduler that fails itself.
+
+It ends, and tells everybody, rather than lose a slot unnoticed.
+"""
 
 from __future__ import annotations
 

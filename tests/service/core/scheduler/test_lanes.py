@@ -70,9 +70,8 @@ def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
     for length in (3, 8, 5, 9):
         lane.add(entry(length, size=-(-length // 8) * 8))
     assert lane.waiting == 8 + 8 + 8 + 16
-    batch = lane.take(
-        0, Budget(tokens=24, max_padding=0)
-    )  # of one size, none is padded for another's sake
+    # Of one size, none is padded for another's sake.
+    batch = lane.take(0, Budget(tokens=24, max_padding=0))
     assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
     assert lane.waiting == 16
 
@@ -102,7 +101,8 @@ budgets = st.builds(
     squares=st.none() | st.integers(1, 5000),
     max_padding=st.floats(0, 1),
 )
-# What happens to a queue: an arrival (length, seconds to its deadline), a cancellation of some arrival, or a batch taken.
+# What happens to a queue: an arrival (length, seconds to its deadline), a cancellation of some
+# arrival, or a batch taken.
 arrivals = st.tuples(st.just("add"), st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
 cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
 takes = st.tuples(st.just("take"), st.just(0), st.just(0))
@@ -246,7 +246,10 @@ def test_no_entry_waits_longer_than_there_are_entries_before_it(
 
 
 def calls_made(work: Callable[[], None]) -> int:
-    """How many functions, of Python and of C, a piece of work calls: what it costs, on however busy a machine."""
+    """How many functions, of Python and of C, a piece of work calls.
+
+    What it costs, on however busy a machine.
+    """
     count = 0
 
     def on_event(frame: FrameType, event: str, argument: object) -> None:
@@ -265,12 +268,16 @@ def calls_made(work: Callable[[], None]) -> int:
 
 
 def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
-    """Adding, taking or cancelling: counted in operations, each of which costs the same however many entries wait."""
+    """Adding, taking or cancelling.
+
+    Counted in operations, each of which costs the same however many entries wait.
+    """
 
     def calls_per_entry(count: int) -> float:
         lane: Lane[int] = Lane()
         budget = Budget(tokens=1024, max_padding=0.2)
-        # Of as many different lengths in both, for those are bounded by the model and cost a little each.
+        # Of as many different lengths in both, for those are bounded by the model and cost a little
+        # each.
         entries = [entry(1 + (place * 37) % 64, arrived=place) for place in range(count)]
 
         def work() -> None:

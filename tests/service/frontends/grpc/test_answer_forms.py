@@ -65,7 +65,8 @@ def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
     """As a client would, blindly; checks each chunk's meaning on the way."""
     whole, chunks, end = sent[0].header, [frame.chunk for frame in sent[1:-1]], sent[-1].end
     assert (end.chunks, end.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
-    # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to end in one.
+    # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to
+    # end in one.
     buffers: dict[tuple[int, int], bytearray] = {}
     for chunk in chunks:
         own = buffers.setdefault(
@@ -120,13 +121,8 @@ selections = st.builds(
 
 @pytest.mark.parametrize("with_info", [False, True])
 def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
-    told = [
-        (3, 3, 0),
-        (2, 2, 1),
-        (3, 9, 0),
-        (3, 3, 0),
-        (40, 40, 2),
-    ]  # tokens, those before truncation, of the prompt
+    # Tokens, those before truncation, of the prompt.
+    told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]
     inputs = [
         Tokenized(np.ones(length, dtype=np.int64), before, info([5] * length), prompt_length=prompt)
         for length, before, prompt in told

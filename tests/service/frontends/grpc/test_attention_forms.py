@@ -1,4 +1,7 @@
-"""Attention in its smaller forms over a real socket, in chunks: what a long text's answer is cut into."""
+"""Attention in its smaller forms over a real socket, in chunks.
+
+What a long text's answer is cut into.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Why a call was cancelled, where its caller's clock and ours differ by what the call was on its way."""
+"""Why a call was cancelled, where its caller's clock and ours differ by what the call was on its
+way.
+"""
 
 from __future__ import annotations
 

@@ -41,9 +41,8 @@ async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
         await setup.started()
         gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
         await asyncio.sleep(0)
-        setup.engine.takes = lambda tokens: (
-            setup.engine.gate.clear()
-        )  # so the next batch stops, too
+        # So the next batch stops, too.
+        setup.engine.takes = lambda tokens: setup.engine.gate.clear()
         setup.engine.gate.set()
         await first
         await setup.started()
@@ -144,7 +143,10 @@ class Alarm:
 async def test_what_expires_leaves_at_once_though_no_batch_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told by the turns of the event loop: how far behind its timers the machine may run is not the queue's doing."""
+    """Told by the turns of the event loop.
+
+    How far behind its timers the machine may run is not the queue's doing.
+    """
     async with running() as setup:
         alarm = Alarm()
         monkeypatch.setattr(setup.scheduler, "timers", alarm)
@@ -188,7 +190,10 @@ async def test_what_expires_is_ended_by_a_timer() -> None:
 
 
 async def test_what_is_cancelled_leaves_before_anything_else_happens() -> None:
-    """A thousand wait, the engine is at work and never asks for the next batch: none of that is waited for."""
+    """A thousand wait, the engine is at work and never asks for the next batch.
+
+    None of that is waited for.
+    """
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))

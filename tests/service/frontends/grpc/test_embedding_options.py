@@ -1,4 +1,7 @@
-"""Embedding options in a request: checked before anything is tokenised, resolved against the model."""
+"""Embedding options in a request.
+
+Checked before anything is tokenised, resolved against the model.
+"""
 
 from __future__ import annotations
 

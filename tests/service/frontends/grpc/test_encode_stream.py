@@ -64,7 +64,8 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
         await service.started()  # the large one's batch
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
-        # The small one's answer is the next to be sent: unread meanwhile, most of the large one cannot have left the server.
+        # The small one's answer is the next to be sent: unread meanwhile, most of the large one
+        # cannot have left the server.
         await until(
             lambda: (
                 service.sample("headlight_texts_total", model="fake", priority="interactive") == 2
@@ -81,9 +82,8 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
 async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()
-        for _ in range(
-            300
-        ):  # the caller may be faster than what the server does after its last frame
+        # The caller may be faster than what the server does after its last frame.
+        for _ in range(300):
             await call.write(ask("same"))
             assert (await call.read()).WhichOneof("frame") == "response"
         await call.done_writing()
@@ -101,9 +101,8 @@ async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_oth
         await service.started()
         await call.write(ask(bad_id))
         service.engine.gate.set()
-        if (
-            bad_id != "first"
-        ):  # else the first may be answered before the second is read, which is then right
+        # Else the first may be answered before the second is read, which is then right.
+        if bad_id != "first":
             assert (await call.read()).id == "first"
             with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
                 await call.read()
@@ -114,7 +113,8 @@ async def test_a_live_id_is_refused(serve: Serve) -> None:
         service.engine.gate.clear()
         call = service.stub.EncodeStream(iter([ask("same"), ask("same")]))
         await service.started()
-        # The second is read while the first is held; the stream then ends as soon as the first is answered.
+        # The second is read while the first is held; the stream then ends as soon as the first is
+        # answered.
         reading = asyncio.ensure_future(frames_of(call))
         await until_read(service)
         service.engine.gate.set()
@@ -226,12 +226,13 @@ async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
 
 def test_answers_enter_first_come_first_served() -> None:
     gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing.
     for size in (
         6,
         20,
         1,
         0,
-    ):  # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing
+    ):
         if gate.enter(size, functools.partial(order.append, size)):
             order.append(size)
     assert order == [6, 0]

@@ -7,7 +7,8 @@ import grpc
 import pytest
 from google.rpc.status_pb2 import Status
 
-import headlight_service.app.lifecycle  # noqa: F401  # brings every module of the service: its errors belong to the tree too
+# Brings every module of the service: its errors belong to the tree too.
+import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
 from headlight_service.core.admission.shedding import Shed, Shortage, reason_of
 from headlight_service.core.scheduler.engine_health import EngineLost

@@ -1,4 +1,7 @@
-"""Who leaves, or is late, before the message has come has not sent an empty call: over a real socket."""
+"""Who leaves, or is late, before the message has come has not sent an empty call.
+
+Over a real socket.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,8 @@ ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"
 async def test_how_a_call_ended_whose_message_never_came(
     serve: Serve, seconds: float | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        peer_timeouts, "HUNG_UP_SECONDS", 30.0
-    )  # by far more than is needed: what comes interrupts it
+    # By far more than is needed: what comes interrupts it.
+    monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 30.0)
     async with serve() as service:
         channel: Any = service.channel
         call = channel.stream_unary(f"/{SERVICE}/Encode")(timeout=seconds)
@@ -45,7 +47,10 @@ async def test_how_a_call_ended_whose_message_never_came(
 async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is to be found out that the answer would not tell: whoever waits for the end, as clients do, is not kept."""
+    """Nothing is to be found out that the answer would not tell.
+
+    Whoever waits for the end, as clients do, is not kept.
+    """
     monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 3600.0)
     async with serve() as service:
         service.engine.gate.clear()

@@ -26,7 +26,9 @@ async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
         assert list((await service.stub.GetModel(pb.GetModelRequest())).info.accepts) == list(KINDS)
         await service.stub.Encode(pb.EncodeRequest(inputs=inputs))
         items = [item for batch in service.engine.batches for item in batch]
-        told = {tuple(item.ids.tolist()): [] for item in items}  # type: dict[tuple[int, ...], list[list[int]]]
+        told: dict[tuple[int, ...], list[list[int]]] = {
+            tuple(item.ids.tolist()): [] for item in items
+        }
         for item in items:
             assert item.segments is not None
             told[tuple(item.ids.tolist())].append(item.segments.tolist())

@@ -57,7 +57,8 @@ async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
     async with serve() as service:
         calls: list[Any] = [
             service.stub.Encode(request(text_of(2), priority=UNKNOWN)),
-            service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]  # what others send
+            # What others send.
+            service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]
         ]
         for call in calls:
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
@@ -102,7 +103,8 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
         assert may_end.wait(30)
         yield from encode_each(*arguments, **options)
 
-    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]  # as slow as long documents
+    # As slow as long documents.
+    runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]
     async with serve(runtime) as service:
         heart = service.pipeline.tokenizers.heart
         calls = []
@@ -111,7 +113,8 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
                 text_of(length), priority=BULK if length > 300 else pb.PRIORITY_UNSPECIFIED
             )
             calls.append(asyncio.create_task(_answer(service, message)))
-            await until(lambda count=place + 1: heart.work == count)  # type: ignore[misc]  # mypy infers none of its parameter
+            # Mypy infers none of its parameter.
+            await until(lambda count=place + 1: heart.work == count)  # type: ignore[misc]
         assert await asyncio.to_thread(begun.acquire, True, 30)
         may_end.set()
         await asyncio.gather(*calls)
@@ -141,11 +144,8 @@ async def test_the_options_reach_the_batches(serve: Serve) -> None:
         await service.stub.Encode(request(text_of(3)))
         assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
         await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
-        assert [len(batch) for batch in service.engine.batches] == [
-            1,
-            1,
-            1,
-        ]  # of bulk, one tells how long it takes
+        # Of bulk, one tells how long it takes.
+        assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What reading costs: characters count, prompts times texts included, before a thread reads them."""
+"""What reading costs.
+
+Characters count, prompts times texts included, before a thread reads them.
+"""
 
 from __future__ import annotations
 

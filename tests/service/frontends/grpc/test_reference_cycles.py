@@ -1,4 +1,7 @@
-"""What a call held is let go when it ends: not when the garbage collector next looks, who counts objects and not their bytes."""
+"""What a call held is let go when it ends.
+
+Not when the garbage collector next looks, who counts objects and not their bytes.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,17 @@ LARGE = pb.Outputs(attention=pb.AttentionOutput())
 
 @contextlib.asynccontextmanager
 async def uncollected() -> AsyncIterator[list[Any]]:
-    """Run calls without the collector -> what it would have had to find of them, filled in once they have ended."""
+    """Run calls without the collector -> what it would have had to find of them,
+    filled in once they have ended.
+    """
     found: list[Any] = []
     before = asyncio.all_tasks()
     gc.collect()
     gc.disable()
     try:
         yield found
-        # An answer can be here before its handler has ended. The task that waits for the next call never ends.
+        # An answer can be here before its handler has ended. The task that waits for the next call
+        # never ends.
         await asyncio.wait_for(
             asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30
         )
@@ -58,8 +64,10 @@ def ends(task: asyncio.Task[Any]) -> bool:
 
 
 def heavy(found: Iterable[Any]) -> list[Any]:
-    """Requests; what holds results, for the collector does not know tuples of arrays; and gRPC's record of a call, which is seen by
-    the exception that it holds."""
+    """Requests; what holds results, for the collector does not know tuples of arrays.
+
+    And gRPC's record of a call, which is seen by the exception that it holds.
+    """
     return [each for each in found if isinstance(each, HEAVY)]
 
 
@@ -163,9 +171,8 @@ async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception
 async def test_the_results_of_a_stalled_reader(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        peer_timeouts, "LEAST_LINGER_SECONDS", 60
-    )  # time to come and read its status
+    # Time to come and read its status.
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)
     async with serve(stall_seconds=0.2) as service:
         async with uncollected() as found:
             call = service.stub.EncodeStream(iter([streamed(length=1500, outputs=LARGE)]))

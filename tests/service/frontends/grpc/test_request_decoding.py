@@ -34,7 +34,10 @@ def served(
     max_characters: int = 9,
     special_tokens: SpecialTokens = "parse",
 ) -> ServedModel:
-    """A model that takes requests and runs none: 4 inputs of 6 tokens, 10 together, or 15 to tokenise alone."""
+    """A model that takes requests and runs none.
+
+    4 inputs of 6 tokens, 10 together, or 15 to tokenise alone.
+    """
     limits = Limits(
         max_items=4,
         max_request_bytes=1 << 20,

@@ -137,7 +137,8 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
         assert told.limits.max_stream_output_bytes == 64 << 20
         await service.stub.Encode(request())
         for name, wanted in (("attention", pb.AttentionOutput()), ("hidden", pb.HiddenOutput())):
-            call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]  # by name
+            # The output is set by name.
+            call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
             assert f"outputs.{name}: this server was started with --attention off" in (
                 error.details() or ""
@@ -216,9 +217,8 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         await refused(
             service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED
         )
-        await until(
-            lambda: service.sample("headlight_queue_tokens", model="fake") == 2
-        )  # the server knows, too
+        # The server knows, too.
+        await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
         gone.cancel()
         service.engine.gate.set()

@@ -47,7 +47,10 @@ async def take(client: ClosedWindow, size: int, times: int) -> None:
 async def test_answers_that_come_together_may_each_take_as_long_as_all(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten of 200 kB over a link of 1 MB/s: all have arrived after two seconds, and one alone may take 1.5."""
+    """Ten of 200 kB over a link of 1 MB/s.
+
+    All have arrived after two seconds, and one alone may take 1.5.
+    """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
@@ -66,7 +69,10 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
 async def test_what_joins_later_makes_those_before_it_late(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two answers most is taken when twenty more share the link: their last bytes come after the time that was for two."""
+    """Of two answers most is taken when twenty more share the link.
+
+    Their last bytes come after the time that was for two.
+    """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:

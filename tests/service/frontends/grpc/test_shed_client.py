@@ -1,4 +1,6 @@
-"""A list over one stream whose requests in flight are more than the queue has room for, by the client as it is shipped."""
+"""A list over one stream whose requests in flight are more than the queue has room for,
+by the client as it is shipped.
+"""
 
 from __future__ import annotations
 

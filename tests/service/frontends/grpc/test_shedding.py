@@ -1,4 +1,7 @@
-"""What is refused for want of room, over a real socket: when, with which words, and that it is taken again later."""
+"""What is refused for want of room, over a real socket.
+
+When, with which words, and that it is taken again later.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,10 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
 async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(
     serve: Serve,
 ) -> None:
-    """Before, a text is taken to have no more tokens than its characters cost: nothing is known of any."""
+    """Before, a text is taken to have no more tokens than its characters cost.
+
+    Nothing is known of any.
+    """
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         ids = pb.Input(ids=pb.TokenIds(ids=[1] * 10))
@@ -117,9 +123,8 @@ async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
-        service.model.admission.estimate.worked_off(
-            tokens=1, seconds=1e3
-        )  # under a load that is gone
+        # Under a load that is gone.
+        service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
         error = await refused(
@@ -213,7 +218,8 @@ async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
         waiting.cancel()
         running.cancel()
         for stage in ("queue", "infer"):
-            await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]  # mypy infers none of its parameter
+            # Mypy infers none of its parameter.
+            await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
         # Those that are being computed.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         assert service.in_flight.count == 1, "whose thread computes them"

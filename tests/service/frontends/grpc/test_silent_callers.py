@@ -68,7 +68,10 @@ async def test_it_is_told_what_to_do(serve: Serve) -> None:
         error = await refused(
             channel.stream_unary(f"/{SERVICE}/Encode")(), grpc.StatusCode.DEADLINE_EXCEEDED
         )
-        told = r"the request did not arrive within (\d+(?:\.\d+)?) s; send less at once, or ask for a longer --stall-seconds"
+        told = (
+            r"the request did not arrive within (\d+(?:\.\d+)?) s; send less at once, "
+            r"or ask for a longer --stall-seconds"
+        )
         found = re.fullmatch(told, error.details() or "")
         assert found is not None
         assert float(found[1]) >= 0.25 + 0.2, (

@@ -1,4 +1,7 @@
-"""Callers who read slowly or not at all, over a real socket: what they may hold, for how long, and at whose expense."""
+"""Callers who read slowly or not at all, over a real socket.
+
+What they may hold, for how long, and at whose expense.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +65,8 @@ def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
 async def test_a_stalled_reader_is_cut_and_its_memory_returned(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        peer_timeouts, "LEAST_LINGER_SECONDS", 60
-    )  # time to come and read its status
+    # Time to come and read its status.
+    monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)
     async with serve(stall_seconds=0.2) as service:
         call = service.stub.EncodeStream(
             iter([ask(str(place), LARGE_TOKENS, LARGE) for place in range(3)])

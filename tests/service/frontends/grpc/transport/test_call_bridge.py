@@ -1,4 +1,7 @@
-"""Calls as their coroutines see them: writes that end early, messages that come late, callers who leave."""
+"""Calls as their coroutines see them.
+
+Writes that end early, messages that come late, callers who leave.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ def call(bridge: Bridge, context: Context) -> Call:
 
 
 async def test_no_message_is_sent_while_one_that_was_given_up_is_with_the_transport() -> None:
-    """gRPC counts sends by name: a second at the same time is never seen to end, and nor is the call."""
+    """gRPC counts sends by name.
+
+    A second at the same time is never seen to end, and nor is the call.
+    """
     bridge, taken, sent = Bridge(), threading.Event(), list[bytes | None]()
     writer = call(bridge, Context())
 

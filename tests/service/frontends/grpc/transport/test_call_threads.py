@@ -1,4 +1,7 @@
-"""The executor of the gRPC server: threads on demand, and none that a call could wait for in vain."""
+"""The executor of the gRPC server.
+
+Threads on demand, and none that a call could wait for in vain.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from headlight_service.frontends.grpc.transport.connection_traffic import (
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
 
-# Where the server listens, and where from the client comes: the last is what a server on [::] sees of IPv4.
+# Where the server listens, and where from the client comes: the last is what a server on [::] sees
+# of IPv4.
 ENDS = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")]
 
 

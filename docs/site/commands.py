@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import inspect
 
 from docs.site.markdown import NOTE, cell, code, table
 from headlight.cli.commands import parser as client_parser
@@ -16,26 +15,43 @@ from headlight_service.config.options import Config
 HEAD = """# Commands and options
 
 [Command line](../command-line.md) shows how to use them."""
+HEADER = ("option", "meaning")
 
 
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command."""
-    found = {"serve": service_parser(dataclasses.fields(Config)), "export": export_parser()}
+def client_parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command that calls a service."""
     for action in client_parser()._actions:
         if isinstance(action, argparse._SubParsersAction):
-            clients = {name: parser for name, parser in action.choices.items() if name not in PARTS}
-            return clients | found
+            return {name: made for name, made in action.choices.items() if name not in PARTS}
     raise ValueError("headlight.cli.commands.parser() has no subcommands")
+
+
+def other_parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of each command that calls none."""
+    return {"serve": service_parser(dataclasses.fields(Config)), "export": export_parser()}
+
+
+def rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    """Return the rows of all options and arguments, without --help."""
+    return [row(parser, action) for action in parser._actions if action.dest != "help"]
 
 
 def page() -> str:
     """Return the page."""
-    parts = [NOTE + HEAD]
-    for name, parser in parsers().items():
-        parts += [f"## headlight {name}", inspect.cleandoc(parser.description or "")]
-        parts += [table(("option", "meaning"), [row(parser, action) for action in parser._actions])]
-        parts += [parser.epilog] if parser.epilog else []
-    return "\n\n".join(parts) + "\n"
+    clients = client_parsers()
+    first, *others = map(rows, clients.values())
+    common = [found for found in first if all(found in other for other in others)]
+    parts = [
+        NOTE + HEAD,
+        "## Options of all clients",
+        f"{', '.join(map(code, clients))} have these.",
+    ]
+    parts.append(table(HEADER, common))
+    for name, parser in (clients | other_parsers()).items():
+        own = [found for found in rows(parser) if name not in clients or found not in common]
+        parts += [f"## headlight {name}", f"{(parser.description or '').rstrip('.')}."]
+        parts += [table(HEADER, own), parser.epilog or ""]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from headlight_service.frontends.grpc.grpc_status import STATUS_BY_CODE
 HEAD = """# Errors by class
 
 [Errors](../errors.md) has what to do about each status. The modules are `headlight.errors` and,
-for the common classes, `headlight`."""
+for the common classes, `headlight`. The client alone raises `MixedWeights` and `BadAnswer`. A
+`BundleError` ends a start and is never sent."""
 REASONS = """## Reasons of a refusal
 
 A status RESOURCE_EXHAUSTED has one of these reasons, in capitals, in `ErrorInfo` and in

@@ -20,7 +20,7 @@ PAGES = (
     "deploy/**/*.md",
     "bench/results/*.md",
 )
-PICTURES = {".png", ".svg"}
+PICTURES = {".gif", ".jpg", ".png", ".svg", ".webp"}
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".sh": "sh", ".proto": "proto"}
 FENCE = re.compile(r"(^ *```.*?^ *```[^\n]*$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^()\s#]+)")
@@ -41,6 +41,9 @@ def write_pages(root: Path, out: Path) -> set[Path]:
         target.write_text(rewritten(text, page), encoding="utf-8")
         for file in linked_files(text, page):
             write_file(file, root, out)
+    for picture in root.glob("docs/**/*"):  # HTML in a page may show it
+        if picture.suffix in PICTURES:
+            write_file(picture, root, out)
     return {page.relative_to(root) for page in pages}
 
 

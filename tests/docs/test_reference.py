@@ -51,10 +51,16 @@ def test_labels_have_their_values() -> None:
         assert f"`{label}`" in row_of(page, "grpc_server_handled_total")
 
 
-@pytest.mark.parametrize("name", ["embed", "attend", "heads", "tokens", "info", "serve", "export"])
+CLIENTS = ("embed", "attend", "heads", "tokens", "info")
+
+
+@pytest.mark.parametrize("name", [*CLIENTS, "serve", "export"])
 def test_every_option_of_help_has_a_row(name: str) -> None:
-    section = commands.page().partition(f"## headlight {name}\n")[2].partition("\n## ")[0]
-    usage = commands.parsers()[name].format_usage()
+    _, common, *sections = commands.page().split("\n## ")
+    [section] = [section for section in sections if section.startswith(f"headlight {name}\n")]
+    if name in CLIENTS:
+        section += common
+    usage = (commands.client_parsers() | commands.other_parsers())[name].format_usage()
     options = set(re.findall(r"--[a-z0-9][a-z0-9-]+", usage))
     assert options
     for option in options:

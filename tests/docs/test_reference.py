@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,6 +126,17 @@ def test_every_public_name_is_documented_and_linked() -> None:
         for name in importlib.import_module(module).__all__:
             assert f"\n::: {module}.{name}\n" in page
             assert f"](#{module}.{name})" in page
+
+
+def test_names_described_together_get_an_entry_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """mkdocstrings would take the second name for the type of the first."""
+    monkeypatch.setitem(sys.modules, "griffe", SimpleNamespace(Extension=object))
+    separated = importlib.import_module("docs.site.together").separated
+    monkeypatch.delitem(sys.modules, "docs.site.together")
+    text = "Attributes:\n    a, b_c: one\n        two.\n    d: three, four: five."
+    assert separated(text) == (
+        "Attributes:\n    a: one\n        two.\n    b_c: one\n        two.\n    d: three, four: five."
+    )
 
 
 def test_every_error_has_its_status() -> None:

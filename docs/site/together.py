@@ -1,4 +1,4 @@
-"""Griffe extension: names that a docstring describes together ("heads, layers: ...") get a row each.
+"""Griffe extension: a row for each name of "heads, layers: ..." in a docstring.
 
 Loaded by mkdocstrings alone, as docs/site/zensical.toml names it.
 """

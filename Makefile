@@ -11,6 +11,7 @@ INFINITY_VENV := .venv-infinity
 RELEASE_VENV := .venv-release
 GPU_VENV := .venv-gpu
 DEPLOY_VENV := .venv-deploy
+DOCS_VENV := .venv-docs
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
@@ -36,6 +37,7 @@ PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
+DOCS_SETUP := $(DOCS_VENV)/.installed
 GPU_SETUP := $(GPU_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
@@ -49,7 +51,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -230,6 +232,22 @@ faults: $(SETUP) $(MANIFESTS) ## make every fault of the matrix, twenty minutes 
 monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
 	$(PY) -m deploy.prometheus
 	$(PY) -m deploy.grafana
+
+$(DOCS_SETUP): docs/requirements.txt
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@echo "Installing $< into $(DOCS_VENV)"
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --no-deps --requirement $<
+	@touch $@
+
+# Zensical reads build/zensical.toml and build/docs, which docs.site writes. A broken link, a page outside of the
+# navigation, and an element of the contract without a comment fail.
+docs: $(SETUP) $(DOCS_SETUP) $(PROTO_SETUP) ## build the documentation site into build/site; a broken link fails
+	@mkdir -p build && rm -rf build/site
+	@$(PROTO_PY) -m grpc_tools.protoc -I$(dir $(PROTO)) --include_source_info --descriptor_set_out=build/contract.binpb $(PROTO)
+	@$(PY) -m docs.site build build/contract.binpb
+	@$(DOCS_VENV)/bin/zensical build --strict --clean --config-file build/zensical.toml
+	@$(PY) -m docs.site.built build/site
+	@echo "The site: build/site/index.html. To read it with search: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
 lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
 	$(VENV)/bin/ruff format --check .

@@ -32,11 +32,12 @@ PLAIN = [README, *(page for page in DOCS if page.name not in NOT_YET_PLAIN)]
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 SENTENCE_END = re.compile(r"(?<=[.!?])[*)\"]*\s+")
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # docs.site checks those of the site
 LIST_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ")
 
 
 def without_code(page: Path) -> str:
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
+    return COMMENT.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
 
 
 def anchors(page: Path) -> set[str]:
@@ -52,7 +53,6 @@ def anchors(page: Path) -> set[str]:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a page's prose: no headings, tables, pictures or comments."""
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     blocks = [""]
     for line in text.splitlines():
         if not line.strip() or line.startswith(("#", "!", ">")) or line.lstrip().startswith("|"):

@@ -1,0 +1,30 @@
+"""Griffe extension: a row for each name of "heads, layers: ..." in a docstring.
+
+Loaded by mkdocstrings alone, as docs/site/zensical.toml names it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import griffe
+
+# Names with a comma, their text, and its further lines, which are indented deeper.
+TOGETHER = re.compile(r"^( +)(\w+(?:, \w+)+): (.*(?:\n\1 +.*)*)", re.MULTILINE)
+
+
+def separated(text: str) -> str:
+    """Return a docstring in which each name has its own entry, with the same text."""
+    return TOGETHER.sub(
+        lambda found: "\n".join(f"{found[1]}{name}: {found[3]}" for name in found[2].split(", ")),
+        text,
+    )
+
+
+class Together(griffe.Extension):  # type: ignore[misc]  # not in .venv, which mypy reads
+    """Rewrites docstrings before they are parsed."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = separated(obj.docstring.value)

@@ -13,7 +13,7 @@ from headlight_model.evaluate.neural import Shipped
 from headlight_model.evaluate.order_pairs import OrderPairs
 from headlight_model.evaluate.order_pairs import measure as measure_pairs
 from headlight_model.train.data import corpus
-from headlight_model.train.data.altered import IGNORED, corrupt
+from headlight_model.train.data.altered import IGNORED, hide
 from headlight_model.train.data.batches import HELD_OUT, source_stream, windows
 from headlight_model.train.data.corpus import Part
 from headlight_model.train.data.tokenizer import vocabulary
@@ -51,7 +51,7 @@ def measure(model: Shipped) -> Order:
 def importance(model: Shipped, seen: np.ndarray) -> list[float]:
     """By head, layer after layer: the loss of masked accuracy without what it contributes."""
     config = model.encoder.config
-    ids, labels = corrupt(seen, config.vocab_size, np.random.default_rng(HELD_OUT))
+    ids, labels = hide(seen, np.random.default_rng(HELD_OUT))
     everything = torch.ones(1, config.layers, config.heads)
     whole = masked_accuracy(model, ids, labels, everything)
     lost = []

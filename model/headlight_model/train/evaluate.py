@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.altered import IGNORED, corrupt
+from headlight_model.train.data.altered import IGNORED, hide
 from headlight_model.train.data.batches import HELD_OUT, embed, windows
 from headlight_model.train.data.stored import Pairs
 from headlight_model.train.objectives import MaskedTokenHead, masked_token_loss
@@ -32,9 +32,7 @@ def masked_token_metrics(
     """
     random = np.random.default_rng([seed, HELD_OUT])
     length = encoder.config.trained_length
-    ids, labels = corrupt(
-        windows(stream, WINDOW_COUNT, length, random), encoder.config.vocab_size, random
-    )
+    ids, labels = hide(windows(stream, WINDOW_COUNT, length, random), random)
     straight = torch.arange(length).expand_as(ids)
     moved = shuffles(len(ids), length, random)
     tokens_moved = shuffles(len(ids), length, random)

@@ -9,13 +9,15 @@ import torch
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.layers.pooling import unit_length
+from headlight_model.train.data.altered import IGNORED, Altered
 from headlight_model.train.objectives import (
-    IGNORED,
     MaskedTokenHead,
+    ReplacedTokenHead,
     contrastive_loss,
     masked_token_loss,
     nested_loss,
     order_loss,
+    source_loss,
 )
 
 
@@ -32,6 +34,26 @@ def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
     assert masked_token_loss(encoder, head, ids, labels)[0].item() == pytest.approx(
         expected.item(), abs=1e-5
     )
+
+
+def test_replaced_tokens_count_where_tokens_are_visible(
+    config: Callable[..., EncoderConfig],
+) -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(config())
+    guess = MaskedTokenHead(encoder.config, encoder.config.dim)
+    detect = ReplacedTokenHead(encoder.config)
+    ids = torch.randint(0, 50, (1, 6))
+    labels = torch.tensor([[IGNORED, 7, IGNORED, IGNORED, IGNORED, IGNORED]])
+    visible = torch.tensor([[False, False, True, True, True, False]])
+    replaced = torch.tensor([[False, False, False, True, False, False]])
+    batch = Altered(ids, labels, visible, replaced)
+    loss, accuracy = source_loss(encoder, guess, detect, batch, weight=3.0, bfloat16=False)
+    hidden, same = masked_token_loss(encoder, guess, ids, labels)
+    chance = detect(encoder(ids).tokens[0, 2:5]).sigmoid()
+    found = -torch.stack([1 - chance[0], chance[1], 1 - chance[2]]).log().mean()
+    assert loss.item() == pytest.approx((hidden + 3 * found).item(), rel=1e-5)
+    assert accuracy == same
 
 
 def test_contrastive_loss_by_hand() -> None:

@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headlight_model.train.data.batches import WINDOWS, windows
-from headlight_model.train.data.stored import Data, Ids
+from headlight_model.train.data.stored import Data
 from headlight_model.train.data.tokenizer import MASK_ID, SPECIALS
 from headlight_model.train.recipe import Recipe
 
 IGNORED = -100  # a label that asks for no guess
-# Of the tokens asked for 80 % are shown as [MASK], 10 % as a random one and 10 % as they are
-# (Devlin et al. 2018, 3.1).
-MASKED_SHARE = 0.15
+HIDDEN_SHARE = 0.15  # where models are measured, as Devlin et al. 2018, 3.1
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
@@ -35,7 +33,7 @@ class Altered(NamedTuple):
     replaced: Tensor  # bool, True at tokens that are shown and wrong
 
 
-def other_brackets(pieces: Sequence[str]) -> Ids:
+def other_brackets(pieces: Sequence[str]) -> NDArray[np.int64]:
     """Return two other brackets of the same direction for each bracket: int64 [V, 2], else 0.
 
     Args:
@@ -49,7 +47,9 @@ def other_brackets(pieces: Sequence[str]) -> Ids:
     return others
 
 
-def altered_batch(data: Data, recipe: Recipe, others: Ids, seed: int, step: int) -> Altered:
+def altered_batch(
+    data: Data, recipe: Recipe, others: NDArray[np.int64], seed: int, step: int
+) -> Altered:
     """Return the windows of one step, a pure function of seed and step.
 
     Args:
@@ -74,19 +74,12 @@ def altered_batch(data: Data, recipe: Recipe, others: Ids, seed: int, step: int)
     return Altered(*(torch.from_numpy(part) for part in parts))
 
 
-def corrupt(
-    ids: NDArray[np.int64], vocab_size: int, random: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Hide tokens of int64 [B, S]; special tokens are never hidden.
+def hide(ids: NDArray[np.int64], random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Hide HIDDEN_SHARE of the tokens of int64 [B, S], special ones never.
 
     Returns:
-        The corrupted ids and the labels, both int64 [B, S]; a label is the true id where asked for,
-        IGNORED elsewhere.
+        Ids and labels, both int64 [B, S]; a label is the true id of a hidden token, else IGNORED.
     """
-    asked = (random.random(ids.shape) < MASKED_SHARE) & (ids >= len(SPECIALS))
-    fate = random.random(ids.shape)
-    replaced = random.integers(len(SPECIALS), vocab_size, size=ids.shape)
-    shown = np.where(fate < 0.8, MASK_ID, np.where(fate < 0.9, replaced, ids))
-    return torch.from_numpy(np.where(asked, shown, ids)), torch.from_numpy(
-        np.where(asked, ids, IGNORED)
-    )
+    hidden = (random.random(ids.shape) < HIDDEN_SHARE) & (ids >= len(SPECIALS))
+    parts = np.where(hidden, MASK_ID, ids), np.where(hidden, ids, IGNORED)
+    return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])

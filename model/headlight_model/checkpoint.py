@@ -17,6 +17,7 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+TRAINING = "training.json"  # how the weights came about, where our training wrote them
 # Other prefixes (training heads) may stand beside it and are left alone.
 ENCODER_PREFIX = "encoder."
 

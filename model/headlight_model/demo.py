@@ -28,7 +28,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
-from headlight_model.train.data.functions import Function, document_of_0_1, functions
+from headlight_model.evaluate.syntax import links
+from headlight_model.train.data.functions import Function, document_text, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """
@@ -189,9 +190,7 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
                 colour,
             )
         )
-        documents = client.encode(
-            [document_of_0_1(function) for function in corpus], truncate="end"
-        )
+        documents = client.encode([document_text(function) for function in corpus], truncate="end")
         print(f"{len(documents)} functions of the standard library embedded.")
         for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")
@@ -224,23 +223,21 @@ def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
 
 
 def attention_view(attention: Attention, width: int, colour: bool) -> str:
-    """The map of the least obvious head.
-
-    It has most weight between ordinary tokens that are not neighbours.
-    """
-    places = np.arange(len(attention.tokens))
-    ordinary = ~np.array(attention.tokens.special)
-    far = (np.abs(places[:, None] - places) > 1) & ordinary[:, None] & ordinary
-    layer, head = np.unravel_index(
-        (attention.weights * far).sum((-1, -2)).argmax(), attention.weights.shape[:2]
+    """The map of the head that looks most often from a bracket to the one that it belongs to."""
+    labels, special = attention.tokens.labels(CODE), attention.tokens.special
+    pairs = [(q, k) for kind, q, k in links(labels) if kind == "matching bracket"]
+    queries, keys = zip(*pairs, strict=True)
+    found = attention.weights[..., queries, :].argmax(axis=-1) == keys  # [L, H, brackets]
+    layer, head = np.unravel_index(found.mean(axis=-1).argmax(), found.shape[:2])
+    weights, right = attention.weights[layer, head], found[layer, head].sum()
+    title = heading(f"Attention in {CODE}", colour)
+    role = (
+        f"Layer {attention.layers[layer]}, head {head}: {right} of {len(keys)} brackets look most "
+        "at their partner."
     )
-    weights, labels = attention.weights[layer, head], attention.tokens.labels(CODE)
-    title = heading(f"Attention of layer {attention.layers[layer]}, head {head} in: {CODE}", colour)
-    links = strongest_links(weights, labels, attention.tokens.special, most=LINKS)
-    return (
-        f"{title}\n{attention_map(weights, labels, width=width, colour=colour)}\n\n"
-        f"Strongest links\n{links}"
-    )
+    view = attention_map(weights, labels, width=width, colour=colour)
+    strongest = strongest_links(weights, labels, special, most=LINKS)
+    return f"{title}\n{role}\n{view}\n\nStrongest links\n{strongest}"
 
 
 def heading(text: str, colour: bool) -> str:

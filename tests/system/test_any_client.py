@@ -119,7 +119,7 @@ def test_node(rope: Service, tmp_path: Path) -> None:
         command, cwd=client, capture_output=True, text=True, check=True, timeout=60
     )
     answer = json.loads(done.stdout)
-    assert answer["dim"] == 288
+    assert answer["dim"] == 256
     assert abs(answer["norm"] - 1) < 1e-5
     assert abs(answer["row_sum_min"] - 1) < 1e-5
     assert abs(answer["row_sum_max"] - 1) < 1e-5

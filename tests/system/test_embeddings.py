@@ -30,7 +30,7 @@ TEXTS = [
     "wait for all threads to finish, then go on",
 ]
 PROMPTS = {"query": "what is to be done: ", "passage": "text:", "none": ""}
-DIM = 288
+DIM = 256
 WIDTHS = (64, DIM)
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binary")
 
@@ -314,6 +314,7 @@ def test_the_model_tells_what_can_be_asked(client: Client, rope: Service) -> Non
     with Client(rope.target) as plain:
         other = plain.model()
     assert (other.prompts, other.default_prompt, other.similarity) == ({}, None, None)
+    assert other.trained_dimensions == (128, 64)
     assert "int8" not in other.pooled_types
 
 
@@ -321,9 +322,9 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (
         PooledSpec(dimensions=0),
         {},
-        r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 288",
+        r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 256",
     ),
-    (PooledSpec(dimensions=289), {}, r"outputs\.pooled\.dimensions: is 289"),
+    (PooledSpec(dimensions=257), {}, r"outputs\.pooled\.dimensions: is 257"),
     (
         PooledSpec(dimensions=100, dtypes=("binary",)),
         {},
@@ -333,7 +334,7 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (
         PooledSpec(dimensions=32, dtypes=("int8",)),
         {},
-        r"int8 of 32 .* has those of 64, 288; .*export --calibration",
+        r"int8 of 32 .* has those of 64, 256; .*export --calibration",
     ),
     (
         PooledSpec(normalize=False, dtypes=("int8",)),

@@ -39,7 +39,7 @@ def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Pa
         before, begun = len(service.log), time.monotonic()
         list(senders.map(lambda content: send(service.target, content), sent))
         with Client(service.target, token=TOKEN) as client:
-            assert client.encode(["a text"]).shape == (1, 288)
+            assert client.encode(["a text"]).shape == (1, 256)
         dropped = service.counted('headlight_log_lines_dropped_total{reason="rate"}')
         service.terminate()
         assert service.wait() == 0
@@ -73,7 +73,7 @@ def test_a_log_that_nobody_reads_stops_nothing() -> None:
             send(target, connection(*CALLS["undecodable"], CALLS_AT_ONCE))
         with Client(target, timeout=20) as client:
             for _ in range(5):
-                assert client.encode(["a text"]).shape == (1, 288)
+                assert client.encode(["a text"]).shape == (1, 256)
         assert get(http, "/livez") == "alive\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -102,7 +102,7 @@ def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> No
         while any(service.counted(name) == 0 for name in failures):
             assert time.monotonic() < end
             with Client(service.target, token=TOKEN, tls_ca=authority.cert, timeout=30) as client:
-                assert client.encode(["a text"]).shape == (1, 288)
+                assert client.encode(["a text"]).shape == (1, 256)
         with (
             Client(service.target, token=TOKEN[:-1], tls_ca=authority.cert, timeout=30) as stranger,
             pytest.raises(Unauthenticated),

@@ -89,7 +89,7 @@ def test_tokens_and_quotas(tmp_path: Path) -> None:
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:
         with Client(service.target, token=TOKEN, timeout=60) as client:
-            assert client.encode(["a text"]).shape == (1, 288)
+            assert client.encode(["a text"]).shape == (1, 256)
             tokens.write_text(f"search {TOKEN}\nsearch {SECOND}\n", encoding="ascii")
             with Client(service.target, token=SECOND, timeout=60) as second:
                 until_let_in(second)

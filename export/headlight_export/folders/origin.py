@@ -6,6 +6,7 @@ Other folders are those of Hugging Face or sentence-transformers.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from headlight_model.checkpoint import (
     CONFIG,
     ENCODER_PREFIX,
     TOKENIZER,
+    TRAINING,
     WEIGHTS,
     load_checkpoint,
     printable,
@@ -174,7 +176,10 @@ def _read_own(folder: Path) -> Origin:
         (folder / TOKENIZER).read_text(encoding="utf-8") if (folder / TOKENIZER).is_file() else None
     )
     recipe = Recipe(
-        transformer=folder, pooling=encoder.config.pooling, normalize=encoder.config.normalize
+        transformer=folder,
+        pooling=encoder.config.pooling,
+        normalize=encoder.config.normalize,
+        dimensions=_trained_dimensions(folder),
     )
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         # No mapping.
@@ -187,6 +192,13 @@ def _read_own(folder: Path) -> Origin:
         recipe,
         _about(encoder.config.pooling, CONFIG, left),
     )
+
+
+def _trained_dimensions(folder: Path) -> tuple[int, ...]:
+    """Return the widths of shortened vectors that a training of ours optimised, longest first."""
+    path = folder / TRAINING
+    facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return tuple(sorted(facts.get("recipe", {}).get("widths", ()), reverse=True))
 
 
 def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:

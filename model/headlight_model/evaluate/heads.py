@@ -8,15 +8,13 @@ look at?") find the same kinds.
 from __future__ import annotations
 
 import dataclasses
-import keyword
-import re
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
+from headlight_model.evaluate.syntax import is_identifier, links
 from headlight_model.train.data.tokenizer import SPECIALS
 
 # Broad ones first: a head is called by the first that holds.
@@ -30,9 +28,6 @@ KINDS = (
 )
 CALLED = 0.5  # of the tokens
 BATCH = 16
-IDENTIFIER = re.compile(r"[a-z_]\w+")
-WORD = re.compile(r"\w+")
-BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +89,6 @@ def analyse(
     return heads, {kind: uniform[kind] / max(1, asked[kind]) for kind in KINDS}
 
 
-def is_identifier(piece: str) -> bool:
-    """Whether a piece can be a whole name; keywords and pieces inside words are not."""
-    return bool(IDENTIFIER.fullmatch(piece)) and not keyword.iskeyword(piece)
-
-
 def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
     """By kind, the keys that a query would look at: bool [B, S, S].
 
@@ -123,30 +113,3 @@ def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
         for kind, query, key in links([pieces[number] for number in numbers]):
             syntax[kind][row, query, key] = True
     return found | syntax
-
-
-def links(tokens: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(kind, query, key) of the syntax in a window of source, as far as its brackets match."""
-    texts = [token.removeprefix("##") for token in tokens]
-    opened: list[tuple[str, int]] = []
-    for place, text in enumerate(texts):
-        for mark in text if set(text) <= set(BRACKETS) | set(BRACKETS.values()) else "":
-            if mark in BRACKETS:
-                opened.append((mark, place))
-            elif opened and BRACKETS[opened[-1][0]] == mark:
-                start = opened.pop()[1]
-                yield "matching bracket", start, place
-                yield "matching bracket", place, start
-                if mark == ")" and start and is_identifier(texts[start - 1]):
-                    yield from (
-                        ("call to arguments", start - 1, inside)
-                        for inside in range(start + 1, place)
-                    )
-            else:
-                opened.clear()  # begun before the window
-        if text in ("def", "class") and not tokens[place].startswith("##"):
-            name = range(place + 1, len(texts))
-            yield from (
-                ("def to name", place, key)
-                for key in takewhile(lambda key: WORD.fullmatch(texts[key]), name)
-            )

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from headlight_model.checkpoint import TOKENIZER, load_checkpoint, load_tensors
+from headlight_model.checkpoint import TOKENIZER, TRAINING, load_checkpoint, load_tensors
 from headlight_model.evaluate.ranking import Floats
 from headlight_model.evaluate.task import Task
 from headlight_model.fields import build
@@ -35,7 +35,7 @@ class Shipped:
     def __init__(self, folder: Path, name: str | None = None) -> None:
         self.name = name or folder.name
         self.encoder = load_checkpoint(folder)
-        self.facts = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+        self.facts = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
         recipe = self.facts["recipe"]
         self.sentence_length, self.document_length = (
             recipe["sentence_length"],

@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from headlight_model.checkpoint import TOKENIZER, save_checkpoint
+from headlight_model.checkpoint import TOKENIZER, TRAINING, save_checkpoint
 from headlight_model.train.data import packages, tasks
 from headlight_model.train.data.batches import prepare
 from headlight_model.train.data.corpus import STDLIB, Part, Source
@@ -176,4 +176,4 @@ def write(out: Path, trainer: Trainer, report: dict[str, object]) -> None:
     """The checkpoint folder."""
     head = {HEAD_PREFIX + name: value for name, value in trainer.head.state_dict().items()}
     save_checkpoint(out, trainer.encoder, trainer.tokenizer.to_str(pretty=True) + "\n", head)
-    (out / "training.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    (out / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

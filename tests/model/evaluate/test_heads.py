@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.evaluate.heads import KINDS, Head, analyse, is_identifier, links, targets
+from headlight_model.evaluate.heads import KINDS, Head, analyse, targets
+from headlight_model.evaluate.syntax import is_identifier, links
 from headlight_model.train.data.tokenizer import SPECIALS
 
 PIECES = [*SPECIALS, "(", "total", "return", "##er", "x"]

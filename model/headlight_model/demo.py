@@ -28,7 +28,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
-from headlight_model.evaluate.syntax import links
+from headlight_model.syntax import links
 from headlight_model.train.data.functions import Function, document_text, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.evaluate.syntax import is_identifier, links
+from headlight_model.syntax import is_identifier, links
 from headlight_model.train.data.tokenizer import SPECIALS
 
 # Broad ones first: a head is called by the first that holds.

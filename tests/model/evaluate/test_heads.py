@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headlight_model.encoder import Encoder
 from headlight_model.evaluate.heads import KINDS, Head, analyse, targets
-from headlight_model.evaluate.syntax import is_identifier, links
+from headlight_model.syntax import is_identifier, links
 from headlight_model.train.data.tokenizer import SPECIALS
 
 PIECES = [*SPECIALS, "(", "total", "return", "##er", "x"]

@@ -29,7 +29,7 @@ from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
 from headlight_model.syntax import links
-from headlight_model.train.data.functions import Function, document_text, functions
+from headlight_model.train.data.functions import Function, document_of_0_1, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """
@@ -190,7 +190,9 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
                 colour,
             )
         )
-        documents = client.encode([document_text(function) for function in corpus], truncate="end")
+        documents = client.encode(
+            [document_of_0_1(function) for function in corpus], truncate="end"
+        )
         print(f"{len(documents)} functions of the standard library embedded.")
         for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")

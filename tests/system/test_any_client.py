@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.shipped import DIM
 from tests.system.processes import ROOT, Service
 
 Buffers = dict[int, NDArray[np.uint8]]
@@ -119,7 +120,7 @@ def test_node(rope: Service, tmp_path: Path) -> None:
         command, cwd=client, capture_output=True, text=True, check=True, timeout=60
     )
     answer = json.loads(done.stdout)
-    assert answer["dim"] == 256
+    assert answer["dim"] == DIM
     assert abs(answer["norm"] - 1) < 1e-5
     assert abs(answer["row_sum_min"] - 1) < 1e-5
     assert abs(answer["row_sum_max"] - 1) < 1e-5

@@ -20,6 +20,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight_service.app.assembly import max_characters
 from headlight_service.config.options import Config
 from tests.service.calls import details_of
+from tests.shipped import VOCABULARY
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -99,11 +100,26 @@ BAD = [
         "negative id",
         ids(5, -1),
         CODE.INVALID_ARGUMENT,
-        "inputs[0].ids: the id at 1 is not in 0 .. 6143",
+        f"inputs[0].ids: the id at 1 is not in 0 .. {VOCABULARY - 1}",
     ),
-    Bad("id out of range", ids(6144), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
-    Bad("highest id", ids(2**63 - 1), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
-    Bad("lowest id", ids(-(2**63)), CODE.INVALID_ARGUMENT, "the id at 0 is not in 0 .. 6143"),
+    Bad(
+        "id out of range",
+        ids(VOCABULARY),
+        CODE.INVALID_ARGUMENT,
+        f"the id at 0 is not in 0 .. {VOCABULARY - 1}",
+    ),
+    Bad(
+        "highest id",
+        ids(2**63 - 1),
+        CODE.INVALID_ARGUMENT,
+        f"the id at 0 is not in 0 .. {VOCABULARY - 1}",
+    ),
+    Bad(
+        "lowest id",
+        ids(-(2**63)),
+        CODE.INVALID_ARGUMENT,
+        f"the id at 0 is not in 0 .. {VOCABULARY - 1}",
+    ),
     Bad("too many ids", ids(*[5] * 2049), CODE.INVALID_ARGUMENT, "has 2049 ids; send 1 to 2048"),
     Bad(
         "truncation of ids",

@@ -20,8 +20,9 @@ from headlight.spec import VectorType
 from headlight.wire.reassembly import Answer, Assembly
 from headlight_model.checkpoint import load_checkpoint
 from tests.factory import with_options
+from tests.shipped import DIM, DOCS_ROPE, TRAINED_DIMENSIONS
 from tests.system.conftest import bundle_of
-from tests.system.processes import ROOT, Service
+from tests.system.processes import Service
 
 TEXTS = [
     "join two paths",
@@ -30,7 +31,6 @@ TEXTS = [
     "wait for all threads to finish, then go on",
 ]
 PROMPTS = {"query": "what is to be done: ", "passage": "text:", "none": ""}
-DIM = 256
 WIDTHS = (64, DIM)
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binary")
 
@@ -38,7 +38,7 @@ TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binar
 @pytest.fixture(scope="module")
 def whole(rope: Service) -> Floats:
     """What PyTorch says of the texts before anything is cut or normalised, float32 [N, D]."""
-    encoder = load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / "docs-rope")
+    encoder = load_checkpoint(DOCS_ROPE)
     encoder.config = dataclasses.replace(encoder.config, normalize=False)
     with Client(rope.target) as client, torch.inference_mode():
         ids = [torch.tensor([tokens.ids]) for tokens in client.tokenize(TEXTS)]
@@ -314,7 +314,7 @@ def test_the_model_tells_what_can_be_asked(client: Client, rope: Service) -> Non
     with Client(rope.target) as plain:
         other = plain.model()
     assert (other.prompts, other.default_prompt, other.similarity) == ({}, None, None)
-    assert other.trained_dimensions == (128, 64)
+    assert other.trained_dimensions == TRAINED_DIMENSIONS
     assert "int8" not in other.pooled_types
 
 
@@ -322,9 +322,9 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (
         PooledSpec(dimensions=0),
         {},
-        r"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. 256",
+        rf"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. {DIM}",
     ),
-    (PooledSpec(dimensions=257), {}, r"outputs\.pooled\.dimensions: is 257"),
+    (PooledSpec(dimensions=DIM + 1), {}, rf"outputs\.pooled\.dimensions: is {DIM + 1}"),
     (
         PooledSpec(dimensions=100, dtypes=("binary",)),
         {},
@@ -334,7 +334,7 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (
         PooledSpec(dimensions=32, dtypes=("int8",)),
         {},
-        r"int8 of 32 .* has those of 64, 256; .*export --calibration",
+        rf"int8 of 32 .* has those of 64, {DIM}; .*export --calibration",
     ),
     (
         PooledSpec(normalize=False, dtypes=("int8",)),

@@ -18,6 +18,7 @@ from headlight.results import TokenList
 from headlight.runtime.values import Floats
 from headlight_model.encoder import Encoder
 from tests.attention_reference import Text, check
+from tests.shipped import DIM
 from tests.specs import specs
 from tests.system.conftest import Small
 from tests.system.processes import Service
@@ -320,4 +321,4 @@ def test_a_bad_wish_names_field_and_remedy(
     with Client(rope.target) as client:
         with pytest.raises(InvalidInput, match=message):
             client.attention("open file", spec)
-        assert client.encode("and the service goes on").shape == (1, 256)
+        assert client.encode("and the service goes on").shape == (1, DIM)

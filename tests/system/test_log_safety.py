@@ -17,6 +17,7 @@ import pytest
 from headlight import Client, Unauthenticated
 from headlight_service.telemetry.json_logs import BURST, PAUSE_SECONDS
 from tests.certificates import Authority
+from tests.shipped import DIM
 from tests.system.bad_requests import CALLS, CONNECTIONS, SECRET, connection, send
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service, by_hand, get
@@ -39,7 +40,7 @@ def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Pa
         before, begun = len(service.log), time.monotonic()
         list(senders.map(lambda content: send(service.target, content), sent))
         with Client(service.target, token=TOKEN) as client:
-            assert client.encode(["a text"]).shape == (1, 256)
+            assert client.encode(["a text"]).shape == (1, DIM)
         dropped = service.counted('headlight_log_lines_dropped_total{reason="rate"}')
         service.terminate()
         assert service.wait() == 0
@@ -73,7 +74,7 @@ def test_a_log_that_nobody_reads_stops_nothing() -> None:
             send(target, connection(*CALLS["undecodable"], CALLS_AT_ONCE))
         with Client(target, timeout=20) as client:
             for _ in range(5):
-                assert client.encode(["a text"]).shape == (1, 256)
+                assert client.encode(["a text"]).shape == (1, DIM)
         assert get(http, "/livez") == "alive\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -102,7 +103,7 @@ def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> No
         while any(service.counted(name) == 0 for name in failures):
             assert time.monotonic() < end
             with Client(service.target, token=TOKEN, tls_ca=authority.cert, timeout=30) as client:
-                assert client.encode(["a text"]).shape == (1, 256)
+                assert client.encode(["a text"]).shape == (1, DIM)
         with (
             Client(service.target, token=TOKEN[:-1], tls_ca=authority.cert, timeout=30) as stranger,
             pytest.raises(Unauthenticated),

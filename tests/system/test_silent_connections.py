@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headlight import Client
+from tests.shipped import DIM
 from tests.system.conftest import bundle_of
 from tests.system.processes import by_hand, get
 
@@ -59,7 +60,7 @@ def test_probes_are_answered_beside_silent_connections(
         used = seconds_of_cpu(process.pid) - used
         assert "process_open_fds" in get(http, "/metrics")
         with Client(target, timeout=30) as client:
-            assert client.encode(["a text"]).shape == (1, 256)
+            assert client.encode(["a text"]).shape == (1, DIM)
     assert slowest < PROBE_SECONDS
     assert used < 0.5, "the accept loop spins"
     process.terminate()

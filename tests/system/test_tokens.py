@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 from headlight import Client, Overloaded, Unauthenticated
 from tests.certificates import Authority
+from tests.shipped import DIM
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 
@@ -89,7 +90,7 @@ def test_tokens_and_quotas(tmp_path: Path) -> None:
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:
         with Client(service.target, token=TOKEN, timeout=60) as client:
-            assert client.encode(["a text"]).shape == (1, 256)
+            assert client.encode(["a text"]).shape == (1, DIM)
             tokens.write_text(f"search {TOKEN}\nsearch {SECOND}\n", encoding="ascii")
             with Client(service.target, token=SECOND, timeout=60) as second:
                 until_let_in(second)

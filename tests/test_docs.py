@@ -26,7 +26,6 @@ NOT_YET_PLAIN = {
     "bundle.md",
     "performance.md",
     "positions.md",
-    "security.md",
 }
 PLAIN = [README, *(page for page in DOCS if page.name not in NOT_YET_PLAIN)]
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)

@@ -1,7 +1,8 @@
-"""docs/architecture.md and its picture: all paths exist, and the picture matches its source."""
+"""docs/architecture.md and its picture: paths and symbols exist, labels match."""
 
 from __future__ import annotations
 
+import ast
 import re
 from html import unescape
 from pathlib import Path
@@ -40,3 +41,37 @@ def test_every_path_that_the_page_names_exists() -> None:
     assert len(named) > 30
     for name in named:
         assert (ROOT / name).exists() or (PAGE.parent / name).exists(), name
+
+
+def is_defined(tree: ast.AST, symbol: str) -> bool:
+    """Return whether a module defines a function, class, method or constant."""
+    head, _, rest = symbol.partition(".")
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found = name == head and not rest
+            case ast.ClassDef(name=name):
+                found = name == head and (not rest or is_defined(node, rest))
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                found = name == head and not rest
+            case _:
+                found = False
+        if found:
+            return True
+    return False
+
+
+def test_a_symbol_is_found_only_where_it_is_defined() -> None:
+    tree = ast.parse("LIMIT: int = 1\nclass Queue:\n    async def put(self): self.size()\n")
+    assert all(is_defined(tree, symbol) for symbol in ("LIMIT", "Queue", "Queue.put"))
+    for missing in ("put", "Queue.size", "Queue.put.x", "LIMIT.put", "Lane"):
+        assert not is_defined(tree, missing), missing
+
+
+def test_every_symbol_that_the_page_names_is_defined() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]+\.py):([\w.]+)`", page)
+    assert len(named) > 30
+    for file, symbol in named:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert is_defined(tree, symbol), f"{file}:{symbol}"

@@ -14,18 +14,8 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.syntax import is_identifier, links
-from headlight_model.train.data.tokenizer import SPECIALS
+from headlight_model.train.attention_roles import ROLES, targets
 
-# Broad ones first: a head is called by the first that holds.
-KINDS = (
-    "previous",
-    "next",
-    "same identifier",
-    "matching bracket",
-    "call to arguments",
-    "def to name",
-)
 CALLED = 0.5  # of the tokens
 BATCH = 16
 
@@ -43,7 +33,7 @@ class Head:
     @property
     def name(self) -> str:
         """The first kind that holds; empty where none does."""
-        return next((kind for kind in KINDS if self.strongest[kind] >= CALLED), "")
+        return next((kind for kind in ROLES if self.strongest[kind] >= CALLED), "")
 
 
 @torch.inference_mode()
@@ -62,9 +52,9 @@ def analyse(
         everywhere alike.
     """
     shape = (encoder.config.layers, encoder.config.heads)
-    weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in KINDS}
-    strongest = {kind: torch.zeros(shape, dtype=torch.float64) for kind in KINDS}
-    asked, uniform = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0.0)
+    weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in ROLES}
+    strongest = {kind: torch.zeros(shape, dtype=torch.float64) for kind in ROLES}
+    asked, uniform = dict.fromkeys(ROLES, 0), dict.fromkeys(ROLES, 0.0)
     for start in range(0, len(windows), BATCH):
         ids = windows[start : start + BATCH]
         attention = torch.stack(encoder(ids, fused=False).attention, dim=1)  # [B, L, H, S, S]
@@ -80,36 +70,10 @@ def analyse(
         Head(
             layer,
             head,
-            {kind: float(weight[kind][layer, head]) / max(1, asked[kind]) for kind in KINDS},
-            {kind: float(strongest[kind][layer, head]) / max(1, asked[kind]) for kind in KINDS},
+            {kind: float(weight[kind][layer, head]) / max(1, asked[kind]) for kind in ROLES},
+            {kind: float(strongest[kind][layer, head]) / max(1, asked[kind]) for kind in ROLES},
         )
         for layer in range(shape[0])
         for head in range(shape[1])
     ]
-    return heads, {kind: uniform[kind] / max(1, asked[kind]) for kind in KINDS}
-
-
-def targets(ids: Tensor, pieces: Sequence[str]) -> dict[str, Tensor]:
-    """By kind, the keys that a query would look at: bool [B, S, S].
-
-    Rows are queries; all False for no query.
-
-    Args:
-        ids: int64 [B, S].
-        pieces: of the vocabulary, in the order of the ids.
-    """
-    named = torch.tensor([is_identifier(piece) for piece in pieces])
-    places = torch.arange(ids.shape[1])
-    distance = places[None, :] - places[:, None]  # [S, S]: key less query
-    plain = (ids >= len(SPECIALS))[:, :, None]  # [B, S, 1]
-    same = (ids[:, :, None] == ids[:, None, :]) & named[ids][:, :, None] & (distance != 0)
-    found = {
-        "previous": plain & (distance == -1),
-        "next": plain & (distance == 1),
-        "same identifier": same,
-    }
-    syntax = {kind: torch.zeros_like(same) for kind in KINDS if kind not in found}
-    for row, numbers in enumerate(ids.tolist()):
-        for kind, query, key in links([pieces[number] for number in numbers]):
-            syntax[kind][row, query, key] = True
-    return found | syntax
+    return heads, {kind: uniform[kind] / max(1, asked[kind]) for kind in ROLES}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from headlight_model.evaluate.heads import CALLED, KINDS
+from headlight_model.evaluate.heads import CALLED
 from headlight_model.evaluate.order import Order
 from headlight_model.evaluate.ranking import Interval
 from headlight_model.evaluate.retrieval import LITTLE, Retrieval
+from headlight_model.train.attention_roles import ROLES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,20 +127,20 @@ def _heads(model: Order) -> str:
     rows = [
         [
             f"{head.layer}.{head.head}",
-            *(f"{head.weight[kind]:.2f} / {head.strongest[kind]:.2f}" for kind in KINDS),
+            *(f"{head.weight[kind]:.2f} / {head.strongest[kind]:.2f}" for kind in ROLES),
             head.name,
             f"{lost:+.4f}",
         ]
         for head, lost in zip(model.heads, model.importance, strict=True)
     ]
-    uniform = ", ".join(f"{kind} {model.uniform[kind]:.3f}" for kind in KINDS)
+    uniform = ", ".join(f"{kind} {model.uniform[kind]:.3f}" for kind in ROLES)
     return (
         f"## Heads of {model.name}\n\n"
         "Mean weight on such keys / share of tokens whose strongest weight falls on one. "
         f"A head is called the first kind that holds for at least {CALLED:.0%} of its tokens. "
         f"A head that looks everywhere alike would have the weights {uniform}. Loss: what masked "
         "accuracy falls by when what the head contributes is removed.\n\n"
-        + _table(["layer.head", *KINDS, "called", "loss"], rows)
+        + _table(["layer.head", *ROLES, "called", "loss"], rows)
     )
 
 

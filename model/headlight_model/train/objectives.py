@@ -6,7 +6,7 @@ Pairs of texts alone hardly need order: a bag of words does nearly as well. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,9 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 from headlight_model.layers.pooling import unit_length
 from headlight_model.train.data.altered import IGNORED, Altered
+from headlight_model.train.recipe import Recipe, TaughtHead
 
+LEAST_WEIGHT = 1e-6  # on wanted keys: below it the logarithm would be unbounded
 LEAST_APART = 1e-4  # of two vectors of the same words, squared: below it is rounding
 
 
@@ -93,25 +95,52 @@ def source_loss(
     guess: MaskedTokenHead,
     detect: ReplacedTokenHead,
     batch: Altered,
-    *,
-    weight: float,
-    bfloat16: bool,
+    recipe: Recipe,
+    wanted: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the hidden tokens, and `weight` times that of which tokens are replaced.
+    """Cross-entropy of the hidden tokens, of which tokens are replaced, and of the taught heads.
 
     Args:
-        bfloat16: the matrix products of the blocks are computed in it.
+        wanted: by role, the keys that a query would look at, bool [B, S, S].
 
     Returns:
         Two scalars: loss in nats, and the share of the hidden tokens guessed right.
     """
-    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-        tokens = encoder(batch.ids, fused=False).tokens
+    with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
+        output = encoder(batch.ids, fused=False)
+        tokens = output.tokens
         loss, accuracy = guess_loss(encoder, guess, tokens, batch.labels)
     logits = detect(tokens[batch.visible].float())
     replaced = batch.replaced[batch.visible].float()
     found = functional.binary_cross_entropy_with_logits(logits, replaced)
-    return loss + weight * found, accuracy
+    taught = taught_loss(output.attention, wanted, batch, recipe.taught_heads)
+    return loss + recipe.replaced_weight * found + recipe.taught_weight * taught, accuracy
+
+
+def taught_loss(
+    attention: Sequence[Tensor],
+    wanted: Mapping[str, Tensor],
+    batch: Altered,
+    heads: Iterable[TaughtHead],
+) -> Tensor:
+    """Sum over heads of the mean negative logarithm of the weight on wanted keys: a scalar.
+
+    Queries and keys that are hidden or replaced do not count.
+
+    Args:
+        attention: [B, H, S, S] of each layer.
+        wanted: as in `source_loss`.
+    """
+    shown = batch.ids == batch.original  # [B, S]
+    total = torch.zeros(())
+    for each in heads:
+        keys = wanted[each.role] & shown[:, :, None] & shown[:, None, :]
+        asked = keys.any(dim=-1)
+        if asked.any():
+            weights = attention[each.layer][:, each.head].float()  # [B, S, S]
+            on_keys = (weights * keys).sum(dim=-1)[asked]
+            total = total - on_keys.clamp(min=LEAST_WEIGHT).log().mean()
+    return total
 
 
 def contrastive_loss(

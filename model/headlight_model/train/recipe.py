@@ -10,6 +10,18 @@ from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.tokenizer import PAD_ID, VOCAB_SIZE
 
 
+@dataclasses.dataclass(frozen=True)
+class TaughtHead:
+    """An attention head that is taught which keys to look at.
+
+    After Strubell et al. 2018, "Linguistically-informed self-attention", 2.2.
+    """
+
+    role: str  # one of attention_roles.ROLES
+    layer: int
+    head: int
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stage:
     """Steps under one schedule of the learning rate, and the weight of each loss in their sum."""
@@ -19,7 +31,8 @@ class Stage:
     words: float = 0.0  # pairs of texts, matched by their word vectors alone
     pairs: float = 0.0  # pairs of texts, matched by the encoder
     order: float = 0.0  # questions that only order tells apart
-    source: float = 0.0  # hidden and replaced tokens of source code
+    source: float = 0.0  # hidden and replaced tokens of source code, and the taught heads
+    near: float = 0.0  # vectors of texts held near their weighted word vectors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,13 +44,12 @@ class Recipe:
 
     # The pinned packages belong to the corpus, not the standard library alone.
     packages: bool = True
-    # The first teaches the blocks order, syntax and what words have to do with each other, at a
-    # third of the price of a step with pairs. Pairs then find blocks that are worth using: from
-    # random blocks, thousands of steps taught them nothing beyond word vectors.
+    # The first teaches the blocks order, syntax and the weight of a name, at half the price of a
+    # step with pairs. Vectors of texts are held near those of their words meanwhile: left alone,
+    # they drift away, and pairs then take thousands of steps to bring them back.
     stages: tuple[Stage, ...] = (
-        Stage(steps=1600, learning_rate=2e-3, words=1.0, order=0.3, source=1.0),
-        Stage(steps=1200, learning_rate=7e-4, pairs=1.0, order=0.1, source=0.3),
-        Stage(steps=1200, learning_rate=4e-4, pairs=1.0, order=0.1, source=0.3),
+        Stage(steps=1400, learning_rate=2e-3, words=1.0, order=0.3, source=1.0, near=8.0),
+        Stage(steps=600, learning_rate=8e-4, pairs=1.0, order=0.3, source=0.5, near=1.0),
     )
     warmup_steps: int = 50  # of each stage
     # The embeddings learn at this share of the rate. At the full rate they forget, within minutes,
@@ -56,9 +68,10 @@ class Recipe:
 
     pairs: int = 256  # of texts a step: each has so many wrong answers, less one
     run: int = 8  # so many pairs are neighbours in the corpus, mostly of one module
-    drop_tokens: float = 0.3  # of the texts of pairs, so that no pair is learnt by a single word
+    drop_tokens: float = 0.2  # of the texts of pairs, so that no pair is learnt by a single word
     temperature: float = 0.05
     widths: tuple[int, ...] = (64, 128)  # first dimensions that make a vector of their own
+    near_pairs: int = 48  # a step
     order_triplets: int = 32  # a step
     # Tokens a window, drawn each step; short texts must work too.
     lengths: tuple[int, ...] = (128, 128, 64, 32)
@@ -69,6 +82,12 @@ class Recipe:
     replaced: float = 0.07
     replaced_brackets: float = 0.3
     replaced_weight: float = 8.0  # of finding the replaced tokens, beside guessing the hidden
+    taught_heads: tuple[TaughtHead, ...] = (
+        TaughtHead("same identifier", 1, 0),
+        TaughtHead("matching bracket", 2, 0),
+        TaughtHead("call to arguments", 2, 1),
+    )
+    taught_weight: float = 0.3  # of each, beside guessing the hidden
     sentence_length: int = 32  # tokens, longer ones are cut
     document_length: int = 80
 
@@ -134,7 +153,7 @@ class Recipe:
 QUICK = Recipe(
     packages=False,
     stages=(
-        Stage(steps=4, learning_rate=1e-3, words=1.0, order=0.3, source=1.0),
+        Stage(steps=4, learning_rate=1e-3, words=1.0, order=0.3, source=1.0, near=8.0),
         Stage(steps=2, learning_rate=1e-3, pairs=1.0, order=0.1, source=0.3),
     ),
     warmup_steps=2,
@@ -142,9 +161,11 @@ QUICK = Recipe(
     lengths=(32, 16),
     window_tokens=128,
     pairs=8,
+    near_pairs=4,
     run=2,
     widths=(16,),
     order_triplets=2,
+    taught_heads=(TaughtHead("matching bracket", 0, 0),),
     document_length=32,
     vocab_size=512,
     word_steps=3,

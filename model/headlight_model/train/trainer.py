@@ -18,8 +18,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from headlight_model.encoder import Encoder
+from headlight_model.train.attention_roles import targets
 from headlight_model.train.data.altered import altered_batch, other_brackets
 from headlight_model.train.data.batches import (
+    NEAR,
     ORDER,
     PAIRS,
     embed,
@@ -27,10 +29,15 @@ from headlight_model.train.data.batches import (
     equal_texts,
     pair_batch,
 )
-from headlight_model.train.data.order import draw
+from headlight_model.train.data.order import draw, fillers
 from headlight_model.train.data.stored import Data
 from headlight_model.train.data.tokenizer import vocabulary
-from headlight_model.train.data.words import learn_words, starting_vectors, words_loss
+from headlight_model.train.data.words import (
+    distance_from_words,
+    learn_words,
+    starting_vectors,
+    words_loss,
+)
 from headlight_model.train.initial import initialise_encoder, initialise_head
 from headlight_model.train.objectives import (
     MaskedTokenHead,
@@ -39,6 +46,7 @@ from headlight_model.train.objectives import (
     order_loss,
     source_loss,
 )
+from headlight_model.train.optimizer import build_optimizer
 from headlight_model.train.recipe import Recipe
 
 STATE = "state.safetensors"
@@ -82,7 +90,8 @@ class Trainer:
         torch.manual_seed(seed)
         self.recipe, self.data, self.seed, self.origin = recipe, data, seed, origin
         self.tokenizer = tokenizer
-        pieces = vocabulary(tokenizer)
+        self.pieces = pieces = vocabulary(tokenizer)
+        self.fillers = fillers(pieces)
         self.encoder = Encoder(recipe.encoder_config(positions, len(pieces)))
         initialise_encoder(self.encoder, starting_vectors(pieces, data, recipe.dim))
         self.head = MaskedTokenHead(self.encoder.config, recipe.guess_dim)
@@ -130,7 +139,8 @@ class Trainer:
     def objectives(self) -> dict[str, float]:
         """Return the weights above 0 of the stage's losses, by the method that computes each."""
         stage = self.recipe.stages[self.recipe.number(self.step)]
-        weights = {name: getattr(stage, name) for name in ("words", "pairs", "order", "source")}
+        names = ("words", "pairs", "order", "source", "near")
+        weights = {name: getattr(stage, name) for name in names}
         return {name: weight for name, weight in weights.items() if weight}
 
     def source(self) -> Result:
@@ -142,8 +152,8 @@ class Trainer:
             self.head,
             self.replaced_head,
             batch,
-            weight=recipe.replaced_weight,
-            bfloat16=recipe.bfloat16,
+            recipe,
+            targets(batch.original, self.pieces),
         )
         return Result(loss, accuracy, batch.ids.numel())
 
@@ -168,7 +178,8 @@ class Trainer:
     def order(self) -> Result:
         """Choose between answers that only order tells apart."""
         recipe = self.recipe
-        drawn = draw(np.random.default_rng([self.seed, ORDER, self.step]), recipe.order_triplets)
+        random = np.random.default_rng([self.seed, ORDER, self.step])
+        drawn = draw(random, recipe.order_triplets, self.fillers)
         questions = [text for each in drawn for text in (each.question, each.other_question)]
         answers = [text for each in drawn for text in (each.right, each.wrong)]
         rows = encode(self.tokenizer, questions + answers, recipe.sentence_length)
@@ -176,6 +187,19 @@ class Trainer:
         asked, found = vectors.view(2, recipe.order_triplets, 2, -1)
         loss, accuracy = order_loss(asked, found, recipe.temperature)
         return Result(loss, accuracy, tokens)
+
+    def near(self) -> Result:
+        """Hold vectors of texts near those of their words."""
+        recipe = self.recipe
+        random = np.random.default_rng([self.seed, NEAR, self.step])
+        for_near = pair_batch(self.data, recipe.near_pairs, random)
+        total, cosine, tokens = torch.zeros(()), torch.zeros(()), 0
+        for rows in for_near:
+            loss, near, computed = distance_from_words(
+                self.encoder, rows, self.data.name_marks, bfloat16=recipe.bfloat16
+            )
+            total, cosine, tokens = total + loss / 2, cosine + near / 2, tokens + computed
+        return Result(total, cosine, tokens)
 
     def facts(self) -> dict[str, object]:
         """What a saved state must share with this trainer to continue it."""
@@ -229,29 +253,6 @@ class Trainer:
         self.parts.load_state_dict(weights)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         self.step, self.seconds = facts["step"], facts["seconds"]
-
-
-def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; weight decay for the matrices of blocks and head alone.
-
-    Embeddings at their own pace.
-    """
-    decayed: list[Tensor] = []
-    free: list[Tensor] = []
-    embeddings: list[Tensor] = []
-    for name, weight in parts.named_parameters():
-        if name.startswith("encoder.embedding"):
-            embeddings.append(weight)
-        else:
-            (decayed if weight.ndim > 1 and not name.startswith("encoder.dense") else free).append(
-                weight
-            )
-    groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay, "pace": 1.0},
-        {"params": free, "weight_decay": 0.0, "pace": 1.0},
-        {"params": embeddings, "weight_decay": 0.0, "pace": recipe.embedding_pace},
-    ]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.98), fused=True)
 
 
 def read_facts(path: Path) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.evaluate.heads import KINDS, Head, analyse, targets
+from headlight_model.evaluate.heads import Head, analyse
 from headlight_model.syntax import is_identifier, links
+from headlight_model.train.attention_roles import ROLES, targets
 from headlight_model.train.data.tokenizer import SPECIALS
 
 PIECES = [*SPECIALS, "(", "total", "return", "##er", "x"]
@@ -111,16 +112,16 @@ def test_heads_are_called_what_they_do() -> None:
     heads, uniform = analyse(cast(Encoder, Scripted(*scripts)), ids, PIECES)
     assert [head.name for head in heads] == ["previous", "next", "same identifier", ""]
     seen = ("previous", "next", "same identifier")  # there is no syntax in these windows
-    assert heads[0].weight == dict.fromkeys(KINDS, 0.0) | {"previous": 1.0}
+    assert heads[0].weight == dict.fromkeys(ROLES, 0.0) | {"previous": 1.0}
     assert heads[3].weight == pytest.approx(
-        dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6
+        dict.fromkeys(ROLES, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6
     )
-    assert uniform == pytest.approx(dict.fromkeys(KINDS, 0.0) | dict.fromkeys(seen, 1 / 6))
+    assert uniform == pytest.approx(dict.fromkeys(ROLES, 0.0) | dict.fromkeys(seen, 1 / 6))
     assert [(head.layer, head.head) for head in heads] == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
 def test_half_of_the_tokens_make_a_name() -> None:
-    head = Head(0, 0, dict.fromkeys(KINDS, 0.1), dict.fromkeys(KINDS, 0.1) | {"previous": 0.5})
+    head = Head(0, 0, dict.fromkeys(ROLES, 0.1), dict.fromkeys(ROLES, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
     # Broad first.
     assert (

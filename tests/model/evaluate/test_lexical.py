@@ -43,10 +43,10 @@ def test_raw_words_do_not() -> None:
 
 def test_bm25_by_hand() -> None:
     scores = lexical.bm25(TASK)
-    # "line": thrice in the first document (of 8 terms), once in the third (of 5: "x" thrice); the
-    # second has 6.
-    idf, mean = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5)), (8 + 6 + 5) / 3
-    third = idf * 1 / (1 + 1.5 * (1 - 0.75 + 0.75 * 5 / mean))
+    # "line": thrice in the first document (of 9 terms), once in the third (of 6: "x" thrice); the
+    # second has 7.
+    idf, mean = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5)), (9 + 7 + 6) / 3
+    third = idf * 1 / (1 + 1.5 * (1 - 0.75 + 0.75 * 6 / mean))
     assert scores[0, 2] == pytest.approx(third, rel=1e-5)
 
 

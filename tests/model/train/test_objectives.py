@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -18,7 +19,9 @@ from headlight_model.train.objectives import (
     nested_loss,
     order_loss,
     source_loss,
+    taught_loss,
 )
+from headlight_model.train.recipe import QUICK, TaughtHead
 
 
 def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
@@ -47,13 +50,28 @@ def test_replaced_tokens_count_where_tokens_are_visible(
     labels = torch.tensor([[IGNORED, 7, IGNORED, IGNORED, IGNORED, IGNORED]])
     visible = torch.tensor([[False, False, True, True, True, False]])
     replaced = torch.tensor([[False, False, False, True, False, False]])
-    batch = Altered(ids, labels, visible, replaced)
-    loss, accuracy = source_loss(encoder, guess, detect, batch, weight=3.0, bfloat16=False)
+    batch = Altered(ids, labels, visible, replaced, original=ids)
+    recipe = dataclasses.replace(QUICK, replaced_weight=3.0, taught_heads=())
+    loss, accuracy = source_loss(encoder, guess, detect, batch, recipe, {})
     hidden, same = masked_token_loss(encoder, guess, ids, labels)
     chance = detect(encoder(ids).tokens[0, 2:5]).sigmoid()
     found = -torch.stack([1 - chance[0], chance[1], 1 - chance[2]]).log().mean()
     assert loss.item() == pytest.approx((hidden + 3 * found).item(), rel=1e-5)
     assert accuracy == same
+
+
+def test_taught_heads_lose_by_the_weight_that_misses_their_keys() -> None:
+    weights = torch.tensor([[[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.1, 0.9, 0.0]]]])
+    wanted = torch.zeros(1, 3, 3, dtype=torch.bool)
+    wanted[0, 0, 1:] = wanted[0, 2, 1] = True  # query 1 has no such key
+    ids, none = torch.tensor([[7, 8, 9]]), torch.zeros(1, 3, dtype=torch.bool)
+    batch = Altered(ids, ids, none, none, original=ids)
+    heads = [TaughtHead("next", 0, 0)]
+    loss = taught_loss([weights], {"next": wanted}, batch, heads)
+    assert loss.item() == pytest.approx(-(math.log(0.5) + math.log(0.9)) / 2)
+    changed = batch._replace(original=torch.tensor([[7, 8, 6]]))
+    loss = taught_loss([weights], {"next": wanted}, changed, heads)
+    assert loss.item() == pytest.approx(-math.log(0.25))
 
 
 def test_contrastive_loss_by_hand() -> None:

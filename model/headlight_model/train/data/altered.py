@@ -31,6 +31,7 @@ class Altered(NamedTuple):
     labels: Tensor  # int64, the true token where one is hidden, IGNORED elsewhere
     visible: Tensor  # bool, True at tokens that are shown, special ones left out
     replaced: Tensor  # bool, True at tokens that are shown and wrong
+    original: Tensor  # int64, the ids before the change
 
 
 def other_brackets(pieces: Sequence[str]) -> NDArray[np.int64]:
@@ -70,7 +71,7 @@ def altered_batch(
     shown = np.where(bracket, np.take_along_axis(others[ids], another, axis=-1)[..., 0], shown)
     shown = np.where(hidden, MASK_ID, shown)
     labels = np.where(hidden, ids, IGNORED)
-    parts = (shown, labels, plain & ~hidden, plain & ~hidden & (shown != ids))
+    parts = (shown, labels, plain & ~hidden, plain & ~hidden & (shown != ids), ids)
     return Altered(*(torch.from_numpy(part) for part in parts))
 
 

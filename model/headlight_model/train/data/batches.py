@@ -20,13 +20,14 @@ from torch import Tensor
 from headlight_model.encoder import Encoder
 from headlight_model.train.data import packages, tasks
 from headlight_model.train.data.corpus import STDLIB, Part, Source
+from headlight_model.train.data.functions import DEFINITION, NAME_WEIGHT
 from headlight_model.train.data.stored import Data, Ids, Pairs, Rows
 from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import CLS_ID, PAD_ID, SEP_ID
 from headlight_model.train.recipe import Recipe
 
 ROWS = 64  # sentences or functions encoded together
-WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER = range(5)  # independent random streams of one seed
+WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER, NEAR = range(6)  # independent random streams of one seed
 # Of the source of a package, drawn by file: no package may drown the others.
 STREAM_CHARACTERS = 800_000
 
@@ -43,7 +44,9 @@ def prepare(
         )
         for task, found in (tasks.pairs(chosen, part) if pairs is None else pairs).items()
     }
-    return Data(source_stream(tokenizer, (each for each in chosen if each.part is part)), tokenised)
+    stream = source_stream(tokenizer, (each for each in chosen if each.part is part))
+    begin, end = (tokenizer.token_to_id(mark) or PAD_ID for mark in (DEFINITION, "("))
+    return Data(stream, tokenised, (begin, end))
 
 
 def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
@@ -104,17 +107,32 @@ def pair_batch(
     starts = random.choice(runs, size=min(-(-count // run), runs), replace=False) * run
     rows = [row for start in starts for row in range(start, min(start + run, len(pairs.queries)))]
     queries, documents = ([side[row] for row in rows] for side in (pairs.queries, pairs.documents))
-    return thin(queries, drop, random), thin(documents, drop, random)
+    marks = data.name_marks
+    return thin(queries, drop, random, marks), thin(documents, drop, random, marks)
 
 
-def thin(rows: list[list[int]], drop: float, random: np.random.Generator) -> list[list[int]]:
-    """The rows without a share `drop` of their inner tokens, drawn at random."""
+def thin(
+    rows: list[list[int]], drop: float, random: np.random.Generator, marks: Sequence[int] = ()
+) -> list[list[int]]:
+    """The rows without a share `drop` of their inner tokens, drawn at random; `marks` stay."""
     if not drop:
         return rows
-    kept = (random.random(len(row) - 2) >= drop for row in rows)
+    kept = ((random.random(len(row) - 2) >= drop) | np.isin(row[1:-1], marks) for row in rows)
     return [
         [row[0], *compress(row[1:-1], keep), row[-1]] for row, keep in zip(rows, kept, strict=True)
     ]
+
+
+def name_weights(row: Sequence[int], marks: tuple[int, int]) -> NDArray[np.float32]:
+    """Return NAME_WEIGHT for each token of the name of a document, 1 for others: float32 [S].
+
+    The name stands between the first of each of the `marks`; a text without both has none.
+    """
+    weights = np.ones(len(row), dtype=np.float32)
+    begin, end = marks
+    if begin in row and end in row:
+        weights[row.index(begin) + 1 : row.index(end)] = NAME_WEIGHT
+    return weights
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -150,10 +168,14 @@ def embed(
     return torch.cat(pooled)[torch.tensor(order).argsort()], tokens
 
 
-def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
+def bag_of_words(
+    encoder: Encoder,
+    rows: Sequence[Sequence[int]],
+    marks: tuple[int, int] = (PAD_ID, PAD_ID),
+) -> Tensor:
     """Pooled vectors of the embeddings alone, no block applied: float [N, D].
 
-    The encoder pools by the mean.
+    The encoder pools by the mean, weighted as `name_weights` says.
     """
     table = encoder.embed(torch.arange(encoder.config.vocab_size), None)  # [V, D]
     lengths = np.array([len(row) for row in rows])
@@ -162,9 +184,9 @@ def bag_of_words(encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
     np.add.at(
         counts,
         (np.repeat(np.arange(len(rows)), lengths), np.concatenate([*map(np.array, rows)])),
-        1,
+        np.concatenate([name_weights(row, marks) for row in rows]),
     )
-    words = torch.from_numpy(counts / lengths[:, None].astype(np.float32)) @ table
+    words = torch.from_numpy(counts / counts.sum(axis=1, keepdims=True)) @ table
     state = encoder.positions.prepare(torch.arange(int(lengths.max())).unsqueeze(0))
     # [S, D]
     places = encoder.positions.embed(torch.zeros(1, int(lengths.max()), words.shape[1]), state)[0]

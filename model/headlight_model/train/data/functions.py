@@ -17,6 +17,7 @@ from headlight_model.train.data.sentences import first_sentence
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 MEANINGLESS = frozenset({"self", "cls", "args", "kwargs"})  # in nearly every body
+DEFINITION = "def"  # stands between the module and the name of a document
 NAME_WEIGHT = 3  # how often search by words alone counts the name: it tells more than the body
 
 
@@ -138,10 +139,10 @@ def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
 
 
 def document_text(function: Function, name_weight: int = 1, *, module: bool = True) -> str:
-    """What a function is found by: "module name ( parameters ) body". Never its docstring.
+    """What a function is found by: "module def name ( parameters ) body". Never its docstring.
 
-    Of each the lower-case words, separated by blanks. The brackets say where the name ends, as in
-    source.
+    Of each the lower-case words, separated by blanks. The name stands between "def" and the
+    bracket, as in source.
 
     Args:
         name_weight: how often the name is said, for contestants that cannot weigh it themselves.
@@ -149,6 +150,7 @@ def document_text(function: Function, name_weight: int = 1, *, module: bool = Tr
     """
     words = [
         *(module_words(function.module) if module else ()),
+        DEFINITION,
         *split_words(function.name) * name_weight,
     ]
     return " ".join([*words, signature_text(function)])

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from headlight_model.syntax import is_identifier
 from headlight_model.train.data.corpus import Part
 
 # By family: question => answer. A semicolon separates templates.
@@ -98,9 +99,19 @@ def triplet(
     )
 
 
-def draw(random: np.random.Generator, count: int) -> list[Triplet]:
-    """`count` triplets to learn from."""
-    known, fill = templates(TRAINED), words(Part.TRAINING)
+def fillers(pieces: Iterable[str]) -> list[str]:
+    """Words that fill the templates of the training: the names of a vocabulary, and nouns.
+
+    The nouns of the tests are left out. Thousands of words teach order; from two hundred nouns a
+    model learns those pairs by heart.
+    """
+    known = dict.fromkeys([*words(Part.TRAINING), *filter(is_identifier, pieces)])
+    return [word for word in known if word not in set(words(Part.TEST))]
+
+
+def draw(random: np.random.Generator, count: int, fill: Sequence[str]) -> list[Triplet]:
+    """`count` triplets to learn from, filled with the words of `fill`."""
+    known = templates(TRAINED)
     places = random.integers(len(known), size=count)
     return [
         triplet(*known[place], *random.choice(fill, size=2, replace=False).tolist())

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from headlight_model.train.data.tokenizer import PAD_ID
+
+STREAM, NAME_MARKS = "stream", "name_marks"  # names of arrays in the file
 Ids = NDArray[np.uint16]  # vocabularies have at most 65,536 pieces
 
 
@@ -66,10 +69,15 @@ class Data:
 
     stream: NDArray[np.integer]
     pairs: dict[str, Pairs]  # by the names in tasks.TASKS, in the order of the corpus
+    # Ids of the pieces between which the name of a document stands; PAD_ID: no names are marked.
+    name_marks: tuple[int, int] = (PAD_ID, PAD_ID)
 
     def save(self, path: Path, about: str) -> None:
         """Write everything to a file, and what it was made from."""
-        arrays: dict[str, NDArray[np.integer]] = {"stream": self.stream.astype(np.uint16)}
+        arrays: dict[str, NDArray[np.integer]] = {
+            STREAM: self.stream.astype(np.uint16),
+            NAME_MARKS: np.array(self.name_marks, dtype=np.uint16),
+        }
         for task, pairs in self.pairs.items():
             for side, rows in (("queries", pairs.queries), ("documents", pairs.documents)):
                 packed = rows if isinstance(rows, Rows) else Rows.of(rows)
@@ -86,12 +94,13 @@ def load(path: Path, about: str) -> Data | None:
         if file.metadata()["about"] != about:
             return None
     arrays = load_file(path)
-    tasks = dict.fromkeys(name.split(".")[0] for name in arrays if name != "stream")
+    tasks = dict.fromkeys(name.split(".")[0] for name in arrays.keys() - {STREAM, NAME_MARKS})
     pairs = {
         task: Pairs(*(_rows(arrays, f"{task}.{side}") for side in ("queries", "documents")))
         for task in tasks
     }
-    return Data(arrays["stream"], pairs)
+    first, second = arrays[NAME_MARKS].tolist()
+    return Data(arrays[STREAM], pairs, (first, second))
 
 
 def _rows(arrays: dict[str, NDArray[np.integer]], name: str) -> Rows:

@@ -17,13 +17,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data.batches import WORDS, bag_of_words, equal_texts, pair_batch
+from headlight_model.train.data.batches import (
+    WORDS,
+    bag_of_words,
+    equal_texts,
+    name_weights,
+    pad,
+    pair_batch,
+)
 from headlight_model.train.data.stored import Data
 from headlight_model.train.initial import word_scale
 from headlight_model.train.objectives import nested_loss
 from headlight_model.train.recipe import Recipe
 
 OWN_SHARE = 0.4  # of a word beside what it shares with the words of its stem
+TOKEN_SHARE = 0.1  # of the distance of tokens, beside that of texts
 INNER = "##"  # begins a piece that continues a word
 
 
@@ -81,6 +89,36 @@ def words_loss(
     """Loss of one step's pairs as bags of words, and the share of those found: two scalars."""
     random = np.random.default_rng([seed, WORDS, step])
     queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
-    bags = bag_of_words(encoder, queries), bag_of_words(encoder, documents)
+    bags = (bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents))
     same = equal_texts(queries, documents)
     return nested_loss(*bags, same, recipe.temperature, recipe.widths)
+
+
+def distance_from_words(
+    encoder: Encoder, rows: Sequence[Sequence[int]], marks: tuple[int, int], *, bfloat16: bool
+) -> tuple[Tensor, Tensor, int]:
+    """How far the vectors of texts are from those of their words, those of names counted more.
+
+    Blocks that stay near need to know which tokens are the name, but keep what words mean.
+
+    Args:
+        rows: token ids of the texts.
+        marks: between which a name stands, see `name_weights`.
+        bfloat16: the matrix products of the blocks are computed in it.
+
+    Returns:
+        Two scalars, 1 less the mean cosine of the texts plus TOKEN_SHARE of the squared distance of
+        tokens by their squared length, and the mean cosine; and the number of tokens, with padding.
+    """
+    ids, mask = pad(rows)
+    weights = torch.ones(ids.shape)
+    for place, row in enumerate(rows):
+        weights[place, : len(row)] = torch.from_numpy(name_weights(row, marks))
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        output = encoder(ids, mask, fused=False)
+    with torch.no_grad():
+        words = output.hidden[0] * (weights * mask).unsqueeze(-1)
+        wanted = encoder.pool(words, mask)
+    cosine = (encoder.pool(output.tokens, mask) * wanted).sum(dim=1).mean()
+    apart = (output.tokens - words).square().sum() / words.square().sum()
+    return 1 - cosine + TOKEN_SHARE * apart, cosine.detach(), ids.numel()

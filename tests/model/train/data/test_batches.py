@@ -10,12 +10,14 @@ from headlight_model.train.data.batches import (
     embed,
     encode,
     equal_texts,
+    name_weights,
     pair_batch,
     prepare,
     thin,
     windows,
 )
 from headlight_model.train.data.corpus import Part
+from headlight_model.train.data.functions import NAME_WEIGHT
 from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.data.tasks import TASKS, pairs
 from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, train_tokenizer
@@ -73,6 +75,14 @@ def test_thinning_keeps_the_ends_and_the_order() -> None:
     assert thinned[1:-1] == sorted(thinned[1:-1])
     assert len(thinned) == pytest.approx(752, abs=60)
     assert thin(rows, 0.0, np.random.default_rng(0)) == rows
+    (thinned,) = thin(rows, 0.9, np.random.default_rng(0), marks=(17, 23))
+    assert {17, 23} <= set(thinned)
+
+
+def test_the_name_of_a_document_counts_more() -> None:
+    weights = name_weights([2, 30, 7, 40, 41, 8, 42, 3], (7, 8))
+    assert weights.tolist() == [1, 1, 1, NAME_WEIGHT, NAME_WEIGHT, 1, 1, 1]
+    assert name_weights([2, 40, 8, 3], (7, 8)).tolist() == [1, 1, 1, 1]
 
 
 def test_embed_returns_rows_in_order_whatever_their_lengths() -> None:

@@ -76,11 +76,11 @@ def test_the_document_says_module_and_name_and_never_the_docstring() -> None:
         "till add item",
         "( item name cash prices extra ) total sum cash value error no such currency inner",
     )
-    assert document_text(add) == f"shop till {name} {body}"
-    assert document_text(add, name_weight=2) == f"shop till {name} {name} {body}"
-    assert document_text(add, module=False) == f"{name} {body}"
+    assert document_text(add) == f"shop till def {name} {body}"
+    assert document_text(add, name_weight=2) == f"shop till def {name} {name} {body}"
+    assert document_text(add, module=False) == f"def {name} {body}"
     assert signature_text(add) == body
-    assert document_text(close) == "shop till close ( )"
+    assert document_text(close) == "shop till def close ( )"
     assert signature_text(close) == "( )"
 
 

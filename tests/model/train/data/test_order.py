@@ -12,10 +12,13 @@ from headlight_model.train.data.order import (
     TRAINED,
     Triplet,
     draw,
+    fillers,
     questions,
     templates,
     words,
 )
+
+FILL = words(Part.TRAINING)
 
 
 def said(text: str) -> list[str]:
@@ -34,7 +37,9 @@ def test_the_words_of_tests_are_no_words_of_training() -> None:
     held, learnt = set(words(Part.TEST)), set(words(Part.TRAINING))
     assert held.isdisjoint(learnt)
     assert len(held) > 30
-    drawn = draw(np.random.default_rng(0), 500)
+    pieces = [*held, "parser", "##ing", "(", "for"]
+    assert set(fillers(pieces)) == learnt | {"parser"}
+    drawn = draw(np.random.default_rng(0), 500, fillers(pieces))
     used = {word for each in drawn for word in re.findall(r"[a-z]+", each.right)}
     assert used.isdisjoint(held - set(re.findall(r"[a-z]+", str(TRAINED))))
 
@@ -47,8 +52,8 @@ def test_templates_of_tests_are_no_templates_of_training() -> None:
 
 def test_questions_are_the_same_every_time() -> None:
     assert list(questions()) == list(questions())
-    first, other = (draw(np.random.default_rng(seed), 10) for seed in (0, 1))
-    assert first == draw(np.random.default_rng(0), 10) != other
+    first, other = (draw(np.random.default_rng(seed), 10, FILL) for seed in (0, 1))
+    assert first == draw(np.random.default_rng(0), 10, FILL) != other
 
 
 def test_a_template_is_filled_in_both_orders() -> None:

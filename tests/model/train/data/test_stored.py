@@ -18,7 +18,9 @@ def test_rows_are_kept_in_order() -> None:
 
 
 def test_data_is_read_as_it_was_written(tmp_path: Path) -> None:
-    data = Data(np.arange(5), {"summary": Pairs([[1], [2, 3]], [[4], []]), "name": Pairs([], [])})
+    data = Data(
+        np.arange(5), {"summary": Pairs([[1], [2, 3]], [[4], []]), "name": Pairs([], [])}, (7, 8)
+    )
     data.save(tmp_path / "new" / "data", "a corpus")
     found = load(tmp_path / "new" / "data", "a corpus")
     assert found is not None
@@ -26,6 +28,7 @@ def test_data_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [*found.pairs["summary"].queries] == [[1], [2, 3]]
     assert [*found.pairs["summary"].documents] == [[4], []]
     assert len(found.pairs["name"].queries) == 0
+    assert found.name_marks == (7, 8)
 
 
 def test_data_of_another_corpus_is_not_read(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def of():
 
 def test_pairs_of_code() -> None:
     found = list(tasks.code_pairs(CODE))
-    document = "shop price ( goods ) total sum goods round up"
+    document = "shop def price ( goods ) total sum goods round up"
     assert found == [
         ("summary", ("Sum up the goods.", document)),
         ("sentence", ("Taxes are part of it.", document)),
@@ -62,7 +62,7 @@ def test_training_never_holds_what_another_part_says() -> None:
     other = Source("c", 'def close(rows):\n    """Close the shop."""\n', "a-package")
     assert kept.part is Part.TEST
     found = tasks.pairs([learnt, kept, other], Part.TRAINING)["summary"]
-    assert found == [("Close the shop.", "c close ( rows )")]
+    assert found == [("Close the shop.", "c def close ( rows )")]
 
 
 def test_source_that_cannot_be_parsed_has_no_pairs() -> None:

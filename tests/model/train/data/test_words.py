@@ -8,8 +8,14 @@ from headlight_model.encoder import Encoder
 from headlight_model.positions.position_schemes import POSITIONS
 from headlight_model.train.data.batches import bag_of_words
 from headlight_model.train.data.stored import Data, Pairs
-from headlight_model.train.data.words import document_frequencies, learn_words, starting_vectors
-from headlight_model.train.initial import initialise_encoder
+from headlight_model.train.data.words import (
+    TOKEN_SHARE,
+    distance_from_words,
+    document_frequencies,
+    learn_words,
+    starting_vectors,
+)
+from headlight_model.train.initial import WRITES, initialise_encoder
 from headlight_model.train.recipe import QUICK
 
 WIDTH = QUICK.dim
@@ -66,3 +72,20 @@ def test_learning_brings_pairs_together(counting_data: Data) -> None:
     before = alike()
     learn_words(encoder, counting_data, QUICK, seed=0)
     assert alike() > before
+
+
+def test_blocks_that_do_nothing_are_near_the_words_but_for_the_weight_of_names() -> None:
+    torch.manual_seed(0)
+    encoder = Encoder(QUICK.encoder_config("rope", 100)).eval()
+    initialise_encoder(encoder, torch.nn.functional.normalize(torch.randn(100, WIDTH), dim=1))
+    for name, weight in encoder.named_parameters():
+        if name.endswith(WRITES):
+            weight.detach().zero_()
+    rows, marks = [[10, 20, 30, 40], [50, 60]], (20, 40)
+    loss, cosine, tokens = distance_from_words(encoder, rows, (0, 0), bfloat16=False)
+    assert (loss.item(), cosine.item()) == pytest.approx((0.0, 1.0), abs=1e-6)
+    assert tokens == 8
+    loss, cosine, _ = distance_from_words(encoder, rows, marks, bfloat16=False)
+    assert cosine < 0.95
+    # Vectors of length 1, one of six counted thrice: 2 of its lengths are missing.
+    assert loss.item() == pytest.approx(1 - cosine.item() + TOKEN_SHARE * 4 / 14, rel=1e-4)

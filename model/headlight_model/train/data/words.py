@@ -89,9 +89,9 @@ def words_loss(
     """Loss of one step's pairs as bags of words, and the share of those found: two scalars."""
     random = np.random.default_rng([seed, WORDS, step])
     queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
-    bags = (bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents))
+    asked, found = (bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents))
     same = equal_texts(queries, documents)
-    return nested_loss(*bags, same, recipe.temperature, recipe.widths)
+    return nested_loss(asked, found, same, recipe.temperature, recipe.widths)
 
 
 def distance_from_words(

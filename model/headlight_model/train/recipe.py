@@ -83,6 +83,8 @@ class Recipe:
     replaced_brackets: float = 0.3
     replaced_weight: float = 8.0  # of finding the replaced tokens, beside guessing the hidden
     taught_heads: tuple[TaughtHead, ...] = (
+        TaughtHead("previous", 0, 0),
+        TaughtHead("next", 0, 1),
         TaughtHead("same identifier", 1, 0),
         TaughtHead("matching bracket", 2, 0),
         TaughtHead("call to arguments", 2, 1),

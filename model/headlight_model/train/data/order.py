@@ -100,22 +100,27 @@ def triplet(
 
 
 def fillers(pieces: Iterable[str]) -> list[str]:
-    """Words that fill the templates of the training: the names of a vocabulary, and nouns.
+    """Names of a vocabulary that may fill the templates of the training.
 
-    The nouns of the tests are left out. Thousands of words teach order; from two hundred nouns a
-    model learns those pairs by heart.
+    The nouns of the tests are left out.
     """
-    known = dict.fromkeys([*words(Part.TRAINING), *filter(is_identifier, pieces)])
-    return [word for word in known if word not in set(words(Part.TEST))]
+    held = set(words(Part.TEST))
+    return [piece for piece in pieces if is_identifier(piece) and piece not in held]
 
 
-def draw(random: np.random.Generator, count: int, fill: Sequence[str]) -> list[Triplet]:
-    """`count` triplets to learn from, filled with the words of `fill`."""
-    known = templates(TRAINED)
-    places = random.integers(len(known), size=count)
+def draw(random: np.random.Generator, count: int, names: Sequence[str]) -> list[Triplet]:
+    """`count` triplets to learn from, half of them filled with nouns, half with `names`.
+
+    With two hundred nouns alone a model learns them by heart; with thousands of names alone it does
+    not begin to learn.
+    """
+    known, nouns = templates(TRAINED), words(Part.TRAINING)
     return [
-        triplet(*known[place], *random.choice(fill, size=2, replace=False).tolist())
-        for place in places
+        triplet(
+            *known[random.integers(len(known))],
+            *random.choice(names if number % 2 else nouns, size=2, replace=False).tolist(),
+        )
+        for number in range(count)
     ]
 
 

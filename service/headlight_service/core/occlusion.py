@@ -76,9 +76,9 @@ class Occluding(Encoding):
         self._stage = "queue"
         self._reserve(self._overhead, lambda room: ("input", ""))
         work = prepared.tokens * (1 + len(self._hidden))
-        patience = self.request.deadline - time.monotonic()
+        remaining = self.request.deadline - time.monotonic()
         with admission.lock:
-            admission.check_wait(work, patience, self.request.priority)
+            admission.check_wait(work, remaining, self.request.priority)
         self._budget.charge(work)
         self._submit(prepared.items, prepared.tokens)
 
@@ -88,9 +88,9 @@ class Occluding(Encoding):
         length, hidden = self._prepared.tokens, self._hidden
         if self._whole is None:
             [self._whole] = vectors
-            patience = self.request.deadline - time.monotonic()
+            remaining = self.request.deadline - time.monotonic()
             with self._model.admission.lock:
-                self._model.admission.check_alone(length * len(hidden), patience)
+                self._model.admission.check_alone(length * len(hidden), remaining)
         else:
             self._moved += np.linalg.norm(np.stack(vectors) - self._whole, axis=1).tolist()
         if len(self._moved) == len(hidden):

@@ -137,14 +137,14 @@ def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
         assert admission.tokens.held == 1000
 
 
-@pytest.mark.parametrize("patience", [0.0, -1.0])
-def test_a_deadline_that_has_passed_is_no_shortage(patience: float) -> None:
+@pytest.mark.parametrize("remaining", [0.0, -1.0])
+def test_a_deadline_that_has_passed_is_no_shortage(remaining: float) -> None:
     """To be told to come back would be wrong advice; and that holds however full the queue is."""
     admission = admission_of(10)
     with pytest.raises(DeadlineExceeded):
-        shed(admission, 1, patience)
+        shed(admission, 1, remaining)
     with admitted(admission, 10), pytest.raises(DeadlineExceeded):
-        shed(admission, 1, patience)
+        shed(admission, 1, remaining)
     assert admission.tokens.held == 0
 
 

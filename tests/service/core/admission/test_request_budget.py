@@ -202,8 +202,8 @@ def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.Mo
     budget = queued(admission, "bulk", time.monotonic() + 100)
     budget.computed()
     [(expected, priority, seconds, answered)] = learnt.waits
-    assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.patience), "bulk", True)
-    assert 99 < expected.patience <= 100
+    assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.remaining), "bulk", True)
+    assert 99 < expected.remaining <= 100
     assert 0 <= seconds < 30
     budget.close()
     assert len(learnt.waits) == 1, "nothing waits any more"

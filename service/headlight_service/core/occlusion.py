@@ -80,7 +80,7 @@ class Occluding(Encoding):
         with admission.lock:
             admission.check_wait(work, remaining, self.request.priority)
         self._budget.charge(work)
-        self._submit(prepared.items, prepared.tokens)
+        self._submit_items(prepared.items, prepared.tokens)
 
     def _take(self, computed: Computed) -> None:
         """Take the vectors of a wave, and go on with the next."""
@@ -106,7 +106,7 @@ class Occluding(Encoding):
         begin = len(self._moved)
         wave = [item._replace(occluded=int(token)) for token in self._hidden[begin : begin + step]]
         try:
-            self._submit(wave, length * len(wave))
+            self._submit_items(wave, length * len(wave))
         except Shed as shed:
             pause = min(shed.retry_after_seconds or LONGEST_PAUSE, LONGEST_PAUSE)
             if self._trace is not None:

@@ -198,17 +198,17 @@ class Encoding(Handle[Answer]):
         self._stage = "queue"
         size = self._prepared.data_bytes
         if self._window is None or self._window.enter(size, self._proceed):
-            self._queue()
+            self._reserve_answer()
 
     def _proceed(self) -> None:
         """Go on after the window has opened."""
-        self._run(self._queue)
+        self._run(self._reserve_answer)
 
     def _smaller(self, room: int) -> tuple[str, str]:
         """Return the field that asks for most of the answer, and what would fit."""
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
-    def _queue(self) -> None:
+    def _reserve_answer(self) -> None:
         """Reserve the answer, and queue the items."""
         prepared = self._prepared
         if self._window is not None:
@@ -220,12 +220,12 @@ class Encoding(Handle[Answer]):
             self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return
         self._budget.charge(prepared.tokens)
-        self._submit(prepared.items, prepared.tokens)
+        self._submit_items(prepared.items, prepared.tokens)
 
-    def _submit(self, items: Sequence[EncodeItem], tokens: int) -> None:
+    def _submit_items(self, items: Sequence[EncodeItem], tokens: int) -> None:
         """Queue items, all of one role."""
         request, model = self.request, self._model
-        self._budget.queue(tokens, request.deadline)
+        self._budget.take_tokens(tokens, request.deadline)
         pending = PendingRequest(
             model.ref.name,
             items,

@@ -198,7 +198,7 @@ def core(**options: Any) -> Iterator[Core]:
 def submit(
     made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any
 ) -> Handle[Answer]:
-    own = {name: fields.pop(name) for name in ("gate", "trace") if name in fields}
+    own = {name: fields.pop(name) for name in ("window", "trace") if name in fields}
     request = Request(list(inputs or ["a bb"]), **fields)
     return made.pipeline.submit(request, form or Form(), here=here, **own)
 

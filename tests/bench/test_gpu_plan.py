@@ -134,8 +134,8 @@ def simulated(
     given: dict[str, float] = {}
 
     def took(name: str, mine: Any, result: Any) -> Any:
-        given[name] = mine.left
-        clock.now += mine.left
+        given[name] = mine.remaining
+        clock.now += mine.remaining
         return result
 
     short = {"encoder": MINILM, "precisions": {}}

@@ -96,7 +96,7 @@ def test_compiling_is_not_begun_without_an_allowance_for_it() -> None:
     encoder = sharpened(small_config(layers=1))
     refused = Compiled(encoder, Device("cpu"), Allowance(1), "eager", expected=2)
     ids, mask = pad([np.array([3, 4, 5])] * 2)
-    with pytest.raises(NotMeasured, match="1 s are left to compile in, 2 are expected"):
+    with pytest.raises(NotMeasured, match="1 s are left to compile in; 2 are expected"):
         refused(ids, mask)
     assert refused.seconds == {}
 
@@ -131,7 +131,7 @@ def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(
     compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
-    with pytest.raises(NotMeasured, match="2 s are left to compile in, 3 are expected"):
+    with pytest.raises(NotMeasured, match="2 s are left to compile in; 3 are expected"):
         compiled(*pad([np.arange(3, 8)] * 2))
     compiled(*pad([np.arange(3, 6)] * 2))  # known
     assert allowance.remaining == 2

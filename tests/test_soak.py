@@ -144,14 +144,17 @@ def test_what_is_not_given_back_is_a_problem(change: dict[str, object], told: st
 
 
 def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted() -> None:
-    def line(name: str, service: str, value: int) -> str:
+    def sample_line(name: str, service: str, value: int) -> str:
         return f'grpc_server_{name}_total{{grpc_service="{service}"}} {value}\n'
 
     lines = [
-        line("started", "headlight.v1.HeadlightService", 7),
-        line("handled", "headlight.v1.HeadlightService", 5),
+        sample_line("started", "headlight.v1.HeadlightService", 7),
+        sample_line("handled", "headlight.v1.HeadlightService", 5),
     ]
-    lines += [line("started", "grpc.health.v1.Health", 3), 'headlight_queue_tokens{model="m"} 12\n']
+    lines += [
+        sample_line("started", "grpc.health.v1.Health", 3),
+        'headlight_queue_tokens{model="m"} 12\n',
+    ]
     held = held_of("".join(lines))
     assert (held["calls"], held["headlight_queue_tokens"], held["headlight_held_output_bytes"]) == (
         2.0,

@@ -26,11 +26,22 @@ from typing import Any
 
 import torch
 
-from bench.gpu import answers, forms, parity, report, results, served, sizes, speed, texts, tricks
+from bench.gpu import (
+    forms,
+    parity,
+    report,
+    results,
+    served,
+    served_answers,
+    sizes,
+    speed,
+    texts,
+    tricks,
+)
 from bench.gpu.budget import MOST_ROUNDS, Allowance, Budget, Clock, Deadline
 from bench.gpu.device import Device
+from bench.gpu.interleaved import told
 from bench.gpu.prepare import Unprepared, prepare, require
-from bench.gpu.turns import told
 from bench.gpu.watchdog import watchdog
 from headlight.errors import BundleError
 
@@ -40,10 +51,10 @@ SHARES = {
     "ceilings": 10,
     "parity": 60,
     "operator": 10,
-    answers.SHORT_SECTION: 10,
+    served_answers.SHORT_SECTION: 10,
     speed.SECTION: 215,
     served.SECTION: 70,
-    answers.ATTENTION_SECTION: 35,
+    served_answers.ATTENTION_SECTION: 35,
     tricks.SECTION: 50,
 }
 MOST_COMPARED = 400  # texts compared with PyTorch, which encodes each alone
@@ -148,17 +159,17 @@ class Run:
             options.out.parent / "gpu-work" if self.rehearsal else Path("build/gpu/work"),
         )
         sections: dict[str, Callable[[Deadline], Any]] = {
-            "ceilings": lambda mine: device.ceilings(mine.left / 40, self.rehearsal),
+            "ceilings": lambda mine: device.ceilings(mine.remaining / 40, self.rehearsal),
             "parity": lambda mine: parity.parity(
                 bundles, options.trained, device, min(MOST_COMPARED, options.texts), mine
             ),
             "operator": lambda _: forms.operator_table(device),
-            answers.SHORT_SECTION: lambda mine: answers.short_text(
+            served_answers.SHORT_SECTION: lambda mine: served_answers.short_text(
                 bundles / one, device, budget, mine
             ),
             speed.SECTION: self._speed,
             served.SECTION: lambda mine: served.served(plan, budget, mine),
-            answers.ATTENTION_SECTION: lambda mine: answers.attention_cost(
+            served_answers.ATTENTION_SECTION: lambda mine: served_answers.attention_cost(
                 bundles,
                 [s for s in options.sizes if s != sizes.LARGE],
                 self._shapes(),
@@ -179,10 +190,10 @@ class Run:
         for name, section in sections.items():
             self._section(name, section)
 
-    def _shapes(self) -> answers.Shapes:
+    def _shapes(self) -> served_answers.Shapes:
         """Return the shapes for attention; small ones in a rehearsal."""
         longest = max(self.options.lengths)
-        return [(1, longest), (2, longest)] if self.rehearsal else answers.SHAPES
+        return [(1, longest), (2, longest)] if self.rehearsal else served_answers.SHAPES
 
     def _speed(self, mine: Deadline) -> list[dict[str, Any]]:
         """Measure row by row, so that finished rows are never lost."""
@@ -193,7 +204,7 @@ class Run:
             options.lengths,
             options.tokens,
             self.device,
-            Allowance(COMPILING * mine.left, self._clock, mine),
+            Allowance(COMPILING * mine.remaining, self._clock, mine),
             options.compile_backend,
             min(MOST_COMPARED, options.texts),
         )
@@ -206,7 +217,7 @@ class Run:
     def _section(self, name: str, section: Callable[[Deadline], Any]) -> None:
         self.device.release()
         with self.budget.section(name) as mine:
-            print(f"{name}: {mine.left:.0f} s of {self.budget.left:.0f} s", flush=True)
+            print(f"{name}: {mine.remaining:.0f} s of {self.budget.remaining:.0f} s", flush=True)
             if mine.over:
                 self.budget.skip(name, "all of it")
                 return
@@ -256,7 +267,7 @@ def main() -> int:
         print(f"nothing is measured: {error}", file=sys.stderr)
         return 1
     run = Run(options)
-    with watchdog(run.budget.left + GRACE_SECONDS):
+    with watchdog(run.budget.remaining + GRACE_SECONDS):
         run.all()
     run.draw()
     print("\n".join(report.lines(run.found)))

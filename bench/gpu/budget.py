@@ -33,17 +33,17 @@ class Deadline:
         self._end += seconds
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds, at least 0."""
         return max(0.0, self._end - self._clock())
 
     @property
     def over(self) -> bool:
-        return self.left <= 0
+        return self.remaining <= 0
 
     def part(self, share: float) -> Deadline:
         """Return the deadline of the next piece of work: a share, up to 1, of the time left."""
-        return Deadline(self.left * share, self._clock, self.rounds)
+        return Deadline(self.remaining * share, self._clock, self.rounds)
 
 
 class Budget:
@@ -69,8 +69,8 @@ class Budget:
         self.cut: dict[str, list[str]] = {}
 
     @property
-    def left(self) -> float:
-        return self._whole.left
+    def remaining(self) -> float:
+        return self._whole.remaining
 
     @contextmanager
     def section(self, name: str) -> Iterator[Deadline]:
@@ -80,7 +80,7 @@ class Budget:
         """
         share = self._waiting.pop(name)
         whole = share + sum(self._waiting.values())
-        yield Deadline(self.left * share / whole, self._clock, self._rounds)
+        yield Deadline(self.remaining * share / whole, self._clock, self._rounds)
 
     def skip(self, section: str, what: str) -> None:
         """Record that something had no time."""
@@ -101,13 +101,13 @@ class Allowance:
         self.used, self._seconds, self._clock, self._within = 0.0, seconds, clock, within
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds; below 0 if something cost more than expected."""
         left = self._seconds - self.used
-        return left if self._within is None else min(left, self._within.left)
+        return left if self._within is None else min(left, self._within.remaining)
 
     @contextmanager
-    def spent(self, taken: list[float]) -> Iterator[None]:
+    def timed(self, taken: list[float]) -> Iterator[None]:
         """Subtract the time of the block, and append it to `taken`."""
         begin = self._clock()
         try:

@@ -15,10 +15,10 @@ import torch
 from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Allowance
 from bench.gpu.device import Device
+from bench.gpu.interleaved import told
 from bench.gpu.parity import cosine
 from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, NotMeasured, peers, reference
 from bench.gpu.sizes import encoder_of
-from bench.gpu.turns import told
 from bench.measuring import Contestants
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import pad

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from bench.gpu.bare import Bare
 from bench.gpu.device import DTYPES, Device
+from bench.gpu.interleaved import told
 from bench.gpu.parity import distance
 from bench.gpu.peers import Unmasked
-from bench.gpu.turns import told
 from headlight.runtime.values import Floats
 from headlight_model.encoder import Encoder
 

@@ -12,10 +12,10 @@ import torch
 
 from bench.gpu.budget import Deadline
 from bench.gpu.device import DTYPES, Device
+from bench.gpu.interleaved import told
 from bench.gpu.peers import reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.texts import read
-from bench.gpu.turns import told
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.batches import plan
@@ -65,7 +65,7 @@ def _of_one(
                 if graph.precision == precision
             }
         ),
-        "gate": _gate(runtime),
+        "gate": _parity_check(runtime),
         **_outputs(
             runtime, exact, texts[:: max(1, len(texts) // WHOLE)], device, deadline.part(0.5)
         ),
@@ -73,7 +73,7 @@ def _of_one(
     }
 
 
-def _gate(runtime: Runtime) -> str:
+def _parity_check(runtime: Runtime) -> str:
     """Return "" if the start-up self-test passes, else its message."""
     try:
         runtime.check_golden()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bench.gpu.budget import Allowance
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.turns import told
+from bench.gpu.interleaved import told
 from headlight.runtime.providers.device_faults import fault
 from headlight.runtime.values import Floats, Ids
 from headlight_model.encoder import Encoder
@@ -107,12 +107,13 @@ class Compiled:
         if kind in self._refused:
             raise NotMeasured(self._refused[kind])
         expected = self._expected if known is None else self._later.get(kind, 0.0)
-        if self._allowance.left < expected or self._allowance.left <= 0 < self._expected:
+        if self._allowance.remaining < expected or self._allowance.remaining <= 0 < self._expected:
             raise NotMeasured(
-                f"{self._allowance.left:.0f} s are left to compile in, {expected:.0f} are expected"
+                f"{self._allowance.remaining:.0f} s are left to compile in; {expected:.0f} are "
+                "expected"
             )
         try:
-            with self._allowance.spent(taken):
+            with self._allowance.timed(taken):
                 found = self._run(ids, mask)
             self._seen.add(ids.shape)
         except Exception as error:

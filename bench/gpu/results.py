@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu import report
-from bench.gpu.turns import told
+from bench.gpu.interleaved import told
 
 PICTURE = "gpu.png"
 

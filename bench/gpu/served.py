@@ -13,8 +13,8 @@ from typing import Any
 
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
+from bench.gpu.interleaved import told
 from bench.gpu.texts import texts
-from bench.gpu.turns import told
 from bench.measuring import flops
 from bench.serving.contestants import Contestant, InProcess
 from bench.serving.contestants import Setting as Serving
@@ -101,7 +101,7 @@ class Unchecked(Headlight):
         self._deadline = deadline
 
     def start(self) -> None:
-        self.serve(self._deadline.left)
+        self.serve(self._deadline.remaining)
 
 
 def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:

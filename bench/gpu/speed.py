@@ -14,10 +14,10 @@ import numpy as np
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.field import Field, failed, opened
+from bench.gpu.interleaved import Timing, interleave, one_by_one, told
 from bench.gpu.peers import Compiled
 from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
-from bench.gpu.turns import Timing, one_by_one, take_turns, told
 from bench.measuring import flops
 from headlight.runtime.engine.batches import pad, plan
 from headlight.runtime.values import Ids
@@ -85,7 +85,7 @@ def speed(setting: Setting, budget: Budget, deadline: Deadline) -> Iterator[dict
     for at, (name, precision) in enumerate(pairs):
         share = weights[at] / sum(weights[at:])
         about = {"size": name, "precision": precision}
-        if at and deadline.left < PROMISING:
+        if at and deadline.remaining < PROMISING:
             budget.skip(SECTION, f"{name} in {precision}")
             continue
         # The encoder before must hold no memory: two at their longest batches would not fit.
@@ -117,7 +117,7 @@ def _pair(
     mine = deadline.part(share)
     for at, case in enumerate(everything):
         what, must = f"{name} in {precision}, {case.kind} {case.length}", first and case.chief
-        if mine.left < PROMISING and not must:
+        if mine.remaining < PROMISING and not must:
             budget.skip(SECTION, what)
             continue
         part = mine.part(case.weight / sum(other.weight for other in everything[at:]))
@@ -169,7 +169,7 @@ def _timed(field: Field, case: Case, deadline: Deadline, fewest: int) -> dict[st
     everyone = field.contestants(case.batches)
     if field.apart(case.batches):
         return one_by_one(everyone, deadline, field.release, fewest)
-    found = take_turns(everyone, deadline, fewest)
+    found = interleave(everyone, deadline, fewest)
     again = {name: everyone[name] for name, one in found.items() if failed(one.error)}
     return found | one_by_one(
         again, deadline, functools.partial(field.release, cycles=True), fewest

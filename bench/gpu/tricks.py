@@ -18,11 +18,11 @@ from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.forms import FORMS
+from bench.gpu.interleaved import Timing, interleave, told
 from bench.gpu.parity import cosine
 from bench.gpu.peers import reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.speed import PROMISING, log_normal
-from bench.gpu.turns import Timing, take_turns, told
 from bench.measuring import Contestants
 from headlight.runtime import Bundle
 from headlight.runtime.engine.batches import pad, plan
@@ -82,7 +82,7 @@ class Lab:
                 session.run, session.bind(inputs, {**pooled, "tokens": into}, host=("tokens",))
             )
 
-        found = take_turns(
+        found = interleave(
             {
                 "bound to the host": to_host(pageable),
                 "bound to pinned memory of the host": to_host(pinned),
@@ -116,7 +116,7 @@ class Lab:
                 contestants[f"{name}, CUDA graph"] = replay
             except Exception as error:  # a failed replay is a result
                 found["times"][f"{name}, CUDA graph"] = {"error": told(error)}
-        found["times"] |= _json(take_turns(contestants, deadline))
+        found["times"] |= _json(interleave(contestants, deadline))
         return found
 
     def _replay(
@@ -163,7 +163,7 @@ class Lab:
                 contestants[name]()
             after = self.device.used()
             memory[name] = None if before is None or after is None else after - before
-        return {"times": _json(take_turns(contestants, deadline)), "memory": memory}
+        return {"times": _json(interleave(contestants, deadline)), "memory": memory}
 
     def written_otherwise(self, deadline: Deadline) -> dict[str, Any]:
         """Compare the bundle's graph with other forms, on batches of 512 (also without a mask)."""
@@ -184,7 +184,7 @@ class Lab:
                 contestants[name] = functools.partial(session.run, bound)
             except Exception as error:  # a failed run is a result
                 found["times"][name] = {"error": told(error)}
-        found["times"] |= _json(take_turns(contestants, deadline))
+        found["times"] |= _json(interleave(contestants, deadline))
         return {"about": f"batches of {list(inputs['ids'].shape)}"} | found
 
     def _opened(self, path: Path, inputs: dict[str, Tensor]) -> tuple[Bare, Bound]:
@@ -219,7 +219,7 @@ def experiments(
     }
     found: dict[str, Any] = {"encoder": bundle.name, "precision": lab.precision}
     for at, (name, experiment) in enumerate(todo.items()):
-        if deadline.left < PROMISING:
+        if deadline.remaining < PROMISING:
             budget.skip(SECTION, name)
             continue
         device.release()

@@ -78,7 +78,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     """
     ended: Future[Computed | Exception] = Future()
     budget = RequestBudget(model.admission, "interactive")
-    budget.queue(sum(len(item.ids) for item in items), math.inf)
+    budget.take_tokens(sum(len(item.ids) for item in items), math.inf)
     pending = PendingRequest(
         model.ref.name, items, math.inf, "interactive", budget, ended.set_result
     )

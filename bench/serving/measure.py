@@ -78,7 +78,7 @@ class Run:
         others, shares = Others(), {}
         for round_ in range(self._options.rounds):
             for workload in WORKLOADS:
-                self._turns(round_, workload)
+                self._round(round_, workload)
         found = {
             "machine": machine(PACKAGES),
             "texts": describe(self._setting.tokens),
@@ -139,7 +139,7 @@ class Run:
             print(f"{one.name}: {chosen}", flush=True)
         return chosen
 
-    def _turns(self, round_: int, workload: Workload) -> None:
+    def _round(self, round_: int, workload: Workload) -> None:
         """Run everyone once, in an order drawn anew, on the same texts."""
         count = len(self._setting.tokens)
         texts = order(max(workload.group, round(count * workload.share)), count, seed=round_)

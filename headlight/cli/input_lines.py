@@ -33,7 +33,7 @@ class Given:
     name: str | None
     ids: list[str] | None = None
 
-    def line(self, place: int, problem: str) -> str:
+    def describe(self, place: int, problem: str) -> str:
         """Return a problem with the input at a place, on one line."""
         where = f"argument {place + 1}" if self.name is None else f"{self.name}: line {place + 1}"
         return f"{where} {' '.join(problem.split())}"
@@ -80,7 +80,7 @@ def given(arguments: argparse.Namespace) -> Given:
         except UsageError as problem:
             if not skip_bad:
                 remedy = "" if skip_bad is None else ", or leave such lines out by --skip-bad"
-                raise UsageError(found.line(place, str(problem)) + remedy) from None
+                raise UsageError(found.describe(place, str(problem)) + remedy) from None
             found.problems[place] = str(problem)
     return found
 

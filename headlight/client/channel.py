@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 import grpc
 
 from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
-from headlight.client.reloading_channel import CLOSED, Renewing
+from headlight.client.reloading_channel import CLOSED, ReloadingChannel
 from headlight.description import ModelDescription
 from headlight.errors import (
     DeadlineExceeded,
@@ -143,10 +143,10 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         if asked.fixed:
             channel: Any = self._open(target, asked.credentials(), wanted)
         else:
-            channel = Renewing(
+            channel = ReloadingChannel(
                 asked, lambda found: self._open(target, found, wanted), self._discard
             )
-        self._channel: ChannelT | Renewing = channel
+        self._channel: ChannelT | ReloadingChannel = channel
         self._problems: Callable[[], Sequence[str]] = asked.problems
         self._closed: Any = self._event()
         self._stub = HeadlightServiceStub(channel)
@@ -170,7 +170,9 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     def _end(self) -> list[ChannelT]:
         """Begin no more calls. Return the channels to close."""
         self._closed.set()
-        return self._channel.end() if isinstance(self._channel, Renewing) else [self._channel]
+        return (
+            self._channel.end() if isinstance(self._channel, ReloadingChannel) else [self._channel]
+        )
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
@@ -214,7 +216,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """Return the deadline of a method called now, by the monotonic clock."""
         return None if self._timeout is None else time.monotonic() + self._timeout
 
-    def _left(self, deadline: float | None) -> float | None:
+    def _remaining(self, deadline: float | None) -> float | None:
         """Return the seconds until a deadline for a call that begins now.
 
         Raises:

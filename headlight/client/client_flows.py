@@ -109,7 +109,7 @@ class ClientFlows(ClientBase[ChannelT]):
         Errors that need no server are raised before the flow begins.
         """
         pieces, deadline = Pieces(self._model, text, spec, reading), self._deadline()
-        self._left(deadline)  # a closed client fails now, not at the first piece
+        self._remaining(deadline)  # a closed client fails now, not at the first piece
         return self._received(pieces, deadline)
 
     def _received(self, pieces: Pieces, deadline: float | None) -> Flow[None]:
@@ -162,7 +162,7 @@ class ClientFlows(ClientBase[ChannelT]):
         retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
 
         def start(job: tuple[range, Any]) -> Any:
-            return self._start(method, job[1], self._left(deadline))
+            return self._start(method, job[1], self._remaining(deadline))
 
         def take(job: tuple[range, Any], call: Any) -> Flow[None]:
             part = job[0]
@@ -181,7 +181,7 @@ class ClientFlows(ClientBase[ChannelT]):
         """Send the requests of some work over one stream after another, until all are answered."""
 
         def start(work: Streamed[Any] | Pieces) -> Any:
-            return self._stub.EncodeStream(work.requests(), timeout=self._left(deadline))
+            return self._stub.EncodeStream(work.requests(), timeout=self._remaining(deadline))
 
         def take(work: Streamed[Any] | Pieces, call: Any) -> Flow[None]:
             try:

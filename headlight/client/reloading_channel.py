@@ -19,7 +19,7 @@ CLOSED = "the client is closed; make another"
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Line:
+class Generation:
     """Channel generation: one channel, blocking or asyncio, and its credentials."""
 
     channel: Any
@@ -28,7 +28,7 @@ class Line:
     methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # real methods made so far
 
 
-class Renewing:
+class ReloadingChannel:
     """Reloading channel for a stub. Threads may share it."""
 
     def __init__(
@@ -47,15 +47,15 @@ class Renewing:
         self._access, self._make, self._close = access, make, close
         self._lock = threading.Lock()
         credentials = access.credentials()
-        self._line = Line(make(credentials), credentials)
-        self._retired: list[Line] = []
+        self._generation = Generation(make(credentials), credentials)
+        self._retired: list[Generation] = []
         self._ended = False
 
     @property
     def channels(self) -> list[Any]:
         """All open channels."""
         with self._lock:
-            return [line.channel for line in (self._line, *self._retired)]
+            return [generation.channel for generation in (self._generation, *self._retired)]
 
     def end(self) -> list[Any]:
         """Begin no more calls.
@@ -74,7 +74,7 @@ class Renewing:
         """Return a method; the arguments are those of grpc.Channel."""
         return Method(self, lambda channel: channel.stream_stream(*arguments, **keywords))
 
-    def enter(self) -> Line:
+    def enter(self) -> Generation:
         """Count a new call and return its channel; `leave` ends it.
 
         Raises ValueError after the end.
@@ -85,41 +85,41 @@ class Renewing:
             # Read under the lock: else a slower thread could replace a new certificate by the one
             # before.
             credentials = self._access.credentials()
-            if credentials is not self._line.credentials:
+            if credentials is not self._generation.credentials:
                 # if this fails, the one before stays in use
-                made = Line(self._make(credentials), credentials)
-                self._retired, self._line = [*self._retired, self._line], made
-            line = self._line
-            line.calls += 1
+                made = Generation(self._make(credentials), credentials)
+                self._retired, self._generation = [*self._retired, self._generation], made
+            generation = self._generation
+            generation.calls += 1
             idle = [each for each in self._retired if not each.calls]
             self._retired = [each for each in self._retired if each.calls]
         # Not after the last call: its callback runs on a gRPC thread, and closing the channel waits
         # for that.
         for each in idle:
             self._close(each.channel)
-        return line
+        return generation
 
-    def leave(self, line: Line) -> None:
+    def leave(self, generation: Generation) -> None:
         """End a call."""
         with self._lock:
-            line.calls -= 1
+            generation.calls -= 1
 
     def start(self, method: Method, way: str, request: Any, timeout: float | None) -> Any:
         """Begin a call on the current channel with the current token.
 
         `way`: the name of the callable of the real method.
         """
-        line = self.enter()
+        generation = self.enter()
         try:
-            real = line.methods.get(method) or line.methods.setdefault(
-                method, method.make(line.channel)
+            real = generation.methods.get(method) or generation.methods.setdefault(
+                method, method.make(generation.channel)
             )
             metadata = self._access.metadata and self._access.metadata()
             call = getattr(real, way)(request, timeout=timeout, metadata=metadata)
         except BaseException:
-            self.leave(line)
+            self.leave(generation)
             raise
-        held = [line]  # empty after the first callback: older grpc.aio may call it twice
+        held = [generation]  # empty after the first callback: older grpc.aio may call it twice
         call.add_done_callback(lambda _: self.leave(held.pop()) if held else None)
         return call
 
@@ -128,7 +128,7 @@ class Renewing:
 class Method:
     """Method of the stub: each call finds its channel and its token anew."""
 
-    owner: Renewing
+    owner: ReloadingChannel
     make: Callable[[Any], Any]  # makes the real method of a channel
 
     def __call__(self, request: Any, timeout: float | None = None) -> Any:

@@ -27,7 +27,7 @@ from headlight.runtime.engine.engine import Engine
 from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
-from headlight.runtime.providers.worker_layout import Workers, choose_wide, share, usable_cpus
+from headlight.runtime.providers.worker_layout import Workers, choose_exclusive, share, usable_cpus
 from headlight.runtime.tokenization.input_checks import (
     Input,
     Truncation,
@@ -95,7 +95,7 @@ class Runtime:
             precision: "fp32"; or "bf16", "fp16" or "int8" if the bundle has graphs for it.
             threads: for each batch; None: the streams share the CPUs that the process may use.
             streams: batches at once; None: one for each CPU, at most 8; on "cuda" 1.
-            wide: give a lone batch all threads, for more memory; None: see `choose_wide`.
+            wide: give a lone batch all threads, for more memory; None: see `choose_exclusive`.
             spin: see headlight.runtime.providers.worker_layout.Workers.
             sha256: the digest that the manifest must have.
             attend: False saves the memory of the graph for attention and hidden states.
@@ -117,7 +117,7 @@ class Runtime:
             streams = 1
         count, each = share(streams, threads, usable_cpus())
         self.workers = Workers(
-            count, each, choose_wide(wide, count * each, self.provider, attend=attend), spin
+            count, each, choose_exclusive(wide, count * each, self.provider, attend=attend), spin
         )
         self.engine = Engine(
             self.bundle,

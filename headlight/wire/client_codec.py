@@ -23,7 +23,7 @@ from headlight.wire.vector_codec import (
     PRIORITIES,
     SPECIAL_TOKENS,
     VECTOR_NAMES,
-    PromptWish,
+    PromptChoice,
     set_prompt,
 )
 
@@ -171,25 +171,25 @@ def set_reading(
         InvalidInput: a value cannot be sent.
         TypeError: a keyword is none of `Reading`.
     """
-    wish, known = (
+    asked, known = (
         cast("Reading", reading),
         ("truncate", "prompt", "prompt_name", "special_tokens", "priority"),
     )
-    for name in wish.keys() - known:
+    for name in asked.keys() - known:
         raise TypeError(
             f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for "
             "all calls, as a timeout, is given to the client itself: Client(target, "
             "timeout=seconds)"
         )
-    truncate, priority = wish.get("truncate"), wish.get("priority")
+    truncate, priority = asked.get("truncate"), asked.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
         request.truncation = choice_number("truncate", TRUNCATIONS, truncate, pb.TRUNCATION_REFUSE)
         request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
-    set_prompt(request, PromptWish(wish.get("prompt_name"), wish.get("prompt")))
+    set_prompt(request, PromptChoice(asked.get("prompt_name"), asked.get("prompt")))
     request.special_tokens = choice_number(
-        "special_tokens", SPECIAL_TOKENS, wish.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED
+        "special_tokens", SPECIAL_TOKENS, asked.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED
     )
 
 

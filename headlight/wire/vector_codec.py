@@ -32,7 +32,7 @@ PRIORITIES: Mapping[Priority, pb.Priority] = {
 }
 
 
-class PromptWish(NamedTuple):
+class PromptChoice(NamedTuple):
     """Requested prompt: one of the model's by name, or a text (empty: none).
 
     Neither: its default.
@@ -122,27 +122,29 @@ def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
     return message
 
 
-def prompt_wish(request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest) -> PromptWish:
+def prompt_choice(
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest,
+) -> PromptChoice:
     """Decode the prompt of a request."""
     kind = request.WhichOneof("prompt")
-    return PromptWish(
+    return PromptChoice(
         request.prompt_name if kind == "prompt_name" else None,
         request.prompt_text if kind == "prompt_text" else None,
     )
 
 
 def set_prompt(
-    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, wish: PromptWish
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, choice: PromptChoice
 ) -> None:
     """Encode a prompt in a request.
 
     Raises:
         InvalidInput: a name and a text are both given, or one is no text.
     """
-    if wish.name is not None and wish.text is not None:
+    if choice.name is not None and choice.text is not None:
         raise InvalidInput("prompt", "and prompt_name are both given; give one of them")
     try:
-        for field, text in (("prompt_name", wish.name), ("prompt_text", wish.text)):
+        for field, text in (("prompt_name", choice.name), ("prompt_text", choice.text)):
             if text is not None:
                 str.encode(text)  # protobuf would accept bytes too, as a text
                 setattr(request, field, text)

@@ -131,7 +131,7 @@ def test_what_is_compiled_in_a_case_is_not_of_its_time(
     allowance = Allowance(100, lambda: clock.now)
 
     def compiling(_: Any) -> dict[str, Any]:
-        with allowance.spent([]):
+        with allowance.timed([]):
             clock.now += 30
         return {}
 

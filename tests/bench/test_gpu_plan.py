@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from bench.gpu import __main__ as program
-from bench.gpu import answers, forms, parity, served, speed, tricks
+from bench.gpu import forms, parity, served, served_answers, speed, tricks
 from bench.gpu.budget import Allowance
 from bench.gpu.criteria import throughput
 from bench.gpu.device import DTYPES, Device
@@ -134,17 +134,19 @@ def simulated(
     given: dict[str, float] = {}
 
     def took(name: str, mine: Any, result: Any) -> Any:
-        given[name] = mine.left
-        clock.now += mine.left
+        given[name] = mine.remaining
+        clock.now += mine.remaining
         return result
 
     short = {"encoder": MINILM, "precisions": {}}
     monkeypatch.setattr(Device, "ceilings", lambda *_: dict.fromkeys(DTYPES, PEAK))
     monkeypatch.setattr(parity, "parity", lambda *given_: took("parity", given_[-1], {}))
     monkeypatch.setattr(forms, "operator_table", lambda _: [])
-    monkeypatch.setattr(answers, "short_text", lambda *given_: took("short", given_[-1], short))
     monkeypatch.setattr(
-        answers, "attention_cost", lambda *given_: took("attention", given_[-1], [])
+        served_answers, "short_text", lambda *given_: took("short", given_[-1], short)
+    )
+    monkeypatch.setattr(
+        served_answers, "attention_cost", lambda *given_: took("attention", given_[-1], [])
     )
     monkeypatch.setattr(served, "served", lambda *given_: took(served.SECTION, given_[-1], {}))
     monkeypatch.setattr(tricks, "experiments", lambda *given_: took("experiments", given_[-1], {}))

@@ -16,8 +16,8 @@ import torch
 
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
+from bench.gpu.interleaved import Timing, interleave, one_by_one
 from bench.gpu.peers import Compiled, NotMeasured
-from bench.gpu.turns import Timing, one_by_one, take_turns
 from bench.serving.processes import ROOT
 from headlight.runtime.engine.batches import pad
 from tests.factory import sharpened, small_config
@@ -37,15 +37,15 @@ def test_a_section_takes_its_share_and_what_it_leaves_is_for_those_behind_it() -
     clock = Clock()
     budget = Budget(100, {"first": 1, "second": 1, "third": 2}, clock)
     with budget.section("first") as mine:
-        assert mine.left == 25
+        assert mine.remaining == 25
         clock.now += 10
     with budget.section("second") as mine:
-        assert mine.left == pytest.approx(30)  # a third of 90
+        assert mine.remaining == pytest.approx(30)  # a third of 90
         clock.now += 60
         assert mine.over
     with budget.section("third") as mine:
-        assert mine.left == pytest.approx(30)
-        assert mine.part(0.5).left == pytest.approx(15)
+        assert mine.remaining == pytest.approx(30)
+        assert mine.part(0.5).remaining == pytest.approx(15)
 
 
 def test_an_allowance_is_spent_even_by_what_fails() -> None:
@@ -53,13 +53,13 @@ def test_an_allowance_is_spent_even_by_what_fails() -> None:
     allowance, taken = Allowance(10, clock), list[float]()
 
     def fail() -> None:
-        with allowance.spent(taken):
+        with allowance.timed(taken):
             clock.now += 4
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert (allowance.left, taken) == (6, [4])
+    assert (allowance.remaining, taken) == (6, [4])
 
 
 def test_a_contestant_that_fails_is_out_and_the_others_go_on() -> None:
@@ -70,7 +70,7 @@ def test_a_contestant_that_fails_is_out_and_the_others_go_on() -> None:
         if name == "broken":
             raise ValueError("no\nkernel")
 
-    found = take_turns({name: lambda name=name: run(name) for name in runs}, Deadline(60, rounds=3))  # type: ignore[misc]
+    found = interleave({name: lambda name=name: run(name) for name in runs}, Deadline(60, rounds=3))  # type: ignore[misc]
     assert found["broken"] == Timing(None, error="ValueError: no kernel")
     assert found["sound"].rounds == 3
     assert found["sound"].ms is not None
@@ -79,7 +79,7 @@ def test_a_contestant_that_fails_is_out_and_the_others_go_on() -> None:
 
 def test_without_time_one_round_is_run_and_nothing_counts() -> None:
     runs: list[int] = []
-    assert take_turns({"one": lambda: runs.append(1)}, Deadline(0)) == {"one": Timing(None)}
+    assert interleave({"one": lambda: runs.append(1)}, Deadline(0)) == {"one": Timing(None)}
     assert len(runs) == 1
 
 
@@ -89,14 +89,14 @@ def test_a_second_round_counts_where_half_the_time_is_gone() -> None:
     def slow() -> None:
         clock.now += 6
 
-    assert take_turns({"one": slow}, Deadline(10, clock))["one"].rounds == 1
+    assert interleave({"one": slow}, Deadline(10, clock))["one"].rounds == 1
 
 
 def test_compiling_is_not_begun_without_an_allowance_for_it() -> None:
     encoder = sharpened(small_config(layers=1))
     refused = Compiled(encoder, Device("cpu"), Allowance(1), "eager", expected=2)
     ids, mask = pad([np.array([3, 4, 5])] * 2)
-    with pytest.raises(NotMeasured, match="1 s are left to compile in, 2 are expected"):
+    with pytest.raises(NotMeasured, match="1 s are left to compile in; 2 are expected"):
         refused(ids, mask)
     assert refused.seconds == {}
 
@@ -120,7 +120,7 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(
     compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
-    assert (compiled.seconds, allowance.left) == ({"batches": 6}, 2)
+    assert (compiled.seconds, allowance.remaining) == ({"batches": 6}, 2)
     with pytest.raises(NotMeasured):
         compiled(*pad([np.array([3, 4, 5])]))
 
@@ -131,10 +131,10 @@ def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(
     compiled, allowance = of_three_seconds(monkeypatch)
     for length in (3, 4):
         compiled(*pad([np.arange(3, 3 + length)] * 2))
-    with pytest.raises(NotMeasured, match="2 s are left to compile in, 3 are expected"):
+    with pytest.raises(NotMeasured, match="2 s are left to compile in; 3 are expected"):
         compiled(*pad([np.arange(3, 8)] * 2))
     compiled(*pad([np.arange(3, 6)] * 2))  # known
-    assert allowance.left == 2
+    assert allowance.remaining == 2
 
 
 def test_what_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +160,9 @@ def test_no_more_is_spent_on_compiling_than_is_left_of_the_section() -> None:
     clock = Clock()
     section = Deadline(10, clock)
     allowance = Allowance(8, clock, section)
-    assert allowance.left == 8
+    assert allowance.remaining == 8
     clock.now += 7
-    assert allowance.left == 3
+    assert allowance.remaining == 3
 
 
 def test_a_deadline_is_put_off_by_what_something_else_took() -> None:
@@ -171,7 +171,7 @@ def test_a_deadline_is_put_off_by_what_something_else_took() -> None:
     clock.now += 12
     assert deadline.over
     deadline.extend(5)
-    assert deadline.left == 3
+    assert deadline.remaining == 3
 
 
 def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
@@ -180,10 +180,10 @@ def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
     def slow() -> None:
         clock.now += 6
 
-    assert take_turns({"one": slow}, Deadline(0, clock), fewest=3)["one"] == Timing(
+    assert interleave({"one": slow}, Deadline(0, clock), fewest=3)["one"] == Timing(
         6000, 6000, 6000, 3
     )
-    assert take_turns({"one": slow}, Deadline(0, clock, rounds=1), fewest=3)["one"].rounds == 1
+    assert interleave({"one": slow}, Deadline(0, clock, rounds=1), fewest=3)["one"].rounds == 1
 
 
 def test_one_by_one_each_has_all_its_rounds_before_the_next() -> None:

@@ -31,7 +31,7 @@ MEMORY_SECONDS = 40.0
 INTO = 'echo $$ > "$0"; exec "$@"'
 
 
-class Group:
+class Cgroup:
     """A group of one controller.
 
     Attributes:
@@ -83,8 +83,8 @@ class Group:
 
 
 @contextlib.contextmanager
-def group(controller: str) -> Iterator[Group]:
-    made = Group(controller)
+def control_group(controller: str) -> Iterator[Cgroup]:
+    made = Cgroup(controller)
     try:
         yield made
     finally:
@@ -99,7 +99,10 @@ def counted(text: str, name: str) -> int:
 async def cpu() -> Outcome:
     """Half of one CPU, under load; then all of it again."""
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
-    with group("cpu") as limits, Service(bundle_of("docs-rope"), before=limits.before()) as service:
+    with (
+        control_group("cpu") as limits,
+        Service(bundle_of("docs-rope"), before=limits.before()) as service,
+    ):
         async with Traffic(
             service.target, known, callers=3, timeout=30, allowed=("RESOURCE_EXHAUSTED",)
         ) as traffic:
@@ -133,7 +136,7 @@ async def memory() -> Outcome:
     """
     bundle = bundle_of("docs-rope")
     known, ledger = await asyncio.to_thread(reference, bundle), Ledger()
-    with group("memory") as limits:
+    with control_group("memory") as limits:
         whole = str(DOCUMENTED_BYTES)
         limits.set("memory.limit_in_bytes", "memory.max", DOCUMENTED_BYTES, whole)
         with Service(bundle, *OPTIONS, before=limits.before()) as service:
@@ -174,7 +177,7 @@ def too_small() -> Outcome:
 
     It answers nothing wrong.
     """
-    with group("memory") as limits:
+    with control_group("memory") as limits:
         limits.set("memory.limit_in_bytes", "memory.max", SMALL_BYTES, str(SMALL_BYTES))
         with contextlib.suppress(OSError):  # no swap, or no account of it
             limits.set("memory.memsw.limit_in_bytes", "memory.swap.max", SMALL_BYTES, "0")

@@ -8,8 +8,8 @@ import random
 
 from tests.faults.record import Outcome
 from tests.faults.traffic import Traffic, milliseconds, said
-from tests.soak.cut import Relay
 from tests.soak.reference import reference
+from tests.soak.relay import Relay
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 

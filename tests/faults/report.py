@@ -47,7 +47,7 @@ def page(folder: Path) -> str:
         HEAD,
         "|---" * 6 + "|",
     ]
-    lines += [_line(row, found[row.fault]) for row in rows()]
+    lines += [_table_row(row, found[row.fault]) for row in rows()]
     notes = [note for row in rows() for note in _notes(row, found[row.fault])]
     if notes:
         lines += ["", "## Notes", "", *notes]
@@ -73,7 +73,7 @@ def _summary(found: dict[str, dict[str, Any] | None]) -> list[str]:
     ]
 
 
-def _line(row: Row, record: dict[str, Any] | None) -> str:
+def _table_row(row: Row, record: dict[str, Any] | None) -> str:
     seen = "" if record is None else record["seen"]
     state = "not measured" if record is None else record["state"]
     if record is not None and record["problems"]:

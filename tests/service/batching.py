@@ -95,7 +95,7 @@ class Setup:
         tokens = sum(len(each.ids) for each in items)
         budget = RequestBudget(self.admission, priority)
         budget.reserve(tokens * BYTES_PER_TOKEN)
-        budget.queue(tokens, math.inf)
+        budget.take_tokens(tokens, math.inf)
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Computed] = loop.create_future()
 

@@ -33,12 +33,12 @@ from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
-from headlight_service.security.authentication import Gate
+from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.calls import NARROW
 from tests.service.fakes import FakeEngine, FakeRuntime
 from tests.service.steady import steady
-from tests.service.tracing import Kept
+from tests.service.tracing import RecordedSpans
 
 __all__ = ["steady"]  # a fixture
 
@@ -80,7 +80,7 @@ async def serving(
     runtime: FakeRuntime | None = None,
     *,
     loaded: bool = True,
-    gate: Gate | None = None,
+    gate: Authenticator | None = None,
     quotas: Quotas | None = None,
     tracing: Any = None,
     **options: Any,
@@ -128,10 +128,10 @@ def serve() -> Serve:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """Spans of a service that is given `tracing=kept.tracing`,
+def recorded(monkeypatch: pytest.MonkeyPatch) -> RecordedSpans:
+    """Spans of a service that is given `tracing=recorded.tracing`,
     whatever the environment says of tracing.
     """
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    return Kept()
+    return RecordedSpans()

@@ -15,7 +15,7 @@ from tests.service.calls import until
 SERVICE = "headlight.v1.HeadlightService"
 
 
-class Kept:
+class RecordedSpans:
     """Where the spans of a service in a test go.
 
     Attributes:

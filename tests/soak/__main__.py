@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.soak.frames import Framed, frames
 from tests.soak.ledger import Ledger
 from tests.soak.mix import OPTIONS, Mix
-from tests.soak.neighbours import answers
+from tests.soak.neighbours import expected_vectors
 from tests.soak.path_bytes import Endured, endure
 from tests.soak.probes import ports_of
 from tests.soak.reference import reference
@@ -56,7 +56,9 @@ async def soak(options: argparse.Namespace) -> Found:
     if options.path_seconds:
         print(f"a path that is not UTF-8, each second for {options.path_seconds} s", flush=True)
         with Service(options.bundle, "--health", "127.0.0.1:0") as service:
-            endured = await endure(ports_of(service), options.path_seconds, answers(options.bundle))
+            endured = await endure(
+                ports_of(service), options.path_seconds, expected_vectors(options.bundle)
+            )
     framed: Framed | None = None
     if options.frames:
         print(f"{options.frames} connections with mutated frames", flush=True)

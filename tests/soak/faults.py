@@ -17,8 +17,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.service.calls import NARROW
 from tests.soak.callers import SECONDS, Callers, check_vectors, request
-from tests.soak.cut import Relay, doomed_client
 from tests.soak.ledger import Wrong
+from tests.soak.relay import Relay, doomed_client
 from tests.system.fuzz import METHODS, mutated, seeds
 
 SERVICE = "/headlight.v1.HeadlightService"
@@ -129,7 +129,7 @@ class Faults:
             first = await call.read()
             if first.WhichOneof("frame") == "error":
                 return status_of(first)  # it was shed, so there is no answer to be in the middle of
-            relay.cut()
+            relay.cut_connections()
             while await call.read() != EOF:
                 pass
         return "OK"

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.http2.connection import Connection, connect
 from tests.soak import watch
 from tests.soak.flat import MIB, Sample, flatness
-from tests.soak.neighbours import Neighbours, answers
+from tests.soak.neighbours import Neighbours, expected_vectors
 from tests.soak.probes import Ports, Probes, page_is_ok, ports_of
 from tests.soak.scripts import MARK, TOKEN, Script, script
 from tests.system.conftest import bundle_of
@@ -112,7 +112,7 @@ class _Run:
 
     def __init__(self, service: Service, ports: Ports, bundle: Path, found: Framed) -> None:
         self._service, self._ports, self._found = service, ports, found
-        self._expected = answers(bundle)
+        self._expected = expected_vectors(bundle)
         self._probes = Probes(ports, *next(iter(self._expected.items())))
         self._watch = watch.Watch(service)
         self._places = asyncio.Semaphore(AT_ONCE)

@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.02  # leaves the processor to the service and to whoever misbe
 WITHOUT_RETRIES = [("grpc.enable_retries", 0)]
 
 
-def answers(bundle: Path) -> dict[str, Floats]:
+def expected_vectors(bundle: Path) -> dict[str, Floats]:
     """Return the vector of each text, computed in this process."""
     runtime = Runtime(bundle, threads=1)
     vectors: dict[str, Floats] = {}

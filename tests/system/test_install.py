@@ -152,7 +152,7 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
     assert runtime.stderr.splitlines()[-1].endswith("pip install 'headlight-serving[runtime]'")
 
 
-def answers(environment: Environment, variables: dict[str, str] | None = None) -> None:
+def serves_correctly(environment: Environment, variables: dict[str, str] | None = None) -> None:
     """Serve the shipped model and ask it."""
     program = (str(environment.command),)
     serving = by_hand(
@@ -176,7 +176,7 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
     names = {entry["name"].lower() for entry in listed}
     assert "onnxruntime" in names
     assert not {"torch", "onnx", "transformers"} & names
-    answers(serve)
+    serves_correctly(serve)
     assert "pip install 'headlight-serving[export]'" in refused(
         serve.command, "export", "x", "--out", "y"
     )
@@ -191,10 +191,10 @@ def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_
     both = install("[serve,export]", *CONSTRAINED)
     shutil.rmtree(both.package("headlight_model") / "bundles")
     cached = CLEAN | {"XDG_CACHE_HOME": str(tmp_path)}
-    answers(both, cached)
+    serves_correctly(both, cached)
     (manifest,) = tmp_path.rglob("manifest.json")
     before = manifest.stat().st_mtime_ns
-    answers(both, cached)
+    serves_correctly(both, cached)
     assert manifest.stat().st_mtime_ns == before, "exported once"
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from headlight.results import Floats
 from tests.certificates import Authority
-from tests.soak.neighbours import Neighbours, answers
+from tests.soak.neighbours import Neighbours, expected_vectors
 from tests.soak.path_bytes import HUNG_UP, burst, endure, steadily
 from tests.soak.probes import Ports, Probes, ports_of
 from tests.system.conftest import bundle_of
@@ -37,7 +37,7 @@ TRUTH_SECONDS = 5  # `make soak` has 60
 
 @pytest.fixture(scope="module")
 def expected() -> dict[str, Floats]:
-    return answers(BUNDLE)
+    return expected_vectors(BUNDLE)
 
 
 @pytest.fixture(scope="module")

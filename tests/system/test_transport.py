@@ -131,7 +131,7 @@ class Probes:
         """
         lost = self._service.counted(RESTARTS)
         before = self._well()
-        answered = self._answers()
+        answered = self._is_answering()
         after = self._well()
         self.looks += 1
         if answered is None and self._service.counted(RESTARTS) == lost:
@@ -154,7 +154,7 @@ class Probes:
                 return False
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
-    def _answers(self) -> bool | None:
+    def _is_answering(self) -> bool | None:
         """True: a real call on a new connection is answered; None: nobody listens."""
         with grpc.insecure_channel(
             self._service.target, options=[("headlight.look", self.looks)]

@@ -22,7 +22,7 @@ from tests.wire.cases import CASES
 from tests.wire.golden import FOLDER, meaning, pack
 
 
-def answers(stub: Any, method: str, requests: list[Any]) -> list[Message]:
+def recorded_responses(stub: Any, method: str, requests: list[Any]) -> list[Message]:
     if method != "EncodeStream":
         return [getattr(stub, method)(requests[0], timeout=60)]
     found: Iterable[Message] = stub.EncodeStream(iter(requests), timeout=60)
@@ -39,7 +39,10 @@ def main(version: str) -> None:
     ):
         stub = pb_grpc.HeadlightServiceStub(channel)
         for name, (method, requests) in CASES.items():
-            sides[name] = {"requests": requests, "responses": answers(stub, method, requests)}
+            sides[name] = {
+                "requests": requests,
+                "responses": recorded_responses(stub, method, requests),
+            }
             spelled = {
                 side: [meaning(each) for each in messages] for side, messages in sides[name].items()
             }

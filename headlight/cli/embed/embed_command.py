@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from headlight.cli.embed.embed_job import Patience, fill
+from headlight.cli.embed.embed_job import JobRetries, fill
 from headlight.cli.embed.embed_output import as_json, as_text, write_npy, write_npz
-from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, kept_in
+from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, opened_rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.files import UsageError, say, show, writing
 from headlight.cli.input_lines import Given, given
@@ -109,11 +109,11 @@ def run_embed(arguments: argparse.Namespace) -> None:
         say(line)
 
     usual = RETRY_SECONDS if listed else 0.0
-    patience = Patience(
+    retries = JobRetries(
         usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell
     )
     with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
-        model = patience.persist(client.model)
+        model = retries.persist(client.model)
         check_kind(arguments, model)
 
         def encode(some: Sequence[Input]) -> Embeddings:
@@ -133,7 +133,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
                     encode,
                     skip=arguments.skip_bad,
                     model=model,
-                    patience=patience,
+                    retries=retries,
                     tell=progress.tell,
                 )
             finally:
@@ -161,7 +161,7 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
     if cut := int((counts[0] != counts[2]).sum()):
         say(f"{cut} of {len(rows)} texts were cut")
     for place, why in sorted(rows.skipped.items()):
-        say(f"{inputs.line(place, why)} (skipped)")
+        say(f"{inputs.describe(place, why)} (skipped)")
     if rows.skipped:
         say(f"{len(rows.skipped)} of {len(rows)} texts were skipped")
 
@@ -217,7 +217,7 @@ def rows_in(
     if folder is None:
         yield Rows(io.BytesIO(), nothing)
         return
-    with writing(str(folder)), kept_in(folder, made_with, nothing) as rows:
+    with writing(str(folder)), opened_rows(folder, made_with, nothing) as rows:
         other = rows.first_other(inputs)
         if other is not None:
             raise UsageError(

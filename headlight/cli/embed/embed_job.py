@@ -35,7 +35,7 @@ LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
-class Patience(Retries):
+class JobRetries(Retries):
     """Retry policy for a service that is unavailable or overloaded.
 
     Args:
@@ -128,7 +128,7 @@ def fill(
     *,
     skip: bool,
     model: ModelDescription,
-    patience: Patience,
+    retries: JobRetries,
     tell: Callable[[int], None],
 ) -> None:
     """Add the missing rows.
@@ -140,7 +140,7 @@ def fill(
         encode: requests the vectors of some inputs.
         skip: whether to leave out inputs that cannot be encoded, instead of an error.
         model: whose weights all vectors must come from.
-        patience: retry policy for an unavailable service.
+        retries: retry policy for an unavailable service.
         tell: takes the number of rows each time that it grows.
 
     Raises:
@@ -173,7 +173,7 @@ def fill(
 
     blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
     try:
-        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, patience), patience.execute)
+        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, retries), retries.execute)
     except BaseException:
         with undisturbed():
             client.close()  # ends the calls in flight, for which the pool would wait

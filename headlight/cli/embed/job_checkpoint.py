@@ -185,7 +185,9 @@ def digest(item: Input) -> bytes:
 
 
 @contextlib.contextmanager
-def kept_in(folder: Path, made_with: Mapping[str, object], nothing: Embeddings) -> Iterator[Rows]:
+def opened_rows(
+    folder: Path, made_with: Mapping[str, object], nothing: Embeddings
+) -> Iterator[Rows]:
     """Open the rows of a folder, which is created if missing.
 
     It is removed at the end if its rows are no longer needed, or if there are none.

@@ -78,13 +78,13 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         # answered
         self.over = False
 
-    def _left(self) -> list[int]:
+    def _unanswered(self) -> list[int]:
         return [at for at, part in enumerate(self.parts) if part.start not in self._results]
 
     @property
     def unanswered(self) -> int:
         """Number of unanswered requests; 0: `result` is complete."""
-        return len(self._left())
+        return len(self._unanswered())
 
     @property
     def _awaited(self) -> int:
@@ -99,7 +99,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         """
         # New objects, because gRPC may draw from an earlier stream a moment longer.
         self._assemblies, self._told, self.over = {}, None, False
-        return self._drawn(self._left(), self._assemblies)
+        return self._drawn(self._unanswered(), self._assemblies)
 
     def _drawn(
         self, left: Sequence[int], assemblies: dict[str, Assembly]

@@ -76,7 +76,7 @@ def _by_rows(choice: Choice, places: Places) -> bool:
     return places.queries is not None and len(places.queries.tokens) <= FEW_ROWS * places.length
 
 
-class _Wish:
+class _OutputSpec:
     """The output spec of one item."""
 
     def __init__(self, choice: Choice, places: Places) -> None:
@@ -106,14 +106,14 @@ class Wanted:
             longest: tokens, to which the batch is padded.
         """
         self._layers, self._heads, self._longest = layers, heads, longest
-        self._wishes = {
-            row: _Wish(choice, item.where)
+        self._specs = {
+            row: _OutputSpec(choice, item.where)
             for row, item in enumerate(items)
             if (choice := item.selection.attention)
         }
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
-        for wish in self._wishes.values():
+        for wish in self._specs.values():
             for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
                 chosen.setdefault((wish.source, layer), set()).update(of_layer)
         # Heads, by source and layer.
@@ -129,7 +129,7 @@ class Wanted:
         """Return the selectors of every layer."""
         feeds: Arrays = {}
         mix, combine = self._weights()
-        most = max([wish.top for wish in self._wishes.values()], default=0)
+        most = max([wish.top for wish in self._specs.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
                 feeds[f"{source}_{layer}_heads"] = np.array(
@@ -149,9 +149,9 @@ class Wanted:
 
         None if there are several items, the item is padded, or the maps are changed afterwards.
         """
-        if self._batch != 1 or not self._wishes or self._wishes[0].places.length != self._longest:
+        if self._batch != 1 or not self._specs or self._specs[0].places.length != self._longest:
             return None
-        choice, places = self._wishes[0].choice, self._wishes[0].places
+        choice, places = self._specs[0].choice, self._specs[0].places
         as_it_is = AttentionSpec(
             layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes
         )
@@ -163,7 +163,7 @@ class Wanted:
         """Return output buffers for the graph, [1, heads, n, n] each: the result of a lone item."""
         if self._whole is None:
             return {}
-        layers = self._wishes[0].choice.layers
+        layers = self._specs[0].choice.layers
         return {
             f"attention_{layer}": maps[None]
             for layer, maps in zip(layers, self._whole, strict=True)
@@ -173,11 +173,11 @@ class Wanted:
         """Return one item's attention from the graph's outputs, reduced by `reduce_attention`."""
         if self._whole is not None:
             return self._whole, None, None
-        wish = self._wishes[row]
+        wish = self._specs[row]
         return reduce_attention(wish.choice, wish.places, wish.source, self._maps(row, outputs))
 
     def _maps(self, row: int, outputs: Arrays) -> Maps:
-        wish = self._wishes[row]
+        wish = self._specs[row]
         n, source = wish.places.length, wish.source
         for layer, chosen in zip(wish.choice.layers, wish.choice.heads, strict=True):
             heads = list(chosen)
@@ -200,10 +200,10 @@ class Wanted:
 
         They are float32 [B, 1, H] and float32 [B, 1, r, S].
         """
-        most = max([len(wish.rows) for wish in self._wishes.values()], default=0)
+        most = max([len(wish.rows) for wish in self._specs.values()], default=0)
         mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
         combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
-        for row, wish in self._wishes.items():
+        for row, wish in self._specs.items():
             if wish.source == "mixed":
                 heads = list(wish.choice.heads[0])
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))

@@ -117,7 +117,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
             tokens = np.flatnonzero(~special) if tokens is None else tokens[~special[tokens]]
         if tokens is not None and not len(tokens):
             raise InvalidInput(field, "drop_special leaves no token of this input; leave it out")
-        sides.append(_group(choice, tokens, tokenized))
+        sides.append(_units(choice, tokens, tokenized))
     if spec.top_k and (sides[1] or Units(tokenized.ids)).count > MOST_KEYS:
         raise InvalidInput(
             f"{ATTENTION}.top_k", f"chooses among at most {MOST_KEYS} keys; choose fewer keys"
@@ -250,7 +250,7 @@ def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
     return left_out if pooling == "cls" else length - 1
 
 
-def _group(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | None:
+def _units(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | None:
     spec = choice.spec
     if spec.unit == "token":
         return None if tokens is None else Units(tokens)

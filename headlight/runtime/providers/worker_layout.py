@@ -19,7 +19,7 @@ COPY_FROM = {"cpu": 4, "openvino": 2}  # OpenVINO's other memory is several time
 # The threads of a batch that runs alone. "none": those of one stream. "copy": all, in a session of
 # its own with a second copy of the weights. "attend": all, in the session that returns attention,
 # whose batches all get them; its empty selectors cost some 3 %.
-Wide = Literal["none", "copy", "attend"]
+Exclusive = Literal["none", "copy", "attend"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Workers:
     Attributes:
         streams: interactive batches at once; bulk may run beside them.
         threads: for each stream.
-        wide: the session that gives all threads to a batch that runs alone; see `Wide`.
+        wide: the session that gives all threads to a batch that runs alone; see `Exclusive`.
         spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to
             everything else on the machine.
     """
 
     streams: int = 1
     threads: int = 1
-    wide: Wide = "none"
+    wide: Exclusive = "none"
     spin: bool = False
 
     @property
@@ -55,7 +55,9 @@ class Workers:
         return self.wide == "attend" and self.streams > 1
 
 
-def choose_wide(wanted: bool | None, threads: int, provider: str, *, attend: bool) -> Wide:
+def choose_exclusive(
+    wanted: bool | None, threads: int, provider: str, *, attend: bool
+) -> Exclusive:
     """Return the session that gives all threads to a batch that runs alone.
 
     Args:

@@ -114,7 +114,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
     return found
 
 
-def cut(
+def truncate(
     stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False
 ) -> Ids:
     """Return the tokens that are left: int64 [most], rising.

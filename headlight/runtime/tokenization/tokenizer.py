@@ -13,7 +13,7 @@ import tokenizers
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.bundle.file_contents import File
 from headlight.runtime.bundle.manifest import TokenizerLimit
-from headlight.runtime.tokenization.input_checks import Truncation, cut
+from headlight.runtime.tokenization.input_checks import Truncation, truncate
 from headlight.runtime.tokenization.token_kinds import (
     Spelled,
     as_plain_text,
@@ -208,7 +208,7 @@ class Tokenizer:
             if of_prompt is not None:
                 stays |= of_prompt
             second = np.array([text == 1 for text in encoding.sequence_ids])
-            kept = cut(stays, second, self.max_length, truncation, prompt=bool(prompt))
+            kept = truncate(stays, second, self.max_length, truncation, prompt=bool(prompt))
         ids = np.array(encoding.ids, dtype=np.int64)
         segments = np.array(encoding.type_ids, dtype=np.int64) if self._segments else None
         if kept is not None:

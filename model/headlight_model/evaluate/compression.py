@@ -9,7 +9,7 @@ from headlight_model.evaluate.ranking import Floats
 LEVELS = 255  # steps of a byte
 
 
-def cut(vectors: Floats, width: int) -> Floats:
+def truncated(vectors: Floats, width: int) -> Floats:
     """The first dimensions, of unit length again."""
     kept = vectors[:, :width]
     shorter: Floats = kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12)
@@ -37,7 +37,8 @@ def compressed(queries: Floats, documents: Floats, widths: tuple[int, ...]) -> d
     The bounds of the bytes are those of the documents.
     """
     scores = {
-        f"{width} dimensions": cut(queries, width) @ cut(documents, width).T for width in widths
+        f"{width} dimensions": truncated(queries, width) @ truncated(documents, width).T
+        for width in widths
     }
     bounds = documents.min(axis=0), documents.max(axis=0)
     scores["int8"] = as_bytes(queries, *bounds) @ as_bytes(documents, *bounds).T

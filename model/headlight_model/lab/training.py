@@ -103,7 +103,7 @@ def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
     accuracies = []
     for number in range(training.steps):
         for group in optimizer.param_groups:
-            group["lr"] = training.rate * pace(number, training.steps)
+            group["lr"] = training.rate * rate_share(number, training.steps)
         length = int(
             torch.randint(training.lengths[0], training.lengths[1] + 1, (1,), generator=random)
         )
@@ -122,7 +122,7 @@ def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
     return [sum(window) / len(window) for window in windows]
 
 
-def pace(number: int, steps: int) -> float:
+def rate_share(number: int, steps: int) -> float:
     """Share of the learning rate that a step has.
 
     Linear warm-up, then half a cosine to a twentieth.
@@ -133,7 +133,7 @@ def pace(number: int, steps: int) -> float:
 
 def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
     """Loss in nats, one share for each kind of question; and the share of right answers."""
-    said = answers(encoder, examples.ids)  # [B, S, vocabulary]
+    said = fit_scores(encoder, examples.ids)  # [B, S, vocabulary]
     losses = [
         functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
         for wanted in examples.targets.values()
@@ -143,7 +143,7 @@ def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
     return torch.stack(losses).sum(), float(torch.cat(right).float().mean())
 
 
-def answers(
+def fit_scores(
     encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None
 ) -> Tensor:
     """How well each id fits in each place: float [B, S, vocabulary].
@@ -209,7 +209,7 @@ def name_all(
     parts = []
     for some in torch.split(ids, max(1, (1 << 14) // ids.shape[1])):
         mask = None if head_mask is None else head_mask.expand(len(some), -1, -1)
-        parts.append(answers(encoder, some, places(ids, blind=blind), mask).argmax(dim=-1))
+        parts.append(fit_scores(encoder, some, places(ids, blind=blind), mask).argmax(dim=-1))
     return torch.cat(parts)
 
 

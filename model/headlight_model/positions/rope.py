@@ -87,14 +87,14 @@ def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> T
     if scaling.kind == "linear":
         return plain / scaling.factor
     kept = (
-        _kept_by_yarn(width, theta, scaling)
+        _unscaled_by_yarn(width, theta, scaling)
         if scaling.kind == "yarn"
-        else _kept_by_llama3(plain, scaling)
+        else _unscaled_by_llama3(plain, scaling)
     )
     return plain * kept + plain / scaling.factor * (1 - kept)
 
 
-def _kept_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
+def _unscaled_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
     """How much of each pair's own frequency stays.
 
     Float64 [width / 2], 1 at the fastest, falling to 0.
@@ -115,7 +115,7 @@ def _kept_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
     return 1 - ((pairs - begin) / (end - begin)).clamp(0, 1)
 
 
-def _kept_by_llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+def _unscaled_by_llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
     """The same, by how often each pair turns within the training length."""
     turns = scaling.trained_length * frequencies / (2 * math.pi)
     return ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)

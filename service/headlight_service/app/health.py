@@ -27,12 +27,12 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
 
     Attributes:
         started: whether it has ever served.
-        stuck: whether there is work without progress.
+        stalled: whether there is work without progress.
     """
 
     def __init__(self) -> None:
         self.started = False
-        self.stuck = False
+        self.stalled = False
         self._open = False
         self._lost = False
         self._watchers: set[asyncio.Event] = set()
@@ -40,7 +40,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
     @property
     def serving(self) -> bool:
         """Whether requests are answered; may be read by any thread."""
-        return self._open and not self.stuck and not self._lost
+        return self._open and not self.stalled and not self._lost
 
     def set(self, serving: bool) -> None:
         """Set whether requests are admitted, and notify the watchers."""
@@ -48,9 +48,9 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         self.started = self.started or serving
         self._wake_watchers()
 
-    def set_stuck(self, stuck: bool) -> None:
+    def set_stalled(self, stalled: bool) -> None:
         """Set whether the process is stalled, and notify the watchers. While stalled: not ready."""
-        self.stuck = stuck
+        self.stalled = stalled
         self._wake_watchers()
 
     def set_lost(self, lost: bool) -> None:
@@ -66,7 +66,7 @@ class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its pa
         """Return the status of each name."""
         return dict.fromkeys(READY_NAMES, self.serving) | {
             STARTUP: self.started,
-            LIVENESS: not self.stuck,
+            LIVENESS: not self.stalled,
         }
 
     def Check(

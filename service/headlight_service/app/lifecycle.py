@@ -73,7 +73,7 @@ class Server:
         self._readiness = Readiness()
         self._liveness = Liveness(config.stuck_seconds)
         self._metrics.ready.set_function(lambda: self._readiness.serving)
-        self._metrics.stuck.set_function(self._is_stuck)
+        self._metrics.stuck.set_function(self._is_stalled)
         self._in_flight = InFlight()
         self._models = Models()
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
@@ -87,14 +87,14 @@ class Server:
         # The library reads it at each batch. Requests are tokenised in parallel already: more
         # threads for one were no faster on two cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        self._liveness.add("tokenizer", lambda: self._tokenizers.heart.still_seconds)
+        self._liveness.add("tokenizer", lambda: self._tokenizers.heartbeat.stalled_seconds)
 
     async def serve(self) -> int:
         """Run until the end; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal)
         watching = asyncio.create_task(
-            self._liveness.watch(self._readiness.set_stuck, asyncio.sleep), name="liveness"
+            self._liveness.watch(self._readiness.set_stalled, asyncio.sleep), name="liveness"
         )
         try:
             return await self._live()
@@ -151,7 +151,7 @@ class Server:
             if runtime is None:
                 return None
             model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
-            self._liveness.add("batches", lambda: model.scheduler.heart.still_seconds)
+            self._liveness.add("batches", lambda: model.scheduler.heartbeat.stalled_seconds)
             self._models.add(model)
             bind(self._grpc, address, credentials)
         await self._grpc.start()
@@ -174,7 +174,7 @@ class Server:
         """Open the other ports. From here on probes are answered: alive, not ready."""
         config = self._config
         pages = service_pages(
-            self._metrics.exposition, lambda: self._readiness.serving, self._is_stuck
+            self._metrics.exposition, lambda: self._readiness.serving, self._is_stalled
         )
         http = Listener(taken("--http", config.http), partial(respond, pages))
         ports = {"grpc_port": grpc_port, "http_port": http.server_port}
@@ -185,8 +185,8 @@ class Server:
             "listening; to gRPC once the model is loaded", extra={"event": "listening", **ports}
         )
 
-    def _is_stuck(self) -> bool:
-        return self._liveness.stuck_at is not None
+    def _is_stalled(self) -> bool:
+        return self._liveness.stalled_at is not None
 
     async def _load(self) -> Runtime | None:
         """Return the runtime, checked and warm; None if a signal came first."""

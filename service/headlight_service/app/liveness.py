@@ -35,7 +35,7 @@ class Liveness:
         self._watched[name] = still
 
     @property
-    def stuck_at(self) -> str | None:
+    def stalled_at(self) -> str | None:
         """The stalled worker; None: none is. Other threads detect a stalled event loop with it."""
         if self._clock() - self._looked > self._stuck_seconds + LOOK_SECONDS:
             return "event loop"
@@ -56,7 +56,7 @@ class Liveness:
         told = False
         while True:
             self._looked = self._clock()
-            where = self.stuck_at
+            where = self.stalled_at
             if (where is not None) != told:
                 told = where is not None
                 tell(told)

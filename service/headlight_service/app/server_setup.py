@@ -18,7 +18,7 @@ from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
-from headlight_service.security.authentication import Gate
+from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def build_server(
     metrics: Metrics,
     in_flight: InFlight,
     observe: Callable[[str, Change], None],
-    gate: Gate | None = None,
+    gate: Authenticator | None = None,
     tracing: Tracing | None = None,
 ) -> GrpcServer:
     """Return a server with all services, not started. Call it within the server's event loop."""

@@ -76,11 +76,11 @@ class Occluding(Encoding):
         self._stage = "queue"
         self._reserve(self._overhead, lambda room: ("input", ""))
         work = prepared.tokens * (1 + len(self._hidden))
-        patience = self.request.deadline - time.monotonic()
+        remaining = self.request.deadline - time.monotonic()
         with admission.lock:
-            admission.check_wait(work, patience, self.request.priority)
+            admission.check_wait(work, remaining, self.request.priority)
         self._budget.charge(work)
-        self._submit(prepared.items, prepared.tokens)
+        self._submit_items(prepared.items, prepared.tokens)
 
     def _take(self, computed: Computed) -> None:
         """Take the vectors of a wave, and go on with the next."""
@@ -88,9 +88,9 @@ class Occluding(Encoding):
         length, hidden = self._prepared.tokens, self._hidden
         if self._whole is None:
             [self._whole] = vectors
-            patience = self.request.deadline - time.monotonic()
+            remaining = self.request.deadline - time.monotonic()
             with self._model.admission.lock:
-                self._model.admission.check_alone(length * len(hidden), patience)
+                self._model.admission.check_alone(length * len(hidden), remaining)
         else:
             self._moved += np.linalg.norm(np.stack(vectors) - self._whole, axis=1).tolist()
         if len(self._moved) == len(hidden):
@@ -106,7 +106,7 @@ class Occluding(Encoding):
         begin = len(self._moved)
         wave = [item._replace(occluded=int(token)) for token in self._hidden[begin : begin + step]]
         try:
-            self._submit(wave, length * len(wave))
+            self._submit_items(wave, length * len(wave))
         except Shed as shed:
             pause = min(shed.retry_after_seconds or LONGEST_PAUSE, LONGEST_PAUSE)
             if self._trace is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
 from headlight.runtime.values import Ids, Tokenized
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
@@ -77,7 +77,7 @@ class Pipeline:
         form: AnswerForm,
         *,
         trace: RequestTrace | None = None,
-        gate: AnswerGate | None = None,
+        window: AnswerWindow | None = None,
         here: bool = False,
         when_gone: WhenGone | None = None,
     ) -> Handle[Answer]:
@@ -87,14 +87,14 @@ class Pipeline:
             request: the inputs and the requested outputs.
             form: sizes the answer.
             trace: the request's spans.
-            gate: of the stream that carries the request.
+            window: of the stream that carries the request.
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
             when_gone: receives `Handle.cancel` before any step; this thread may compute for long.
 
         Returns:
             A handle, to be closed once the answer has left. Nothing is raised.
         """
-        return Encoding(self, request, form, trace, gate, here=here).start(when_gone)
+        return Encoding(self, request, form, trace, window, here=here).start(when_gone)
 
     def tokenize(
         self,
@@ -121,14 +121,14 @@ class Encoding(Handle[Answer]):
         request: Request,
         form: AnswerForm,
         trace: RequestTrace | None = None,
-        gate: AnswerGate | None = None,
+        window: AnswerWindow | None = None,
         *,
         here: bool = False,
     ) -> None:
         """Prepare as described at `Pipeline.submit`."""
         super().__init__(pipeline, request, trace)
-        self._form, self._gate = form, gate
-        self._gated = -1  # bytes held at the gate; -1: none
+        self._form, self._window = form, window
+        self._windowed = -1  # bytes held at the window; -1: none
         self._here = here
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
@@ -197,22 +197,22 @@ class Encoding(Handle[Answer]):
             return
         self._stage = "queue"
         size = self._prepared.data_bytes
-        if self._gate is None or self._gate.enter(size, self._proceed):
-            self._queue()
+        if self._window is None or self._window.enter(size, self._proceed):
+            self._reserve_answer()
 
     def _proceed(self) -> None:
-        """Go on after the gate has opened."""
-        self._run(self._queue)
+        """Go on after the window has opened."""
+        self._run(self._reserve_answer)
 
     def _smaller(self, room: int) -> tuple[str, str]:
         """Return the field that asks for most of the answer, and what would fit."""
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
-    def _queue(self) -> None:
+    def _reserve_answer(self) -> None:
         """Reserve the answer, and queue the items."""
         prepared = self._prepared
-        if self._gate is not None:
-            self._gated = prepared.data_bytes
+        if self._window is not None:
+            self._windowed = prepared.data_bytes
         self._reserve(
             self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None
         )
@@ -220,12 +220,12 @@ class Encoding(Handle[Answer]):
             self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return
         self._budget.charge(prepared.tokens)
-        self._submit(prepared.items, prepared.tokens)
+        self._submit_items(prepared.items, prepared.tokens)
 
-    def _submit(self, items: Sequence[EncodeItem], tokens: int) -> None:
+    def _submit_items(self, items: Sequence[EncodeItem], tokens: int) -> None:
         """Queue items, all of one role."""
         request, model = self.request, self._model
-        self._budget.queue(tokens, request.deadline)
+        self._budget.take_tokens(tokens, request.deadline)
         pending = PendingRequest(
             model.ref.name,
             items,
@@ -283,19 +283,19 @@ class Encoding(Handle[Answer]):
         """Withdraw the request from the step that it waits in; returns the stage."""
         if self._stage == "tokenize":
             return super()._withdraw()
-        if self._gate is not None:
-            self._gate.withdraw(self._proceed)
+        if self._window is not None:
+            self._window.withdraw(self._proceed)
         pending, self._pending = self._pending, None
         if pending is None:
             return "queue"
         return "queue" if self._model.scheduler.withdraw(pending) else "infer"
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give back what the request holds, as `Handle.close` does, and leave the gate."""
+        """Give back what the request holds, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
         with self._lock:
-            gated, self._gated = self._gated, -1
-        if self._gate is not None and gated >= 0:
-            self._gate.leave(gated)
+            gated, self._windowed = self._windowed, -1
+        if self._window is not None and gated >= 0:
+            self._window.leave(gated)
         return kept

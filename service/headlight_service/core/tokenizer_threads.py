@@ -19,7 +19,7 @@ class TokenizerThreads:
     Every BULK_TURN-th turn is bulk's if both wait.
 
     Attributes:
-        heart: heartbeat; beats if work begins or ends.
+        heartbeat: heartbeat; beats if work begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:
@@ -33,14 +33,14 @@ class TokenizerThreads:
             priority: {} for priority in PRIORITIES
         }
         self._turn = 0
-        self.heart = Heartbeat()
+        self.heartbeat = Heartbeat()
 
     def submit(self, work: Callable[[], None], priority: Priority) -> None:
         """Run `work` when a thread is free for it."""
         with self._lock:
-            if not self.heart.work:
-                self.heart.moved = self.heart.clock()
-            self.heart.work += 1
+            if not self.heartbeat.work:
+                self.heartbeat.moved = self.heartbeat.clock()
+            self.heartbeat.work += 1
             self._waiting[priority][work] = None
             self._start()
 
@@ -50,7 +50,7 @@ class TokenizerThreads:
             waited = work in self._waiting[priority]
             if waited:
                 del self._waiting[priority][work]
-                self.heart.work -= 1
+                self.heartbeat.work -= 1
             return waited
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class TokenizerThreads:
             self._turn += 1
             self._free -= 1
             self._free_to_bulk -= priority == "bulk"
-            self.heart.moved = self.heart.clock()
+            self.heartbeat.moved = self.heartbeat.clock()
             self._workers.put(functools.partial(self._run, work, priority))
 
     def _run(self, work: Callable[[], None], priority: Priority) -> None:
@@ -73,8 +73,8 @@ class TokenizerThreads:
             work()
         finally:
             with self._lock:
-                self.heart.moved = self.heart.clock()
-                self.heart.work -= 1
+                self.heartbeat.moved = self.heartbeat.clock()
+                self.heartbeat.work -= 1
                 self._free += 1
                 self._free_to_bulk += priority == "bulk"
                 self._start()

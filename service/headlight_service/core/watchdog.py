@@ -16,20 +16,20 @@ class Heartbeat:
         work: pieces of work to do.
         moved: last time that work began or ended, or came to an idle worker. Cancelled work does
             not count.
-        patience: factors by which work under way may outlast the usual time, if it is longer.
+        allowances: factors by which work under way may outlast the usual time, if it is longer.
     """
 
-    __slots__ = ("clock", "moved", "patience", "work")
+    __slots__ = ("allowances", "clock", "moved", "work")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.work = 0
         self.moved = clock()
-        self.patience: list[float] = []
+        self.allowances: list[float] = []
 
     @property
-    def still_seconds(self) -> float:
-        """Seconds without progress, divided by the largest patience; 0 without work."""
+    def stalled_seconds(self) -> float:
+        """Seconds without progress, divided by the largest allowance; 0 without work."""
         if not self.work:
             return 0.0
-        return (self.clock() - self.moved) / max(self.patience.copy(), default=1.0)
+        return (self.clock() - self.moved) / max(self.allowances.copy(), default=1.0)

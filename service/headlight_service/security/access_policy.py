@@ -10,7 +10,7 @@ import grpc
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.security.auth_tokens import AuthTokens
-from headlight_service.security.authentication import Gate
+from headlight_service.security.authentication import Authenticator
 from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 
@@ -19,7 +19,7 @@ log = logging.getLogger("headlight_service.security.access_policy")
 
 def security_of(
     config: Config, metrics: Metrics
-) -> tuple[grpc.ServerCredentials | None, Gate | None]:
+) -> tuple[grpc.ServerCredentials | None, Authenticator | None]:
     """Read the files that the options name.
 
     Args:
@@ -50,7 +50,7 @@ def security_of(
                 extra={"event": "tokens_in_plaintext"},
             )
     asked = tokens is not None or config.quota_tokens_per_second is not None
-    return credentials, Gate(tokens) if asked else None
+    return credentials, Authenticator(tokens) if asked else None
 
 
 def is_loopback(address: Address) -> bool:

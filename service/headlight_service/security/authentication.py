@@ -13,7 +13,7 @@ EXEMPT = "/grpc.health.v1.Health/"  # probes have no tokens
 ANONYMOUS = ""  # shared by all clients whose certificate has no name
 
 
-class Gate:
+class Authenticator:
     """Authentication of calls. Made only if tokens or quotas are set: others cost nothing."""
 
     def __init__(self, tokens: AuthTokens | None) -> None:

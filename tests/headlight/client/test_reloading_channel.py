@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from headlight import AsyncClient, Client
-from headlight.client.reloading_channel import Renewing
+from headlight.client.reloading_channel import ReloadingChannel
 from headlight.tls.credentials import Access
 from tests.certificates import Authority
 
@@ -26,7 +26,9 @@ class Setup:
         self.now = grpc.ssl_channel_credentials()
         self.made: list[Made] = []
         self.fails = False
-        self.renewing = Renewing(Access(lambda: self.now, None, fixed=False), self.make, self.close)
+        self.reloading = ReloadingChannel(
+            Access(lambda: self.now, None, fixed=False), self.make, self.close
+        )
 
     def make(self, credentials: grpc.ChannelCredentials | None) -> Made:
         if self.fails:
@@ -42,9 +44,9 @@ class Setup:
         self.now = grpc.ssl_channel_credentials()
 
     def call(self) -> Any:
-        line = self.renewing.enter()
+        line = self.reloading.enter()
         assert not line.channel.closed
-        self.renewing.leave(line)
+        self.reloading.leave(line)
         return line.channel
 
 
@@ -62,7 +64,7 @@ def test_a_channel_that_cannot_be_made_leaves_the_one_in_use_open() -> None:
     setup.fails, setup.now = False, changed
     second = setup.call()
     assert [each.closed for each in setup.made] == [True, False]
-    assert setup.renewing.channels == [second]
+    assert setup.reloading.channels == [second]
 
 
 def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before() -> None:
@@ -73,28 +75,28 @@ def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before()
         is no longer.
         """
         before = setup.now
-        if not setup.renewing._lock.locked():
-            setup.renewing._access = Access(lambda: setup.now, None, fixed=False)
+        if not setup.reloading._lock.locked():
+            setup.reloading._access = Access(lambda: setup.now, None, fixed=False)
             setup.change()
             setup.call()
         return before
 
-    setup.renewing._access = Access(overtaken, None, fixed=False)
+    setup.reloading._access = Access(overtaken, None, fixed=False)
     setup.call()
-    assert setup.renewing._line.credentials is setup.now
+    assert setup.reloading._generation.credentials is setup.now
 
 
 def test_after_the_end_no_channel_is_made() -> None:
     setup = Setup()
-    running = setup.renewing.enter()
+    running = setup.reloading.enter()
     setup.change()
     second = setup.call()
-    assert setup.renewing.end() == [second, running.channel]
+    assert setup.reloading.end() == [second, running.channel]
     setup.change()
     with pytest.raises(ValueError, match="the client is closed"):
         setup.call()
-    setup.renewing.leave(running)
-    assert setup.renewing.channels == [second, running.channel], "both are the caller's to close"
+    setup.reloading.leave(running)
+    assert setup.reloading.channels == [second, running.channel], "both are the caller's to close"
     assert len(setup.made) == 2
 
 

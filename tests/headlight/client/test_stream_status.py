@@ -63,7 +63,7 @@ async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(
         for _ in range(20):
             with pytest.raises(Unauthenticated):
                 await client.attention(TEXTS, SPEC)
-        assert client._channel._line.calls == 0  # type: ignore[union-attr] # it is a Renewing
+        assert client._channel._generation.calls == 0  # type: ignore[union-attr] # it is a ReloadingChannel
 
 
 class Overwritten:

@@ -18,7 +18,7 @@ import pytest
 
 from headlight import AsyncClient, Client, Unauthenticated, Unavailable
 from headlight.cli import commands
-from headlight.client.reloading_channel import Renewing
+from headlight.client.reloading_channel import ReloadingChannel
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from tests.certificates import Authority, Pair
@@ -84,7 +84,7 @@ def serving(servicer: Watching, authority: Authority | None, mutual: bool = Fals
 
 
 def open_channels(client: Client | AsyncClient) -> list[Any]:
-    assert isinstance(client._channel, Renewing)
+    assert isinstance(client._channel, ReloadingChannel)
     return client._channel.channels
 
 

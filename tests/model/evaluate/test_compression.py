@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headlight_model.evaluate.compression import as_bits, as_bytes, compressed, cut
+from headlight_model.evaluate.compression import as_bits, as_bytes, compressed, truncated
 from headlight_model.evaluate.ranking import Floats
 
 
@@ -13,7 +13,7 @@ def vectors(count: int, seed: int) -> Floats:
 
 
 def test_a_cut_vector_has_unit_length() -> None:
-    found = cut(vectors(5, 0), 16)
+    found = truncated(vectors(5, 0), 16)
     assert found.shape == (5, 16)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
 

@@ -46,7 +46,7 @@ def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
     return draw
 
 
-def line(figure: Figure, axes: int, label: str) -> Floats:
+def drawn_line(figure: Figure, axes: int, label: str) -> Floats:
     """The values of the line with this label, up to a colon where it has one."""
     (found,) = (
         each for each in figure.axes[axes].lines if str(each.get_label()).split(":")[0] == label
@@ -131,31 +131,35 @@ def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(
     for panel in range(8):
         pair, width = panel // 2, (128, 16)[panel % 2]
         angle = np.arange(64) * 10000.0 ** (-2 * pair / width)
-        np.testing.assert_allclose(line(figure, panel, "sine"), np.sin(angle), atol=1e-6)
-        np.testing.assert_allclose(line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
+        np.testing.assert_allclose(drawn_line(figure, panel, "sine"), np.sin(angle), atol=1e-6)
+        np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
 
 
 def test_wavelengths_are_two_pi_times_the_power_and_low_dimensions_turn_fastest(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
-    measured = line(figure, 0, "measured on the model's encoding")
+    measured = drawn_line(figure, 0, "measured on the model's encoding")
     expected = [2 * math.pi * 10000 ** (2 * pair / 128) for pair in range(64)]
     np.testing.assert_allclose(measured, expected, rtol=1e-5)
     assert (np.diff(measured) > 0).all()
-    np.testing.assert_allclose(line(figure, 0, "2π · 10000^(2i/D)"), expected)
+    np.testing.assert_allclose(drawn_line(figure, 0, "2π · 10000^(2i/D)"), expected)
 
 
 def test_what_tutorials_have_is_drawn_dashed_and_is_not_what_the_model_does(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
-    measured = line(figure, 0, "measured on the model's encoding")
-    np.testing.assert_allclose(line(figure, 0, "10000^(2i/D)"), measured / (2 * math.pi), rtol=1e-5)
+    measured = drawn_line(figure, 0, "measured on the model's encoding")
     np.testing.assert_allclose(
-        line(figure, 0, "10000^(2·2i/D)"), [10000 ** (4 * pair / 128) for pair in range(64)]
+        drawn_line(figure, 0, "10000^(2i/D)"), measured / (2 * math.pi), rtol=1e-5
     )
-    np.testing.assert_allclose(line(figure, 0, "low dimensions slowest"), measured[::-1], rtol=1e-5)
+    np.testing.assert_allclose(
+        drawn_line(figure, 0, "10000^(2·2i/D)"), [10000 ** (4 * pair / 128) for pair in range(64)]
+    )
+    np.testing.assert_allclose(
+        drawn_line(figure, 0, "low dimensions slowest"), measured[::-1], rtol=1e-5
+    )
     dashed = [each for each in figure.axes[0].lines if each.is_dashed()]
     assert len(dashed) == 3
 
@@ -184,7 +188,7 @@ def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(
     figure = figure_of(rotations.draw_thetas)
     for index, theta in enumerate((100.0, 10000.0)):
         expected = 2 * math.pi * theta ** (2 * np.arange(32) / 64)
-        np.testing.assert_allclose(line(figure, 0, f"theta = {theta:g}"), expected, rtol=1e-5)
+        np.testing.assert_allclose(drawn_line(figure, 0, f"theta = {theta:g}"), expected, rtol=1e-5)
         scores = np.asarray(figure.axes[1].lines[index].get_ydata(), dtype=np.float64)
         np.testing.assert_allclose(scores, mean_cosine(expected), atol=1e-5)
 
@@ -192,11 +196,11 @@ def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(
 def test_scalings_stretch_as_their_papers_say(figure_of: Callable[[Draw], Figure]) -> None:
     figure = figure_of(rotations.draw_scalings)
     plain = 2 * math.pi * 100.0 ** (2 * np.arange(32) / 64)
-    np.testing.assert_allclose(line(figure, 0, "none"), plain, rtol=1e-5)
-    np.testing.assert_allclose(line(figure, 0, "linear"), 4 * plain, rtol=1e-5)
+    np.testing.assert_allclose(drawn_line(figure, 0, "none"), plain, rtol=1e-5)
+    np.testing.assert_allclose(drawn_line(figure, 0, "linear"), 4 * plain, rtol=1e-5)
     ntk = 2 * math.pi * (100.0 * 4 ** (64 / 62)) ** (2 * np.arange(32) / 64)
-    np.testing.assert_allclose(line(figure, 0, "NTK"), ntk, rtol=1e-5)
-    yarn = line(figure, 0, "YaRN")
+    np.testing.assert_allclose(drawn_line(figure, 0, "NTK"), ntk, rtol=1e-5)
+    yarn = drawn_line(figure, 0, "YaRN")
     np.testing.assert_allclose(yarn[[0, -1]], [plain[0], 4 * plain[-1]], rtol=1e-5)
     amplitude = 0.1 * math.log(4) + 1
     expected = (mean_cosine(4 * plain), mean_cosine(ntk), amplitude**2 * mean_cosine(yarn))

@@ -24,7 +24,7 @@ from headlight_model.lab.training import (
     few_keys,
     held_out,
     name_all,
-    pace,
+    rate_share,
     take_steps,
     train,
 )
@@ -71,7 +71,7 @@ def test_steps_are_counted_and_change_every_matrix() -> None:
 
 
 def test_the_rate_rises_and_then_falls_to_a_twentieth() -> None:
-    paces = [pace(number, 1000) for number in range(1000)]
+    paces = [rate_share(number, 1000) for number in range(1000)]
     assert paces[0] < 0.02
     assert max(paces) == pytest.approx(1, abs=0.05)
     assert paces[100:] == sorted(paces[100:], reverse=True)

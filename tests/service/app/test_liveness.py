@@ -34,12 +34,12 @@ def watched(setup: Setup) -> Liveness:
     The scheduler's is in the test's hands.
     """
     liveness = Liveness(STUCK, Clock())
-    liveness.add("batches", lambda: setup.scheduler.heart.still_seconds)
+    liveness.add("batches", lambda: setup.scheduler.heartbeat.stalled_seconds)
     return liveness
 
 
 def where(liveness: Liveness) -> str | None:
-    return liveness.stuck_at
+    return liveness.stalled_at
 
 
 async def test_an_engine_that_hangs_is_found_and_one_that_goes_on_is_forgiven() -> None:
@@ -99,7 +99,7 @@ async def test_a_saturated_service_is_alive() -> None:
             setup.clock.now += STUCK - 1
             assert where(liveness) is None
             setup.engine.gate.set()
-            while setup.scheduler.heart.still_seconds:
+            while setup.scheduler.heartbeat.stalled_seconds:
                 await asyncio.sleep(0)
             setup.engine.gate.clear()
         setup.engine.gate.set()
@@ -130,14 +130,14 @@ async def test_expired_requests_leave_nothing_behind() -> None:
         setup.engine.gate.set()
         await first
         setup.clock.now += 100 * STUCK
-        assert setup.scheduler.heart.still_seconds == 0
+        assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
 async def test_a_tokenizer_that_hangs_is_found() -> None:
     threads, clock, gate = TokenizerThreads(1), Clock(), threading.Event()
-    threads.heart = Heartbeat(clock)
+    threads.heartbeat = Heartbeat(clock)
     liveness = Liveness(STUCK, Clock())
-    liveness.add("tokenizer", lambda: threads.heart.still_seconds)
+    liveness.add("tokenizer", lambda: threads.heartbeat.stalled_seconds)
 
     def hang() -> None:
         gate.wait(30)
@@ -147,7 +147,7 @@ async def test_a_tokenizer_that_hangs_is_found() -> None:
     clock.now += STUCK + 1
     assert where(liveness) == "tokenizer"
     gate.set()
-    await until(lambda: threads.heart.work == 0)
+    await until(lambda: threads.heartbeat.work == 0)
     clock.now += STUCK + 1
     assert where(liveness) is None
     threads.close()
@@ -184,7 +184,7 @@ async def test_whoever_asks_is_told_when_it_changes() -> None:
     assert told == [True, False]
 
 
-async def answers(channel: Any) -> dict[str, bool]:
+async def probe_answers(channel: Any) -> dict[str, bool]:
     stub = health_pb2_grpc.HealthStub(channel)
     serving = health_pb2.HealthCheckResponse.SERVING
     return {
@@ -200,15 +200,15 @@ async def test_each_name_tells_its_own(serve: Serve) -> None:
             own = {"startup": started, "liveness": alive}
             return {name: own.get(name, ready) for name in NAMES}
 
-        assert await answers(service.channel) == told(ready=False, started=False, alive=True)
+        assert await probe_answers(service.channel) == told(ready=False, started=False, alive=True)
         service.readiness.set(serving=True)
-        assert await answers(service.channel) == told(ready=True, started=True, alive=True)
-        service.readiness.set_stuck(True)
-        assert await answers(service.channel) == told(ready=False, started=True, alive=False)
-        service.readiness.set_stuck(False)
-        assert await answers(service.channel) == told(ready=True, started=True, alive=True)
+        assert await probe_answers(service.channel) == told(ready=True, started=True, alive=True)
+        service.readiness.set_stalled(True)
+        assert await probe_answers(service.channel) == told(ready=False, started=True, alive=False)
+        service.readiness.set_stalled(False)
+        assert await probe_answers(service.channel) == told(ready=True, started=True, alive=True)
         service.readiness.set(serving=False)
-        assert await answers(service.channel) == told(ready=False, started=True, alive=True)
+        assert await probe_answers(service.channel) == told(ready=False, started=True, alive=True)
 
 
 async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
@@ -233,7 +233,7 @@ async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
         assert (
             await asyncio.wait_for(watch.read(), 30)
         ).status == health_pb2.HealthCheckResponse.SERVING
-        assert all((await answers(channel)).values())
+        assert all((await probe_answers(channel)).values())
         watch.cancel()
     await asyncio.wait_for(server.stop(None), 30)
     assert not readiness._watchers
@@ -247,7 +247,7 @@ async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as open_channel:
         channel: Any = open_channel
-        assert all((await answers(channel)).values())
+        assert all((await probe_answers(channel)).values())
         for method in (
             "/headlight.v1.HeadlightService/GetModel",
             "/grpc.reflection.v1alpha.ServerReflection/X",

@@ -188,7 +188,7 @@ def core(**options: Any) -> Iterator[Core]:
         made.passed()
         made.computed()
         assert made.held == (0, 0, 0)
-        assert made.model.scheduler.heart.still_seconds == 0
+        assert made.model.scheduler.heartbeat.stalled_seconds == 0
         _until(lambda: made.tokenizers._free == 1, "the tokenizer's thread is not free again")
         assert not any(made.model.scheduler._queue.waiting.values())
     finally:
@@ -198,7 +198,7 @@ def core(**options: Any) -> Iterator[Core]:
 def submit(
     made: Core, *inputs: Any, form: Form | None = None, here: bool = False, **fields: Any
 ) -> Handle[Answer]:
-    own = {name: fields.pop(name) for name in ("gate", "trace") if name in fields}
+    own = {name: fields.pop(name) for name in ("window", "trace") if name in fields}
     request = Request(list(inputs or ["a bb"]), **fields)
     return made.pipeline.submit(request, form or Form(), here=here, **own)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from tests.service.core.pipelines import (
@@ -32,11 +32,11 @@ class Stage:
 
     def __init__(self, made: Core, **fields: Any) -> None:
         self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
-        self.gate = AnswerGate(VECTOR_BYTES, 0)
+        self.window = AnswerWindow(VECTOR_BYTES, 0)
         self.begun: list[Handle[Answer]] = []
 
     def submit(self, text: str = "a bb") -> Handle[Answer]:
-        return submit(self.made, text, gate=self.gate, **self.fields)
+        return submit(self.made, text, window=self.window, **self.fields)
 
     def waiting_for_a_thread(self) -> Handle[Answer]:
         self.made.tokenizer.may_read.clear()
@@ -50,8 +50,8 @@ class Stage:
         assert self.made.tokenizer.reading.acquire(timeout=30)
         return handle
 
-    def waiting_for_the_gate(self) -> Handle[Answer]:
-        assert self.gate.enter(VECTOR_BYTES, lambda: pytest.fail("it entered at once"))
+    def waiting_for_the_window(self) -> Handle[Answer]:
+        assert self.window.enter(VECTOR_BYTES, lambda: pytest.fail("it entered at once"))
         return self.submit()
 
     def queued(self) -> Handle[Answer]:
@@ -77,7 +77,7 @@ class Stage:
 STAGES = {
     "waiting_for_a_thread": ("tokenize", (50, 0, 0)),
     "tokenising": ("tokenize", (50, 0, 0)),
-    "waiting_for_the_gate": ("queue", (50, 0, 0)),
+    "waiting_for_the_window": ("queue", (50, 0, 0)),
     "queued": ("queue", (50, 2, VECTOR_BYTES + OVERHEAD)),
     "computing": ("infer", (50, 2, VECTOR_BYTES + OVERHEAD)),
 }
@@ -121,9 +121,9 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
             assert quotas.of("c").level == paid, "what was paid stays paid"
         with pytest.raises(CancelledError):
             handle.result()
-        if name == "waiting_for_the_gate":
-            stage.gate.leave(VECTOR_BYTES)
-        assert stage.gate.enter(100 * VECTOR_BYTES, lambda: pytest.fail("the gate was left")), (
+        if name == "waiting_for_the_window":
+            stage.window.leave(VECTOR_BYTES)
+        assert stage.window.enter(100 * VECTOR_BYTES, lambda: pytest.fail("the window was left")), (
             "by all"
         )
         ran = sum(len(batch) for batch in made.engine.batches)
@@ -142,8 +142,8 @@ def test_what_was_given_up_is_let_go(name: str) -> None:
         made.passed()
         made.computed()
         made.engine.batches.clear()
-        if name == "waiting_for_the_gate":
-            stage.gate.leave(VECTOR_BYTES)
+        if name == "waiting_for_the_window":
+            stage.window.leave(VECTOR_BYTES)
         del handle
         end = time.monotonic() + 30
         while held() is not None and time.monotonic() < end:
@@ -155,7 +155,7 @@ def test_what_was_given_up_is_let_go(name: str) -> None:
 def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(stage: str) -> None:
     quotas = quotas_of(10**6)
     with core(quotas=quotas) as made:
-        trace, gate, handles = Trace(), AnswerGate(10**6, 0), list[Handle[Answer]]()
+        trace, window, handles = Trace(), AnswerWindow(10**6, 0), list[Handle[Answer]]()
 
         def leave(reached: str) -> None:
             if reached == stage:
@@ -164,11 +164,11 @@ def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(
 
         trace.act = leave
         with made.busy_tokenizer():
-            handles.append(submit(made, LONG, trace=trace, gate=gate, client="c", size_bytes=9))
+            handles.append(submit(made, LONG, trace=trace, window=window, client="c", size_bytes=9))
         made.passed()
         assert handles[0].future.cancelled()
         assert made.held == (0, 0, 0)
-        assert gate.enter(10**6, lambda: pytest.fail("the gate was left"))
+        assert window.enter(10**6, lambda: pytest.fail("the window was left"))
         assert quotas.of("c").level == 10**6 - len(LONG.split()), "what was paid stays paid"
         assert made.engine.batches == []
         assert sum(cancelled(made).values()) == 1

@@ -18,7 +18,7 @@ import pytest
 from headlight.errors import DeadlineExceeded, EngineError, InvalidInput, NotFound, Unavailable
 from headlight.runtime.encode_items import EncodeItem
 from headlight.spec import AttentionSpec
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import READING
 from headlight_service.core.admission.shedding import Shed, Shortage
 from headlight_service.core.models import Models
@@ -160,7 +160,7 @@ def test_many_threads_submit_and_each_has_its_own_answer() -> None:
 def test_a_dry_run_is_read_and_not_computed() -> None:
     with core(quotas=quotas_of(1000)) as made:
         for text in ("a bb", LONG):
-            handle = submit(made, text, dry_run=True, client="c", gate=AnswerGate(1, 0))
+            handle = submit(made, text, dry_run=True, client="c", window=AnswerWindow(1, 0))
             answer = handle.result()
             assert (answer.results, answer.prepared.tokens) == ([], len(text.split()))
             assert answer.timings.tokenize_ns > 0
@@ -220,12 +220,12 @@ def test_a_failure_of_the_engine_is_the_requests_and_is_not_paid() -> None:
     quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
         made.engine.fail()
-        gate = AnswerGate(10**6, 0)
-        error = refused(submit(made, client="c", gate=gate), EngineError)
+        window = AnswerWindow(10**6, 0)
+        error = refused(submit(made, client="c", window=window), EngineError)
         assert error.message == FAILURE
         assert made.held == (0, 0, 0)
         assert quotas.of("c").level == 1000 - 2 / READING, "the two tokens were read"
-        assert gate.enter(10**6, lambda: pytest.fail("the gate was left"))
+        assert window.enter(10**6, lambda: pytest.fail("the window was left"))
 
 
 def test_a_client_without_quota_left_is_refused_before_anything_is_read() -> None:
@@ -286,10 +286,10 @@ def test_answers_larger_than_what_is_free_are_shed_with_what_would_fit() -> None
 
 def test_answers_wait_at_the_gate_and_enter_in_their_order() -> None:
     with core() as made:
-        gate = AnswerGate(VECTOR_BYTES, 0)
-        first = submit(made, gate=gate)
+        window = AnswerWindow(VECTOR_BYTES, 0)
+        first = submit(made, window=window)
         first.result()
-        others = [submit(made, "x" * at, gate=gate) for at in (1, 2, 3)]
+        others = [submit(made, "x" * at, window=window) for at in (1, 2, 3)]
         assert [each.future.done() for each in others] == [False] * 3
         assert len(made.engine.batches) == 1
         first.close()

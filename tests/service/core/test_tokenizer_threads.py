@@ -55,8 +55,8 @@ def submitted(threads: TokenizerThreads, *payloads: Payload) -> None:
         threads.submit(each.work, each.priority)
 
 
-class Turns:
-    """The threads as they take turns, each handed over at once.
+class SteppedThreads:
+    """The threads as they take stepped, each handed over at once.
 
     What has one is told when it may end.
     """
@@ -165,65 +165,65 @@ def test_what_was_begun_cannot_be_withdrawn(one: TokenizerThreads) -> None:
 
 def test_equal_work_of_two_requests_is_two_pieces() -> None:
     """Methods of different objects, as each request's step is one."""
-    turns = Turns(1)
-    first, second = turns.submit(SOON), turns.submit(SOON)
+    stepped = SteppedThreads(1)
+    first, second = stepped.submit(SOON), stepped.submit(SOON)
     assert first.work != second.work
-    assert turns.withdraw(second)
-    turns.end(first)
-    assert turns.inside == []
+    assert stepped.withdraw(second)
+    stepped.end(first)
+    assert stepped.inside == []
 
 
 def test_it_beats_while_work_is_begun_or_done_and_is_still_for_work_that_is_not() -> None:
-    turns = Turns(1)
+    stepped = SteppedThreads(1)
     now = 0.0
-    turns.threads.heart.clock = lambda: now
-    assert turns.threads.heart.still_seconds == 0
-    first, second = turns.submit(SOON), turns.submit(SOON)
+    stepped.threads.heartbeat.clock = lambda: now
+    assert stepped.threads.heartbeat.stalled_seconds == 0
+    first, second = stepped.submit(SOON), stepped.submit(SOON)
     now = 5.0
-    assert turns.threads.heart.still_seconds == 5
-    turns.end(first)
-    assert turns.threads.heart.still_seconds == 0, "the second was begun"
+    assert stepped.threads.heartbeat.stalled_seconds == 5
+    stepped.end(first)
+    assert stepped.threads.heartbeat.stalled_seconds == 0, "the second was begun"
     now = 7.0
-    assert turns.threads.heart.still_seconds == 2
-    third = turns.submit(SOON)
-    turns.withdraw(third)
-    assert turns.threads.heart.still_seconds == 2, "to give up is no sign of life"
-    turns.end(second)
+    assert stepped.threads.heartbeat.stalled_seconds == 2
+    third = stepped.submit(SOON)
+    stepped.withdraw(third)
+    assert stepped.threads.heartbeat.stalled_seconds == 2, "to give up is no sign of life"
+    stepped.end(second)
     now = 9.0
-    assert turns.threads.heart.still_seconds == 0, "there is nothing to do"
+    assert stepped.threads.heartbeat.stalled_seconds == 0, "there is nothing to do"
 
 
 @given(st.integers(1, 4), st.data())
 def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(
     count: int, data: st.DataObject
 ) -> None:
-    turns, everyone = Turns(count), list[Payload]()
+    stepped, everyone = SteppedThreads(count), list[Payload]()
     for _ in range(data.draw(st.integers(0, 30))):
         what = data.draw(
             st.sampled_from(["soon", "bulk", "end", "withdraw"] if everyone else ["soon", "bulk"])
         )
         if what in ("soon", "bulk"):
-            everyone.append(turns.submit(SOON if what == "soon" else BULK))
+            everyone.append(stepped.submit(SOON if what == "soon" else BULK))
         elif what == "withdraw":
-            turns.withdraw(data.draw(st.sampled_from(everyone)))
-        elif turns.inside:
-            turns.end(data.draw(st.sampled_from(turns.inside)))
-        assert len(turns.inside) <= count
-        assert turns.count(BULK) <= max(1, count - 1)
-        waiting = [each.priority for each in turns.waiting]
-        assert len(turns.inside) == count or SOON not in waiting, (
+            stepped.withdraw(data.draw(st.sampled_from(everyone)))
+        elif stepped.inside:
+            stepped.end(data.draw(st.sampled_from(stepped.inside)))
+        assert len(stepped.inside) <= count
+        assert stepped.count(BULK) <= max(1, count - 1)
+        waiting = [each.priority for each in stepped.waiting]
+        assert len(stepped.inside) == count or SOON not in waiting, (
             "nothing waits for a thread that is free"
         )
         assert (
-            turns.count(BULK) == max(1, count - 1)
-            or len(turns.inside) == count
+            stepped.count(BULK) == max(1, count - 1)
+            or len(stepped.inside) == count
             or BULK not in waiting
         )
-    while turns.inside:
-        turns.end(turns.inside[0])
-    assert turns.waiting == []
-    assert (turns.threads._free, turns.threads._free_to_bulk) == (count, max(1, count - 1))
-    assert turns.threads.heart.still_seconds == 0
+    while stepped.inside:
+        stepped.end(stepped.inside[0])
+    assert stepped.waiting == []
+    assert (stepped.threads._free, stepped.threads._free_to_bulk) == (count, max(1, count - 1))
+    assert stepped.threads.heartbeat.stalled_seconds == 0
 
 
 def test_what_is_waited_for_is_worked_on_beside_a_flood_of_bulk() -> None:

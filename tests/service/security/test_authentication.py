@@ -18,7 +18,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.rate_limit import READING, Quotas
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from headlight_service.security.auth_tokens import AuthTokens
-from headlight_service.security.authentication import Gate
+from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
 from tests.service.calls import details_of, refused, request, text_of
 from tests.service.conftest import Serve, Service
@@ -51,7 +51,7 @@ def calls_of(service: Service) -> list[Any]:
 
 
 async def test_every_method_asks_for_a_token_but_health(serve: Serve, tokens: AuthTokens) -> None:
-    async with serve(gate=Gate(tokens)) as service:
+    async with serve(gate=Authenticator(tokens)) as service:
         for call in calls_of(service):
             error = await refused(call(), UNAUTHENTICATED)
             assert "authorization: Bearer TOKEN" in (error.details() or "")
@@ -78,7 +78,7 @@ async def test_every_method_asks_for_a_token_but_health(serve: Serve, tokens: Au
 
 async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
     """It is refused although its message never comes."""
-    async with serve(gate=Gate(tokens)) as service:
+    async with serve(gate=Authenticator(tokens)) as service:
         call = service.stub.EncodeStream()
         assert await call.code() is UNAUTHENTICATED
         assert service.in_flight.count == 0
@@ -86,7 +86,7 @@ async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> N
 
 async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthTokens) -> None:
     clock = Clock()
-    async with serve(gate=Gate(tokens), quotas=Quotas(10, 10, clock)) as service:
+    async with serve(gate=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
@@ -106,7 +106,7 @@ async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthToke
 async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
-    async with serve(gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         stub = service.stub
         await stub.Encode(request(text_of(10), text_of(20)), **GOOD)
         assert bucket.level == 970
@@ -136,7 +136,10 @@ async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told
     only = pb.Outputs(token_info=pb.TokenInfoOutput())
     many = request(*[text_of(READING * 10)] * 10, outputs=only)
     async with serve(
-        gate=Gate(tokens), quotas=quotas, max_request_tokens=10_000, max_unary_response_bytes=2048
+        gate=Authenticator(tokens),
+        quotas=quotas,
+        max_request_tokens=10_000,
+        max_unary_response_bytes=2048,
     ) as service:
         await refused(service.stub.Encode(many, **GOOD), grpc.StatusCode.INVALID_ARGUMENT)
         assert bucket.level == 1000 - 100
@@ -146,7 +149,7 @@ async def test_what_fails_is_charged_for_its_reading_alone(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Gate(tokens), quotas=quotas, max_queue_tokens=20000) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000) as service:
         service.engine.broken = EngineError("broken")
         await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
         await refused(
@@ -167,7 +170,9 @@ async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
     bucket, text = quotas.of("search"), text_of(10 * READING)
     large = pb.Outputs(attention=pb.AttentionOutput())
     special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
-    async with serve(gate=Gate(tokens), quotas=quotas, max_unary_response_bytes=2048) as service:
+    async with serve(
+        gate=Authenticator(tokens), quotas=quotas, max_unary_response_bytes=2048
+    ) as service:
         error = await refused(
             service.stub.Encode(request(text, outputs=large), **GOOD),
             grpc.StatusCode.INVALID_ARGUMENT,
@@ -195,7 +200,7 @@ async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_w
     clock = Clock()
     quotas = Quotas(10, 10, clock)
     bucket = quotas.of("search")
-    async with serve(gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
             bucket.spend(bucket.level - left)
             error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
@@ -210,7 +215,7 @@ async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Gate(tokens), quotas=quotas, max_request_tokens=2000) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas, max_request_tokens=2000) as service:
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(40)), **GOOD)
         assert quotas.of("search").level < -1000
         calls = calls_of(service)

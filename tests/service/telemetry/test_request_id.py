@@ -26,7 +26,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FAILURE
 from tests.service.frontends.grpc.test_encode_stream import ask, frames_of
 from tests.service.raw import closed_window
-from tests.service.tracing import Kept, context_of
+from tests.service.tracing import RecordedSpans, context_of
 
 GIVEN = ((REQUEST_ID, "ticket-7/a"),)
 CANARY, CANARY_ID = "canary", 987_654_321_987_654_321
@@ -132,11 +132,13 @@ async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(
     assert [entry["request_id"] for entry in log.events("request_failed")] == ["ticket-7/a"] * 2
 
 
-async def test_with_tracing_the_trace_stands_beside_it(serve: Serve, log: Log, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_with_tracing_the_trace_stands_beside_it(
+    serve: Serve, log: Log, recorded: RecordedSpans
+) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         service.engine.fail()
         error = await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
-        [call] = await kept.calls("Encode")
+        [call] = await recorded.calls("Encode")
     [entry] = log.events("request_failed")
     assert call.context is not None
     assert entry["trace_id"] == f"{call.context.trace_id:032x}"
@@ -219,8 +221,10 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
 
 
 @pytest.mark.usefixtures("steady")
-async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept) -> None:
-    options: dict[str, Any] = {"tracing": kept.tracing, "stall_seconds": 0.2, "streams": 1}
+async def test_a_reader_who_was_cut_is_named(
+    serve: Serve, log: Log, recorded: RecordedSpans
+) -> None:
+    options: dict[str, Any] = {"tracing": recorded.tracing, "stall_seconds": 0.2, "streams": 1}
     async with serve(**options) as service, closed_window(service.target) as client:
         service.engine.gate.clear()
         before = asyncio.ensure_future(service.stub.Encode(request()))
@@ -232,12 +236,12 @@ async def test_a_reader_who_was_cut_is_named(serve: Serve, log: Log, kept: Kept)
         service.engine.gate.set()
         await before
         await asyncio.wait_for(client.hung_up.wait(), 30)
-        calls = [call for call in await kept.calls("Encode", 3) if call.status.description]
+        calls = [call for call in await recorded.calls("Encode", 3) if call.status.description]
     assert len(calls) == 2
     # Of all calls of the connection, if their time is up together once for each.
     entry = log.events("reader_cut")[0]
     assert entry["request_ids"] == ["ticket-7/a"]
     assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}
     for call in calls:
-        assert kept.stages(call)[-1] == "reply"
+        assert recorded.stages(call)[-1] == "reply"
         assert call.status.description == "RESOURCE_EXHAUSTED: resource_exhausted"

@@ -19,7 +19,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.grpc.test_encode_stream import LARGE, LARGE_TOKENS, ask, frames_of
 from tests.service.raw import closed_window
-from tests.service.tracing import SERVICE, Kept, context_of, id_of, links_of
+from tests.service.tracing import SERVICE, RecordedSpans, context_of, id_of, links_of
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = (("traceparent", f"00-{TRACE}-{SPAN}-01"), ("tracestate", "vendor=value"))
@@ -32,12 +32,12 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-async def test_a_call_and_its_stages(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_a_call_and_its_stages(serve: Serve, recorded: RecordedSpans) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         await service.stub.Encode(
             request(text_of(2), text_of(3)), metadata=(*SAMPLED, ("x-request-id", "r-1"))
         )
-        [call] = await kept.calls("Encode")
+        [call] = await recorded.calls("Encode")
     assert f"{context_of(call).trace_id:032x}" == TRACE
     assert call.parent is not None
     assert (f"{call.parent.span_id:016x}", call.parent.is_remote) == (SPAN, True)
@@ -58,7 +58,7 @@ async def test_a_call_and_its_stages(serve: Serve, kept: Kept) -> None:
         "headlight.provider": "cpu",
         "headlight.precision": "fp32",
     }
-    parts = kept.below(call)
+    parts = recorded.below(call)
     assert [part.name for part in parts] == STAGES
     times = [time or 0 for span in parts for time in (span.start_time, span.end_time)]
     assert times == sorted(times), "one stage after another"
@@ -66,8 +66,8 @@ async def test_a_call_and_its_stages(serve: Serve, kept: Kept) -> None:
     assert times[-1] <= (call.end_time or 0)
 
 
-async def test_two_calls_in_one_batch(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing, streams=1) as service:
+async def test_two_calls_in_one_batch(serve: Serve, recorded: RecordedSpans) -> None:
+    async with serve(tracing=recorded.tracing, streams=1) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
         await service.started()
@@ -75,13 +75,13 @@ async def test_two_calls_in_one_batch(serve: Serve, kept: Kept) -> None:
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 6)
         service.engine.gate.set()
         await asyncio.gather(first, *others)
-        await kept.calls("Encode", 3)
-    alone, shared = kept.named("batch")
+        await recorded.calls("Encode", 3)
+    alone, shared = recorded.named("batch")
     assert alone.parent is None
     assert shared.parent is None
-    calls = kept.named(f"{SERVICE}/Encode")
+    calls = recorded.named(f"{SERVICE}/Encode")
     assert len({context_of(span).trace_id for span in (*calls, alone, shared)}) == 5
-    infers = {id_of(span): span for span in kept.named("infer")}
+    infers = {id_of(span): span for span in recorded.named("infer")}
     assert len(links_of(shared)) == 2
     assert links_of(shared) | links_of(alone) == set(infers)
     for batch in (alone, shared):
@@ -102,48 +102,52 @@ async def test_two_calls_in_one_batch(serve: Serve, kept: Kept) -> None:
     }
 
 
-async def test_a_call_in_several_batches_links_to_each(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing, batch_tokens=4) as service:
+async def test_a_call_in_several_batches_links_to_each(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
+    async with serve(tracing=recorded.tracing, batch_tokens=4) as service:
         await service.stub.Encode(request(*(text_of(3) for _ in range(3))))
-        [call] = await kept.calls("Encode")
-    assert kept.stages(call) == STAGES
-    [infer] = kept.named("infer")
-    batches = kept.named("batch")
+        [call] = await recorded.calls("Encode")
+    assert recorded.stages(call) == STAGES
+    [infer] = recorded.named("infer")
+    batches = recorded.named("batch")
     assert len(batches) == 3
     assert links_of(infer) == {id_of(batch) for batch in batches}
     assert all(links_of(batch) == {id_of(infer)} for batch in batches)
 
 
-async def test_each_message_of_a_stream_has_spans_of_its_own(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_each_message_of_a_stream_has_spans_of_its_own(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         requests = [ask("a"), ask("bad", 0), ask("large", LARGE_TOKENS, LARGE)]
         await frames_of(service.stub.EncodeStream(iter(requests), metadata=SAMPLED))
-        [call] = await kept.calls("EncodeStream")
+        [call] = await recorded.calls("EncodeStream")
     assert attributes(call)["rpc.grpc.status_code"] == 0
-    messages = kept.below(call)
+    messages = recorded.below(call)
     assert [message.name for message in messages] == ["message"] * 3
     by_tokens = {
         attributes(message).get("gen_ai.usage.input_tokens"): message for message in messages
     }
-    assert kept.stages(by_tokens[2]) == kept.stages(by_tokens[LARGE_TOKENS]) == STAGES
+    assert recorded.stages(by_tokens[2]) == recorded.stages(by_tokens[LARGE_TOKENS]) == STAGES
     assert attributes(by_tokens[LARGE_TOKENS])["headlight.outputs"] == ("attention",)
-    assert {attributes(batch)["headlight.graph"] for batch in kept.named("batch")} == {
+    assert {attributes(batch)["headlight.graph"] for batch in recorded.named("batch")} == {
         "embed",
         "attend",
     }
     bad = by_tokens[None]
-    assert kept.stages(bad) == ["tokenize"]
+    assert recorded.stages(bad) == ["tokenize"]
     assert attributes(bad) == {"rpc.grpc.status_code": 3, "error.type": "invalid_input"}
 
 
-async def test_the_other_calls(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_the_other_calls(serve: Serve, recorded: RecordedSpans) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         await service.stub.GetModel(pb.GetModelRequest())
         await service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(2)]))
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(3)))
         await service.stub.Encode(request(dry_run=True))
         stages = [
-            kept.stages((await kept.calls(name))[0])
+            recorded.stages((await recorded.calls(name))[0])
             for name in ("GetModel", "Tokenize", "Occlude", "Encode")
         ]
     assert stages[:2] == [["reply"], ["tokenize", "reply"]]
@@ -151,13 +155,13 @@ async def test_the_other_calls(serve: Serve, kept: Kept) -> None:
     assert stages[3] == ["tokenize", "reply"]
 
 
-async def test_a_failed_batch(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_a_failed_batch(serve: Serve, recorded: RecordedSpans) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         service.engine.fail()
         await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
-        [call] = await kept.calls("Encode")
-    [batch] = kept.named("batch")
-    [*before, infer] = kept.below(call)
+        [call] = await recorded.calls("Encode")
+    [batch] = recorded.named("batch")
+    [*before, infer] = recorded.below(call)
     assert [span.name for span in before] == ["tokenize", "queue"]
     assert infer.name == "infer"
     assert {span.status.status_code for span in before} == {StatusCode.UNSET}
@@ -170,14 +174,16 @@ async def test_a_failed_batch(serve: Serve, kept: Kept) -> None:
         assert span.events == (), "the text of an exception could quote what the caller sent"
 
 
-async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing, max_queue_tokens=4, max_request_tokens=4) as service:
+async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
+    async with serve(tracing=recorded.tracing, max_queue_tokens=4, max_request_tokens=4) as service:
         await refused(service.stub.Encode(request(text_of(5))), grpc.StatusCode.INVALID_ARGUMENT)
         service.engine.gate.clear()
         running = asyncio.ensure_future(service.stub.Encode(request(text_of(4))))
         await service.started()
         await refused(service.stub.Encode(request(text_of(4))), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        wrong, shed = await kept.calls("Encode", 2)
+        wrong, shed = await recorded.calls("Encode", 2)
         service.engine.gate.set()
         await running
     assert (wrong.status.status_code, attributes(wrong)["error.type"]) == (
@@ -191,13 +197,15 @@ async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(serve: Serve, 
 
 
 @pytest.mark.parametrize("code", ["cancelled", "deadline_exceeded"])
-async def test_a_caller_who_leaves_the_queue(serve: Serve, kept: Kept, code: str) -> None:
+async def test_a_caller_who_leaves_the_queue(
+    serve: Serve, recorded: RecordedSpans, code: str
+) -> None:
     """A client of gRPC's cancels when its own clock says so, which may be first.
 
     One made by hand leaves it to the server's.
     """
     async with (
-        serve(tracing=kept.tracing, streams=1) as service,
+        serve(tracing=recorded.tracing, streams=1) as service,
         closed_window(service.target) as client,
     ):
         service.engine.gate.clear()
@@ -210,33 +218,35 @@ async def test_a_caller_who_leaves_the_queue(serve: Serve, kept: Kept, code: str
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 5)
         if code == "cancelled":
             left.cancel()
-        [call] = await kept.calls("Encode")
+        [call] = await recorded.calls("Encode")
         service.engine.gate.set()
         await running
-    [*_, last] = kept.below(call)
+    [*_, last] = recorded.below(call)
     assert last.name == "queue"
     assert attributes(call)["error.type"] == attributes(last)["error.type"] == code
-    assert all(links_of(batch) == {id_of(kept.named("infer")[0])} for batch in kept.named("batch"))
+    assert all(
+        links_of(batch) == {id_of(recorded.named("infer")[0])} for batch in recorded.named("batch")
+    )
 
 
-async def test_the_caller_decides_what_is_sampled(serve: Serve, kept: Kept) -> None:
-    async with serve(tracing=kept.tracing) as service:
+async def test_the_caller_decides_what_is_sampled(serve: Serve, recorded: RecordedSpans) -> None:
+    async with serve(tracing=recorded.tracing) as service:
         await service.stub.Encode(request(), metadata=LEFT_OUT)
         await frames_of(service.stub.EncodeStream(iter([ask("a")]), metadata=LEFT_OUT))
         await service.stub.Encode(request(), metadata=SAMPLED)
-        await kept.calls("Encode")
-    assert len(kept.named("batch")) == 1
-    assert {f"{context_of(span).trace_id:032x}" for span in kept.spans if span.name != "batch"} == {
-        TRACE
-    }
+        await recorded.calls("Encode")
+    assert len(recorded.named("batch")) == 1
+    assert {
+        f"{context_of(span).trace_id:032x}" for span in recorded.spans if span.name != "batch"
+    } == {TRACE}
 
 
 async def test_a_share_is_sampled_of_those_without_a_trace(
-    serve: Serve, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, recorded: RecordedSpans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
-    none = Kept()
+    none = RecordedSpans()
     async with serve(tracing=none.tracing) as service:
         await service.stub.Encode(request())
         assert none.spans == ()
@@ -247,33 +257,35 @@ async def test_a_share_is_sampled_of_those_without_a_trace(
 
 @pytest.mark.parametrize("value", ["", "nonsense", "00-" + "0" * 32 + f"-{SPAN}-01", "ff" * 300])
 async def test_a_traceparent_that_is_none_begins_a_trace(
-    serve: Serve, kept: Kept, value: str
+    serve: Serve, recorded: RecordedSpans, value: str
 ) -> None:
-    async with serve(tracing=kept.tracing) as service:
+    async with serve(tracing=recorded.tracing) as service:
         await service.stub.Encode(request(), metadata=(("traceparent", value),))
-        [call] = await kept.calls("Encode")
+        [call] = await recorded.calls("Encode")
     assert call.parent is None
 
 
-async def test_probes_are_not_traced(serve: Serve, kept: Kept) -> None:
+async def test_probes_are_not_traced(serve: Serve, recorded: RecordedSpans) -> None:
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    async with serve(tracing=kept.tracing) as service:
+    async with serve(tracing=recorded.tracing) as service:
         await health_pb2_grpc.HealthStub(service.channel).Check(
             health_pb2.HealthCheckRequest(), metadata=SAMPLED
         )
         await service.stub.GetModel(pb.GetModelRequest())
-        await kept.calls("GetModel")
-    assert {attributes(span).get("rpc.service", SERVICE) for span in kept.spans} == {SERVICE}
+        await recorded.calls("GetModel")
+    assert {attributes(span).get("rpc.service", SERVICE) for span in recorded.spans} == {SERVICE}
 
 
-async def test_nothing_that_callers_send_is_in_a_span(serve: Serve, kept: Kept) -> None:
+async def test_nothing_that_callers_send_is_in_a_span(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
     """Texts, pairs, prompts, names, ids of messages; in answers, refusals and failures."""
     runtime = FakeRuntime()
     words = pb.Input(text=f"{CANARY} {CANARY}")
     pair = pb.Input(pair=pb.TextPair(first=CANARY, second=CANARY))
     token = (("authorization", f"Bearer {CANARY}"), ("x-request-id", f"{CANARY} with spaces"))
-    async with serve(runtime, tracing=kept.tracing) as service:
+    async with serve(runtime, tracing=recorded.tracing) as service:
 
         async def ask_all() -> None:
             for asked in (
@@ -300,10 +312,12 @@ async def test_nothing_that_callers_send_is_in_a_span(serve: Serve, kept: Kept) 
         await ask_all()
         service.engine.broken = ValueError(f"the engine says {CANARY}")
         await ask_all()
-        await kept.calls("Encode", 8)
-    assert len(kept.spans) > 50
-    assert CANARY not in "".join(span.to_json() for span in kept.spans)
-    assert json.loads(kept.spans[0].to_json())["name"]  # what was looked through is the whole span
+        await recorded.calls("Encode", 8)
+    assert len(recorded.spans) > 50
+    assert CANARY not in "".join(span.to_json() for span in recorded.spans)
+    assert json.loads(recorded.spans[0].to_json())[
+        "name"
+    ]  # what was looked through is the whole span
 
 
 METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=600)
@@ -315,7 +329,7 @@ METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_
     states=st.lists(METADATA_TEXT, max_size=3),
 )
 def test_whatever_a_caller_sends_a_call_gets_its_span(
-    kept: Kept, parent: str, states: list[str]
+    recorded: RecordedSpans, parent: str, states: list[str]
 ) -> None:
     """An exception here would reach the caller as UNKNOWN."""
     metadata: list[tuple[str, str | bytes]] = [
@@ -323,6 +337,6 @@ def test_whatever_a_caller_sends_a_call_gets_its_span(
         *(("tracestate", state) for state in states),
     ]
     metadata.append(("other-bin", b"\xff"))
-    spans = kept.tracing.call(SERVICE, "Encode", metadata)
+    spans = recorded.tracing.call(SERVICE, "Encode", metadata)
     spans.end(grpc.StatusCode.OK)
-    assert kept.spans[-1].name == f"{SERVICE}/Encode"
+    assert recorded.spans[-1].name == f"{SERVICE}/Encode"

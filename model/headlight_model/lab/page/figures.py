@@ -82,7 +82,7 @@ def lost(run: Run, question: str) -> float:
     return float(first - last)
 
 
-def kept(
+def retained(
     results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0
 ) -> Range:
     """Accuracy above the floor at a length, as a share of that at the length of the training.

@@ -11,7 +11,7 @@ from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.predictions_scaling import (
     linear_hurts,
     linear_recovers,
-    local_kept,
+    local_survives,
     none_worst,
 )
 from headlight_model.lab.page.verdicts import (
@@ -168,11 +168,14 @@ def _rope_most(results: Results) -> Verdict:
         return _if_learnt(results, RECALLING, "recall", Unseen.AT_FLOOR)
     furthest = above[-1]
     wide = {
-        scheme: of.kept(results, scheme, "recall", furthest, errors=ERRORS) for scheme in RECALLING
+        scheme: of.retained(results, scheme, "recall", furthest, errors=ERRORS)
+        for scheme in RECALLING
     }
     finding = every(less(wide["rope"], wide[scheme]) for scheme in RECALLING if scheme != "rope")
     verdict, moves = _if_learnt(results, RECALLING, "recall", finding)
-    kept = listed({scheme: of.kept(results, scheme, "recall", furthest) for scheme in RECALLING})
+    kept = listed(
+        {scheme: of.retained(results, scheme, "recall", furthest) for scheme in RECALLING}
+    )
     beyond = (
         ""
         if furthest == LENGTHS[-1]
@@ -182,7 +185,7 @@ def _rope_most(results: Results) -> Verdict:
 
 
 def _distance(results: Results) -> Verdict:
-    finding = less(of.kept(results, "alibi signed", "recall", LENGTHS[-1]), 0.5)
+    finding = less(of.retained(results, "alibi signed", "recall", LENGTHS[-1]), 0.5)
     return _if_learnt(results, ("alibi signed",), "recall", finding)
 
 
@@ -272,7 +275,7 @@ PREDICTIONS = (
     Prediction(
         "NTK-aware and YaRN keep the left neighbour at the length of the training.",
         NOTES,
-        local_kept,
+        local_survives,
     ),
     Prediction(
         "Recall from further away than any in training: worst without stretching.",

@@ -40,7 +40,7 @@ def linear_hurts(results: Results) -> Verdict:
     return _each_theta(results, finding, SHORT, "left")
 
 
-def local_kept(results: Results) -> Verdict:
+def local_survives(results: Results) -> Verdict:
     """By NTK-aware scaling and YaRN, at the length of the training."""
 
     def finding(theta: float) -> Finding:

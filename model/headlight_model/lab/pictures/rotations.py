@@ -136,7 +136,7 @@ def draw_circles(path: Path) -> Path:
     return style.save(made, path)
 
 
-def plot_turns(axes: Axes, each: Mapping[str, Positions]) -> None:
+def plot_rotations(axes: Axes, each: Mapping[str, Positions]) -> None:
     """The wavelength of each pair, a line a scheme, and the trained length."""
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
         turns = wavelengths(scheme)
@@ -187,7 +187,7 @@ def draw_thetas(path: Path) -> Path:
     """The same head with other bases."""
     each = {f"theta = {theta:g}": rope(theta) for theta in THETAS}
     made, ((left, right),) = style.figure(1, 2, height=4.2)
-    plot_turns(left, each)
+    plot_rotations(left, each)
     plot_scores(right, each, list(each), "Score of q = k = (1, …, 1)")
     made.suptitle(f"RoPE by theta, a head of {HEAD} dimensions")
     style.legend_below(made, left, columns=len(each) + 1)
@@ -199,7 +199,7 @@ def draw_scalings(path: Path) -> Path:
     each = {name: rope(SCALED_THETA, scaling) for name, scaling in SCALINGS.items()}
     made, axes = style.figure(2, 2, height=6.2)
     first, *others = (panel for row in axes for panel in row)
-    plot_turns(first, each)
+    plot_rotations(first, each)
     for panel, (name, scaling) in zip(others, list(SCALINGS.items())[1:], strict=True):
         grown = scaling.amplitude**2 if scaling is not None else 1.0
         note = f" (all scores also × {grown:.2f})" if grown != 1 else ""

@@ -36,12 +36,12 @@ class Expected(NamedTuple):
     Attributes:
         before: work that was admitted earlier and goes first.
         own: the request's own work.
-        patience: time until the deadline.
+        remaining: time until the deadline.
     """
 
     before: float
     own: float
-    patience: float
+    remaining: float
 
 
 class WaitEstimate:
@@ -57,7 +57,7 @@ class WaitEstimate:
         self._recent_tokens = 0.0
         self._recent_seconds = 0.0
         self._recent_batches = 0.0
-        self._overrun: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
+        self._excess: dict[Priority, float] = dict.fromkeys(PRIORITIES, 1.0)
 
     def seconds(self, tokens: float) -> float:
         """Return the seconds that so many tokens take on all slots; 0: no rate is known."""
@@ -77,7 +77,7 @@ class WaitEstimate:
 
     def latest(self, expected: Expected, priority: Priority) -> float:
         """Return the seconds in which nearly all such requests end; 0: it runs at once, alone."""
-        return expected.before * self._overrun[priority] + expected.own if expected.before else 0.0
+        return expected.before * self._excess[priority] + expected.own if expected.before else 0.0
 
     def waited(
         self, expected: Expected, priority: Priority, seconds: float, *, answered: bool
@@ -91,11 +91,11 @@ class WaitEstimate:
             answered: False: it was cancelled; then only a late one is learnt from.
         """
         batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
-        worth = expected.before >= max(WORTH * expected.patience, BATCHES * batch)
+        worth = expected.before >= max(WORTH * expected.remaining, BATCHES * batch)
         late = seconds > self.latest(expected, priority)
-        if worth and expected.patience > 0 and (late or answered):
-            overrun = self._overrun[priority] + STEP * (late - LATE)
-            self._overrun[priority] = min(max(1.0, overrun), LONGEST)
+        if worth and expected.remaining > 0 and (late or answered):
+            excess = self._excess[priority] + STEP * (late - LATE)
+            self._excess[priority] = min(max(1.0, excess), LONGEST)
 
 
 class Density:

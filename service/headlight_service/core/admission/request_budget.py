@@ -105,7 +105,7 @@ class RequestBudget:
             self._admission.take_output(size, smaller)
             self.answer_bytes += size
 
-    def queue(self, tokens: int, deadline: float) -> None:
+    def take_tokens(self, tokens: int, deadline: float) -> None:
         """Take the tokens of a wave of work. Raises Shed, DeadlineExceeded."""
         admission = self._admission
         self._queued_at = now = time.monotonic()

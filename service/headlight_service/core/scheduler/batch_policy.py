@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from headlight.spec import PRIORITIES, Priority
-from headlight_service.core.scheduler.bulk_batch_size import Pace
+from headlight_service.core.scheduler.bulk_batch_size import BulkBatchSize
 from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Lanes(Generic[T]):
         self._lanes: dict[Priority, dict[LaneKey, Lane[T]]] = {
             priority: {key: Lane() for key in budgets} for priority in PRIORITIES
         }
-        self._paces = {key: Pace() for key in budgets}
+        self._bulk_sizes = {key: BulkBatchSize() for key in budgets}
         self._overtaken = 0  # interactive batches in a row while bulk waited
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
 
@@ -131,7 +131,7 @@ class Lanes(Generic[T]):
         """
         first = batch.entries[0]
         if first.priority == "bulk":
-            self._paces[first.lane].learn(len(batch.entries), batch.longest, seconds)
+            self._bulk_sizes[first.lane].learn(len(batch.entries), batch.longest, seconds)
 
     def ready(self, priority: Priority, slots: ExecutionSlots = IDLE) -> bool:
         """Return whether a batch of a priority can begin.
@@ -170,7 +170,7 @@ class Lanes(Generic[T]):
         key, lane = self._next(priority)
         budget = self._budgets[key]
         if priority == "bulk":
-            budget = self._paces[key].limit(budget, self._bulk_seconds)
+            budget = self._bulk_sizes[key].limit(budget, self._bulk_seconds)
         if unused > 1:
             share = math.ceil(lane.waiting / unused)
             budget = budget.within(max(share, LEAST_SPLIT_TOKENS))

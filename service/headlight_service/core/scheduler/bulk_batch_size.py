@@ -32,7 +32,7 @@ class _Ran(NamedTuple):
     seconds: float
 
 
-class Pace:
+class BulkBatchSize:
     """Work of a lane's last batches: a fixed cost, and a rate."""
 
     def __init__(self) -> None:

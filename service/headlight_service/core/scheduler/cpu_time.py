@@ -34,7 +34,7 @@ class Stopwatch:
         """Return the readings for a batch that begins; `running`: batches, this one included."""
         return Begun(self._clock(), 0.0 if self._worked is None else self._worked(), running)
 
-    def effort(self, begun: Begun, done: float, running: int) -> float:
+    def cpu_seconds(self, begun: Begun, done: float, running: int) -> float:
         """Return the seconds that a batch would have taken without waiting for a processor.
 
         At most its elapsed time; of several threads, the sum of their times. By elapsed time, bulk

@@ -36,7 +36,7 @@ class RunningBatch(NamedTuple):
     batch: Batch[Member]
     members: Members
     slot: Started
-    patience: float
+    stall_allowance: float
 
     def report(self, seconds: float) -> BatchReport:
         """Return the report of the batch after so many seconds."""
@@ -46,13 +46,13 @@ class RunningBatch(NamedTuple):
 
 
 def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
-    """Note that an engine has a batch; `usual`: see `patience_for`. With the lock held."""
+    """Note that an engine has a batch; `usual`: see `stall_allowance`. With the lock held."""
     members = Members(batch.entries)
     members.begun()
-    return RunningBatch(batch, members, slot, patience_for(batch, usual))
+    return RunningBatch(batch, members, slot, stall_allowance(batch, usual))
 
 
-def patience_for(batch: Batch[Member], usual: int) -> float:
+def stall_allowance(batch: Batch[Member], usual: int) -> float:
     """Return a batch's time limit for its heartbeat, as a multiple of that for `usual` tokens.
 
     A larger batch, such as one long text, gets proportionally more time. It also gets time for

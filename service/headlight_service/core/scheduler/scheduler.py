@@ -42,7 +42,7 @@ class Scheduler:
 
     Attributes:
         lock: guards the queue, and all that is decided together with it. It is reentrant.
-        heart: heartbeat; beats if a batch begins or ends.
+        heartbeat: heartbeat; beats if a batch begins or ends.
         timers: for deadlines, and for work that is retried later.
     """
 
@@ -75,7 +75,7 @@ class Scheduler:
             worked: as `Stopwatch` takes it.
         """
         self.lock = threading.RLock()
-        self.heart = Heartbeat(clock)
+        self.heartbeat = Heartbeat(clock)
         self._engines = engines
         self._health = EngineHealth(engines)
         self._budgets = budgets
@@ -149,9 +149,9 @@ class Scheduler:
         now = self._clock()
         self._queue.add(*pending.enter(now, self._rounding))
         self._pending.add(pending)
-        if not self.heart.work:
-            self.heart.moved = now
-        self.heart.work += 1
+        if not self.heartbeat.work:
+            self.heartbeat.moved = now
+        self.heartbeat.work += 1
 
     @property
     def _ended(self) -> bool:
@@ -215,10 +215,10 @@ class Scheduler:
         can_be_wide = first.lane.role in self._engines[first.lane.model].wide
         slot = self._slots.begin(priority, self._queue.waiting["interactive"], can_be_wide)
         running = begin(batch, slot, self._budgets[first.lane].tokens)
-        self.heart.work += 1
-        self.heart.moved = self._clock()
-        if running.patience > 1.0:
-            self.heart.patience.append(running.patience)
+        self.heartbeat.work += 1
+        self.heartbeat.moved = self._clock()
+        if running.stall_allowance > 1.0:
+            self.heartbeat.allowances.append(running.stall_allowance)
         return running, over
 
     def _run_batch(self, running: RunningBatch) -> None:
@@ -261,7 +261,9 @@ class Scheduler:
         failed = any(isinstance(each, Exception) for each in outcomes)
         if not failed:  # a failed batch gives no rate
             if running.slot.priority == "bulk":
-                self._queue.ran(batch, self._stopwatch.effort(begun, done, self._slots.running))
+                self._queue.ran(
+                    batch, self._stopwatch.cpu_seconds(begun, done, self._slots.running)
+                )
             self._observe(running.report(done - begun.at))
             if self._health.well:
                 return over, None
@@ -270,10 +272,10 @@ class Scheduler:
     def _release(self, running: RunningBatch) -> None:
         """Free the slot of a batch for the next."""
         self._slots.end(running.slot)
-        self.heart.work -= 1
-        self.heart.moved = self._clock()
-        if running.patience > 1.0:
-            self.heart.patience.remove(running.patience)
+        self.heartbeat.work -= 1
+        self.heartbeat.moved = self._clock()
+        if running.stall_allowance > 1.0:
+            self.heartbeat.allowances.remove(running.stall_allowance)
         self._call_threads()
 
     def _probe(self, running: RunningBatch) -> None:
@@ -319,4 +321,4 @@ class Scheduler:
             if pending.timer is not None:
                 pending.timer.cancel()
             self._pending.discard(pending)
-            self.heart.work -= 1
+            self.heartbeat.work -= 1

@@ -116,7 +116,7 @@ def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
         # Each type of pooled vectors has data of its own.
         if part.output != output or part.output == "pooled":
             offset, output = 0, part.output
-        for layer, head, row, piece in _cut(part.array, part.axes):
+        for layer, head, row, piece in _pieces(part.array, part.axes):
             yield pb.Chunk(
                 output=OUTPUT_KINDS[part.output],
                 item=part.item,
@@ -131,7 +131,9 @@ def _chunks(answer: Answer) -> Iterator[pb.Chunk]:
             offset += piece.nbytes
 
 
-def _cut(part: NDArray[Any], axes: Sequence[str]) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
+def _pieces(
+    part: NDArray[Any], axes: Sequence[str]
+) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
     """Cut one item's tensor into pieces of at most CHUNK_BYTES, or one row if a row is larger.
 
     Yields:

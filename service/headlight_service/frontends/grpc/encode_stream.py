@@ -16,13 +16,13 @@ import grpc
 from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.shedding import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.answer_forms import StreamForm, frames
 from headlight_service.frontends.grpc.grpc_status import refusal
-from headlight_service.frontends.grpc.peer_timeouts import Patience, no_more
+from headlight_service.frontends.grpc.peer_timeouts import ReplyTimeout, no_more
 from headlight_service.frontends.grpc.request_decoding import counted, decode_encode
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 
@@ -65,7 +65,7 @@ class StreamCall:
         self._stall_seconds = stall_seconds
         limits = pipeline.models.first.limits
         self._slots = asyncio.Semaphore(limits.max_stream_in_flight)
-        self._gate = AnswerGate(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
+        self._window = AnswerWindow(limits.max_stream_output_bytes, SMALL_ANSWER_BYTES)
         self._cut = False  # the server has ended the call, and the client may still be connected
         self._writing = asyncio.Lock()
         self._live: set[str] = set()  # ids of requests whose last frame is not yet sent
@@ -148,7 +148,7 @@ class StreamCall:
                 raise  # ends the stream, and with it all other requests of this client
             with contextlib.suppress(CallerGone):
                 frame = pb.EncodeStreamResponse(id=request.id, error=refused.frame)
-                await self._write(frame, Patience(self._stall_seconds))
+                await self._write(frame, ReplyTimeout(self._stall_seconds))
         finally:
             if trace is not None:
                 trace.end(code)
@@ -160,24 +160,24 @@ class StreamCall:
             wanted = decode_encode(request.encode, model, self._call.deadline, self._call.client)
         wanted.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
-        handle = self._pipeline.submit(wanted, form, trace=trace, gate=self._gate)
+        handle = self._pipeline.submit(wanted, form, trace=trace, window=self._window)
         try:
             await done(handle)
             answer = handle.result()
-        # The gate is closed: another answer found that the client does not read.
+        # The window is closed: another answer found that the client does not read.
         except CancelledError:
             raise CallerGone from None
         except asyncio.CancelledError:
-            self._gate.close()  # else the next answer would be computed when this one leaves
+            self._window.close()  # else the next answer would be computed when this one leaves
             handle.cancel(by_caller=not self._cut)
             handle.close()  # it may have been answered at the same moment
             raise
-        patience = Patience(self._stall_seconds)
+        reply_timeout = ReplyTimeout(self._stall_seconds)
         try:
             for frame in frames(request.id, form.header, answer):
-                await self._write(frame, patience)
+                await self._write(frame, reply_timeout)
         except (asyncio.CancelledError, CallerGone):
-            self._gate.close()
+            self._window.close()
             if not self._cut:  # answers that wait for their turn find a writer that has given up
                 handle.count_cancelled("send")
             raise
@@ -192,7 +192,7 @@ class StreamCall:
         finally:
             handle.close()
 
-    async def _write(self, frame: pb.EncodeStreamResponse, patience: Patience) -> None:
+    async def _write(self, frame: pb.EncodeStreamResponse, reply_timeout: ReplyTimeout) -> None:
         """Send one frame; returns when the transport has taken it: backpressure of a slow client.
 
         Raises:
@@ -204,14 +204,14 @@ class StreamCall:
                 self._live.discard(frame.id)
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience.left):
+                async with asyncio.timeout(reply_timeout.remaining):
                     await self._call.write(frame)
-                patience.took(frame.ByteSize(), time.monotonic() - begun)
+                reply_timeout.took(frame.ByteSize(), time.monotonic() - begun)
                 return
             # Raised outside of the handler it has no context, whose frames would hold the results.
             self._ending.append(ReaderStalled(self._stall_seconds, frame.ByteSize()))
             self._cut = True  # the stream's other requests are about to be cancelled
-            self._gate.close()
+            self._window.close()
             raise self._ending[0]
 
 

@@ -26,7 +26,7 @@ from headlight_service.frontends.grpc.transport.call_bridge import Bridge, Handl
 from headlight_service.frontends.grpc.transport.call_threads import CallThreads
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
-from headlight_service.security.authentication import EXEMPT, Gate
+from headlight_service.security.authentication import EXEMPT, Authenticator
 from headlight_service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         metrics: Metrics,
         in_flight: InFlight,
         arrivals: Arrivals,
-        gate: Gate | None = None,
+        gate: Authenticator | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._bridge = bridge
@@ -145,7 +145,7 @@ class _Guard:
     threads: CallThreads
     in_flight: InFlight
     waiting: Arrivals
-    gate: Gate | None
+    gate: Authenticator | None
     trace: Callable[[Any], RequestTrace] | None
     probe: bool
 

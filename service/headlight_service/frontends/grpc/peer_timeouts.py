@@ -246,7 +246,7 @@ class Replies(_Watch):
 
 
 @dataclasses.dataclass(slots=True)
-class Patience:
+class ReplyTimeout:
     """Reply timeout of one answer. Only the waits count, not the time between frames."""
 
     stall_seconds: float
@@ -254,7 +254,7 @@ class Patience:
     waited: float = 0.0
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds for the next frame."""
         return min(self.stall_seconds, allowance(self.stall_seconds, self.taken) - self.waited)
 

@@ -27,10 +27,10 @@ from headlight.wire.attention_codec import (
 )
 from headlight.wire.vector_codec import (
     VECTOR_TYPES,
-    PromptWish,
+    PromptChoice,
     pooled_spec,
     priority_of,
-    prompt_wish,
+    prompt_choice,
     special_tokens_of,
     tokens_spec,
 )
@@ -52,7 +52,7 @@ TRUNCATIONS: Mapping[Truncation, int] = {
     "cut_end": pb.TRUNCATION_CUT_END,
     "cut_start": pb.TRUNCATION_CUT_START,
 }
-NO_PROMPT = PromptWish()
+NO_PROMPT = PromptChoice()
 OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
 # Most requests ask for the outputs of earlier requests. So many are kept, of so many bytes.
@@ -88,7 +88,7 @@ def decode_encode(
     truncation = _truncation(message.truncation) if message.truncation else "refuse"
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
-    prompt = prompt_wish(message) if message.WhichOneof("prompt") else NO_PROMPT
+    prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
     special = message.special_tokens
     return Request(
         inputs,
@@ -109,7 +109,7 @@ def decode_encode(
 
 def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str | None) -> Request:
     """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode`."""
-    prompt = prompt_wish(message)
+    prompt = prompt_choice(message)
     return Request(
         decode_inputs(message.inputs, model, model.max_tokenized),
         model=message.model,
@@ -133,7 +133,7 @@ def decode_occlude(
         raise of_one_input(error) from None
     if has_unknown(message):  # it copies: only for short messages
         raise InvalidInput("tokens", NEWER)
-    prompt = prompt_wish(message)
+    prompt = prompt_choice(message)
     return OcclusionRequest(
         inputs,
         OCCLUSION,

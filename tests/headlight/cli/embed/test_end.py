@@ -19,7 +19,7 @@ import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
-from headlight.cli.embed.embed_job import Patience
+from headlight.cli.embed.embed_job import JobRetries
 from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
@@ -100,7 +100,7 @@ def test_nor_does_the_client_wait_by_itself(
     delay = Retries.delay
 
     def noted(self: Retries, error: HeadlightError) -> float | None:
-        if isinstance(self, Patience):  # the command's own
+        if isinstance(self, JobRetries):  # the command's own
             return delay(self, error)
         waits.append(error)
         return 1e-9

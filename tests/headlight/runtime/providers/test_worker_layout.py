@@ -12,7 +12,7 @@ from headlight import AttentionSpec
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.providers.session import Outputs
-from headlight.runtime.providers.worker_layout import Wide, choose_wide
+from headlight.runtime.providers.worker_layout import Exclusive, choose_exclusive
 
 
 def there(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -37,9 +37,9 @@ def there(array: NDArray[Any] | None) -> NDArray[Any]:
     ],
 )
 def test_where_a_batch_that_is_alone_has_all_threads(
-    wanted: bool | None, threads: int, provider: str, attend: bool, expected: Wide
+    wanted: bool | None, threads: int, provider: str, attend: bool, expected: Exclusive
 ) -> None:
-    assert choose_wide(wanted, threads, provider, attend=attend) == expected
+    assert choose_exclusive(wanted, threads, provider, attend=attend) == expected
 
 
 def test_the_session_that_returns_attention_gives_a_lone_text_the_vectors_that_the_other_gives(

@@ -94,7 +94,9 @@ class Both(NamedTuple):
     ours: dict[int, Tokenizer]  # by how many tokens are taken
     library: tokenizers.Tokenizer
 
-    def left(self, value: str | tuple[str, str], most: int, direction: str) -> tokenizers.Encoding:
+    def library_truncated(
+        self, value: str | tuple[str, str], most: int, direction: str
+    ) -> tokenizers.Encoding:
         """What the library leaves of it."""
         self.library.enable_truncation(most, direction=direction)
         try:
@@ -138,7 +140,7 @@ def words_of(encoding: tokenizers.Encoding) -> list[int]:
 def test_what_is_left_is_what_the_library_leaves(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
-    found, left = both.ours_of(value, most, way), both.left(value, most, way)
+    found, left = both.ours_of(value, most, way), both.library_truncated(value, most, way)
     assert found.original_length == len(both.whole(value))
     assert found.ids.tolist() == left.ids
     assert found.segments is not None
@@ -176,7 +178,9 @@ def test_a_token_is_where_it_was_before_others_were_cut(
     for text in (0, 1):
         of_cut = [
             at
-            for own, at in zip(texts(both.left(value, most, way)), places(cut), strict=True)
+            for own, at in zip(
+                texts(both.library_truncated(value, most, way)), places(cut), strict=True
+            )
             if own == text
         ]
         of_whole = [at for own, at in zip(texts(whole), whole.offsets, strict=True) if own == text]

@@ -130,9 +130,9 @@ def test_verdicts_on_decay(
 
 def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> None:
     changed = recall(results, rope=(1, 0.8, 0.5, 0.01))
-    assert figures.kept(changed, "rope", "recall", 512).most < 0
-    wide = figures.kept(changed, "rope", "recall", 128, errors=2)
-    plain = figures.kept(changed, "rope", "recall", 128)
+    assert figures.retained(changed, "rope", "recall", 512).most < 0
+    wide = figures.retained(changed, "rope", "recall", 128, errors=2)
+    plain = figures.retained(changed, "rope", "recall", 128)
     assert (wide.least, wide.most) == pytest.approx(
         (plain.mean - 0.0357, plain.mean + 0.0357), abs=1e-4
     )

@@ -74,7 +74,7 @@ def test_what_is_held_comes_back_however_its_holder_ends() -> None:
             shed(admission, 1)
     assert admission.tokens.held == 0
     budget = RequestBudget(admission, "interactive")
-    budget.queue(10, math.inf)
+    budget.take_tokens(10, math.inf)
     assert admission.tokens.held == 10
     budget.close(ZeroDivisionError())
     assert admission.tokens.held == 0
@@ -137,14 +137,14 @@ def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
         assert admission.tokens.held == 1000
 
 
-@pytest.mark.parametrize("patience", [0.0, -1.0])
-def test_a_deadline_that_has_passed_is_no_shortage(patience: float) -> None:
+@pytest.mark.parametrize("remaining", [0.0, -1.0])
+def test_a_deadline_that_has_passed_is_no_shortage(remaining: float) -> None:
     """To be told to come back would be wrong advice; and that holds however full the queue is."""
     admission = admission_of(10)
     with pytest.raises(DeadlineExceeded):
-        shed(admission, 1, patience)
+        shed(admission, 1, remaining)
     with admitted(admission, 10), pytest.raises(DeadlineExceeded):
-        shed(admission, 1, patience)
+        shed(admission, 1, remaining)
     assert admission.tokens.held == 0
 
 
@@ -218,7 +218,7 @@ def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
 def test_bulk_leaves_room_for_what_is_interactive() -> None:
     admission = admission_of(1000, max_bulk_tokens=800)
     bulk = RequestBudget(admission, "bulk")
-    bulk.queue(800, math.inf)
+    bulk.take_tokens(800, math.inf)
     assert (admission.bulk.held, admission.tokens.held) == (800, 800)
     with pytest.raises(Shed, match=r"full for bulk \(800 of 800 tokens, 1 asked for\)") as refused:
         shed(admission, 1, priority="bulk")

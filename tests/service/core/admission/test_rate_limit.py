@@ -67,7 +67,7 @@ def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
 def test_computed_work_of_a_failed_request_is_paid_and_all_that_a_deadline_cut_short() -> None:
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
-    request.queue(30, math.inf)
+    request.take_tokens(30, math.inf)
     request.computed()
     request.close(FAILURE)
     assert bucket.level == 70
@@ -84,7 +84,7 @@ def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
     assert bucket.level == 95
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80, read=5 * READING)
-    request.queue(30, math.inf)
+    request.take_tokens(30, math.inf)
     request.computed()
     request.close(FAILURE)
     assert bucket.level == 95 - 25

@@ -44,7 +44,7 @@ def queued(
     budget = RequestBudget(admission, priority)
     budget.receive(3)
     budget.reserve(20)
-    budget.queue(50, deadline)
+    budget.take_tokens(50, deadline)
     return budget
 
 
@@ -90,7 +90,7 @@ def test_a_wave_is_given_back_when_it_is_computed_and_the_answer_is_kept() -> No
     budget = queued(admission)
     assert budget.computed() == 50
     assert held(admission) == (3, 0, 0, 20)
-    budget.queue(40, math.inf)
+    budget.take_tokens(40, math.inf)
     assert held(admission) == (3, 40, 0, 20)
     assert budget.computed() == 40
     budget.close()
@@ -131,7 +131,7 @@ def test_a_request_that_was_given_up_takes_nothing_any_more() -> None:
     with pytest.raises(CancelledError):
         budget.reserve(3)
     with pytest.raises(CancelledError):
-        budget.queue(3, math.inf)
+        budget.take_tokens(3, math.inf)
     assert held(admission) == (0, 0, 0, 0)
 
 
@@ -147,7 +147,7 @@ def test_what_is_refused_holds_what_it_held() -> None:
     assert refused.value.shortage is Shortage.OUTPUT_BYTES
     budget.reserve(5)
     with pytest.raises(Shed) as refused:
-        budget.queue(1001, math.inf)
+        budget.take_tokens(1001, math.inf)
     assert refused.value.shortage is Shortage.QUEUE_TOKENS
     assert held(admission) == (3, 0, 0, 5)
     budget.close(refused.value)
@@ -161,11 +161,11 @@ def test_it_is_compared_with_its_deadline_when_it_is_queued() -> None:
     queued(admission)
     budget = RequestBudget(admission, "interactive")
     with pytest.raises(Shed) as refused:
-        budget.queue(10, time.monotonic() + 100)
+        budget.take_tokens(10, time.monotonic() + 100)
     assert refused.value.shortage is Shortage.DEADLINE
     with pytest.raises(DeadlineExceeded):
-        budget.queue(10, time.monotonic())
-    budget.queue(10, time.monotonic() + 1e6)
+        budget.take_tokens(10, time.monotonic())
+    budget.take_tokens(10, time.monotonic() + 1e6)
     assert admission.tokens.held == 60
 
 
@@ -202,8 +202,8 @@ def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.Mo
     budget = queued(admission, "bulk", time.monotonic() + 100)
     budget.computed()
     [(expected, priority, seconds, answered)] = learnt.waits
-    assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.patience), "bulk", True)
-    assert 99 < expected.patience <= 100
+    assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.remaining), "bulk", True)
+    assert 99 < expected.remaining <= 100
     assert 0 <= seconds < 30
     budget.close()
     assert len(learnt.waits) == 1, "nothing waits any more"
@@ -290,7 +290,7 @@ def test_whatever_happens_in_whatever_order_all_comes_back(
             elif step == "reserve":
                 budget.reserve(amount)
             elif step == "queue" and not queued_tokens[which]:
-                budget.queue(amount, math.inf)
+                budget.take_tokens(amount, math.inf)
                 queued_tokens[which] = amount
             elif step == "began" and queued_tokens[which] and not budget._closed:
                 computing[which] = queued_tokens[which]

@@ -8,42 +8,42 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight_service.core.scheduler.bulk_batch_size import LONE, RECENT, WORTH, Pace
+from headlight_service.core.scheduler.bulk_batch_size import LONE, RECENT, WORTH, BulkBatchSize
 from headlight_service.core.scheduler.lanes import Budget
 
 WIDE = Budget(10**6, 10**9)
 
 
 def test_before_any_batch_one_item_runs_alone() -> None:
-    assert not Pace().limit(WIDE, 1.0).admits(2, 1, 2)
-    assert Pace().limit(WIDE, math.inf) == WIDE
+    assert not BulkBatchSize().limit(WIDE, 1.0).admits(2, 1, 2)
+    assert BulkBatchSize().limit(WIDE, math.inf) == WIDE
 
 
 def test_tokens_and_squares_are_those_of_the_time() -> None:
-    pace = Pace()
-    pace.learn(count=4, longest=50, seconds=0.1)
-    assert pace.limit(WIDE, 0.05) == Budget(100, 5000)
-    assert pace.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
+    size = BulkBatchSize()
+    size.learn(count=4, longest=50, seconds=0.1)
+    assert size.limit(WIDE, 0.05) == Budget(100, 5000)
+    assert size.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
 
 
 def test_the_budget_itself_stays_the_most() -> None:
-    pace = Pace()
-    pace.learn(count=4, longest=50, seconds=0.1)
-    assert pace.limit(Budget(64, 300), 60.0) == Budget(64, 300)
+    size = BulkBatchSize()
+    size.learn(count=4, longest=50, seconds=0.1)
+    assert size.limit(Budget(64, 300), 60.0) == Budget(64, 300)
 
 
 def test_a_few_batches_that_were_held_up_do_not_count() -> None:
-    pace = Pace()
+    size = BulkBatchSize()
     for place in range(RECENT):
-        pace.learn(10, 10, 5.0 if place < RECENT // 2 else 0.1)
-    assert pace.limit(WIDE, 0.1).tokens == 100
+        size.learn(10, 10, 5.0 if place < RECENT // 2 else 0.1)
+    assert size.limit(WIDE, 0.1).tokens == 100
 
 
 def test_what_changed_for_good_is_learned() -> None:
-    pace = Pace()
+    size = BulkBatchSize()
     for seconds in [0.1] * 50 + [0.2] * (RECENT // 2 + 1):
-        pace.learn(10, 10, seconds)
-    assert pace.limit(WIDE, 0.1).tokens == 50
+        size.learn(10, 10, seconds)
+    assert size.limit(WIDE, 0.1).tokens == 50
 
 
 @given(
@@ -53,10 +53,10 @@ def test_what_changed_for_good_is_learned() -> None:
 def test_a_limit_is_never_less_than_one(
     batches: list[tuple[int, int, float]], seconds: float
 ) -> None:
-    pace = Pace()
+    size = BulkBatchSize()
     for batch in batches:
-        pace.learn(*batch)
-    limit = pace.limit(WIDE, seconds)
+        size.learn(*batch)
+    limit = size.limit(WIDE, seconds)
     assert limit.tokens >= 1
     assert limit.squares is None or limit.squares >= 1
 
@@ -66,10 +66,10 @@ LENGTH, LIMIT = 50, 0.025
 
 def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
     """Items of batches of which so many wait, where one takes so long."""
-    pace, found = Pace(), []
+    size, found = BulkBatchSize(), []
     for _ in range(batches):
-        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
-        pace.learn(count, LENGTH, seconds_of(count))
+        count = max(1, min(1000, size.limit(WIDE, LIMIT).tokens // LENGTH))
+        size.learn(count, LENGTH, seconds_of(count))
         found.append(count)
     return found
 
@@ -94,10 +94,10 @@ def test_a_cost_of_every_batch_beyond_the_limit_does_not_leave_single_items() ->
 
 
 def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
-    pace, found = Pace(), list[int]()
+    size, found = BulkBatchSize(), list[int]()
     for place in range(300):
-        count = max(1, min(1000, pace.limit(WIDE, LIMIT).tokens // LENGTH))
-        pace.learn(count, LENGTH, 0.03 + 0.0001 * count if place < 100 else 0.002 + 0.001 * count)
+        count = max(1, min(1000, size.limit(WIDE, LIMIT).tokens // LENGTH))
+        size.learn(count, LENGTH, 0.03 + 0.0001 * count if place < 100 else 0.002 + 0.001 * count)
         found.append(count)
     assert min(found[50:100]) >= 70
     assert all(15 <= count <= 24 for count in found[200:])

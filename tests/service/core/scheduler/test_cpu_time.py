@@ -7,29 +7,29 @@ from headlight_service.core.scheduler.cpu_time import Stopwatch, processors
 from tests.service.batching import Clock
 
 
-def effort(took: float, worked: float, *, before: int = 1, after: int = 1) -> float:
+def cpu_seconds(took: float, worked: float, *, before: int = 1, after: int = 1) -> float:
     """Of a batch beside which so many ran, itself included."""
     clock, processor = Clock(), Clock()
     watch = Stopwatch(clock, processor)
     begun = watch.begin(before)
     clock.now += took
     processor.now += worked
-    return watch.effort(begun, clock.now, after)
+    return watch.cpu_seconds(begun, clock.now, after)
 
 
 def test_it_is_what_it_took_where_processors_were_to_be_had() -> None:
-    assert effort(2.0, 2.0) == effort(2.0, 3.9) == 2.0
+    assert cpu_seconds(2.0, 2.0) == cpu_seconds(2.0, 3.9) == 2.0
 
 
 def test_waiting_for_a_processor_is_no_work() -> None:
-    assert effort(2.0, 0.5) == 0.5
+    assert cpu_seconds(2.0, 0.5) == 0.5
 
 
 def test_batches_beside_each_other_share_the_work() -> None:
-    assert effort(2.0, 2.0, before=2, after=2) == 1.0
-    assert effort(2.0, 2.0, before=1, after=2) == effort(2.0, 2.0, before=2, after=1) == 2.0, (
-        "rather too much than too little"
-    )
+    assert cpu_seconds(2.0, 2.0, before=2, after=2) == 1.0
+    assert (
+        cpu_seconds(2.0, 2.0, before=1, after=2) == cpu_seconds(2.0, 2.0, before=2, after=1) == 2.0
+    ), "rather too much than too little"
 
 
 def test_on_a_device_that_processors_only_wait_for_time_is_all_there_is() -> None:
@@ -37,7 +37,7 @@ def test_on_a_device_that_processors_only_wait_for_time_is_all_there_is() -> Non
     watch = Stopwatch(clock)
     begun = watch.begin(1)
     clock.now += 3.0
-    assert watch.effort(begun, clock.now, 1) == 3.0
+    assert watch.cpu_seconds(begun, clock.now, 1) == 3.0
 
 
 def burn(seconds: float) -> None:

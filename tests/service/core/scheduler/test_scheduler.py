@@ -326,7 +326,7 @@ async def test_a_request_that_was_withdrawn_is_neither_queued_nor_told() -> None
         await setup.submit(item(3))
         assert lengths(setup.engine) == [[3]]
         assert request.answers == []
-        assert setup.scheduler.heart.still_seconds == 0
+        assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
 async def test_what_is_withdrawn_while_it_is_computed_is_computed_for_nobody() -> None:
@@ -344,7 +344,7 @@ async def test_what_is_withdrawn_while_it_is_computed_is_computed_for_nobody() -
         assert (computed.computing, waits.computing) == ([4, -4], [])
         assert lengths(setup.engine) == [[4], [2]]
         assert (computed.answers, waits.answers) == ([], [])
-        assert setup.scheduler.heart.still_seconds == 0
+        assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
 async def test_a_deadline_ends_what_waits_and_not_what_is_computed() -> None:
@@ -401,7 +401,7 @@ async def test_many_threads_submit_and_each_is_told_once() -> None:
         assert sum(map(len, setup.engine.batches)) == sum(
             len(each.pending.items) for each in requests
         )
-        assert setup.scheduler.heart.still_seconds == 0
+        assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
 async def test_its_threads_end_when_it_is_closed() -> None:

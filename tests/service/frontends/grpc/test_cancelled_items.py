@@ -78,7 +78,7 @@ def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
     budget = RequestBudget(admission, "interactive")
     budget.reserve(100)
-    budget.queue(10, math.inf)
+    budget.take_tokens(10, math.inf)
     with admission.lock:
         budget.began(4)
         budget.began(3)

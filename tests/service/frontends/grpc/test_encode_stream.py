@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 from tests.service.calls import until
 from tests.service.conftest import Serve, Service
 
@@ -225,7 +225,7 @@ async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
 
 
 def test_answers_enter_first_come_first_served() -> None:
-    gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    window, order = AnswerWindow(10, free_bytes=0), list[int]()
     # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing.
     for size in (
         6,
@@ -233,47 +233,47 @@ def test_answers_enter_first_come_first_served() -> None:
         1,
         0,
     ):
-        if gate.enter(size, functools.partial(order.append, size)):
+        if window.enter(size, functools.partial(order.append, size)):
             order.append(size)
     assert order == [6, 0]
-    gate.leave(6)
+    window.leave(6)
     assert order == [6, 0, 20]
-    gate.leave(20)
+    window.leave(20)
     assert order == [6, 0, 20, 1]
 
 
 def test_an_answer_that_waits_no_longer_lets_the_next_one_in() -> None:
-    gate, order = AnswerGate(10, free_bytes=0), list[int]()
+    window, order = AnswerWindow(10, free_bytes=0), list[int]()
     first, second = functools.partial(order.append, 1), functools.partial(order.append, 2)
-    assert gate.enter(10, functools.partial(order.append, 0))
-    assert not gate.enter(5, first)
-    assert not gate.enter(5, second)
-    assert gate.withdraw(first)
-    assert not gate.withdraw(first), "it does not wait any more"
-    gate.leave(10)
+    assert window.enter(10, functools.partial(order.append, 0))
+    assert not window.enter(5, first)
+    assert not window.enter(5, second)
+    assert window.withdraw(first)
+    assert not window.withdraw(first), "it does not wait any more"
+    window.leave(10)
     assert order == [2]
-    assert not gate.withdraw(second), "it was let in"
+    assert not window.withdraw(second), "it was let in"
 
 
 def test_small_answers_are_not_counted() -> None:
-    gate, order = AnswerGate(10, free_bytes=3), list[int]()
-    assert gate.enter(10, functools.partial(order.append, 0))
-    assert gate.enter(3, functools.partial(order.append, 1)), "though there is no room"
-    assert not gate.enter(4, functools.partial(order.append, 2))
-    gate.leave(3)
+    window, order = AnswerWindow(10, free_bytes=3), list[int]()
+    assert window.enter(10, functools.partial(order.append, 0))
+    assert window.enter(3, functools.partial(order.append, 1)), "though there is no room"
+    assert not window.enter(4, functools.partial(order.append, 2))
+    window.leave(3)
     assert order == []
-    gate.leave(10)
+    window.leave(10)
     assert order == [2]
 
 
 def test_nothing_enters_once_the_stream_ends() -> None:
-    gate, order = AnswerGate(10, free_bytes=0), list[int]()
-    assert gate.enter(10, functools.partial(order.append, 0))
-    assert not gate.enter(5, functools.partial(order.append, 1))
-    gate.close()
-    gate.leave(10)
+    window, order = AnswerWindow(10, free_bytes=0), list[int]()
+    assert window.enter(10, functools.partial(order.append, 0))
+    assert not window.enter(5, functools.partial(order.append, 1))
+    window.close()
+    window.leave(10)
     with pytest.raises(CancelledError):
-        gate.enter(5, functools.partial(order.append, 2))
+        window.enter(5, functools.partial(order.append, 2))
     assert order == []
 
 
@@ -281,7 +281,7 @@ async def test_a_request_that_finds_the_gate_closed_has_no_error_of_its_own(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another answer of the stream found that nobody reads; the end of the call follows."""
-    monkeypatch.setattr(AnswerGate, "enter", lambda gate, size, proceed: _closed())
+    monkeypatch.setattr(AnswerWindow, "enter", lambda window, size, proceed: _closed())
     async with serve() as service:
         call = service.stub.EncodeStream(iter([ask("large", LARGE_TOKENS, LARGE)]))
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.CancelledError):

@@ -106,7 +106,7 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
     # As slow as long documents.
     runtime.tokenizer.encode_each = slowly  # type: ignore[method-assign]
     async with serve(runtime) as service:
-        heart = service.pipeline.tokenizers.heart
+        heartbeat = service.pipeline.tokenizers.heartbeat
         calls = []
         for place, length in enumerate((301, 302, 303, 300, 299)):
             message = request(
@@ -114,7 +114,7 @@ async def test_an_interactive_text_does_not_wait_for_bulk_to_be_tokenised(serve:
             )
             calls.append(asyncio.create_task(_answer(service, message)))
             # Mypy infers none of its parameter.
-            await until(lambda count=place + 1: heart.work == count)  # type: ignore[misc]
+            await until(lambda count=place + 1: heartbeat.work == count)  # type: ignore[misc]
         assert await asyncio.to_thread(begun.acquire, True, 30)
         may_end.set()
         await asyncio.gather(*calls)

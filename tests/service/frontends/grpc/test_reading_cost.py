@@ -17,7 +17,7 @@ from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Quotas
 from headlight_service.security.auth_tokens import AuthTokens
-from headlight_service.security.authentication import Gate
+from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
 from tests.service.calls import details_of, refused, request
 from tests.service.conftest import Serve
@@ -41,7 +41,7 @@ def blank(price: int, words: str = "x") -> pb.Input:
 
 async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 1000, Clock())
-    async with serve(gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         many = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 256, prompt_text="\n" * 4096)
         await service.stub.Tokenize(many, **GOOD)
     assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
@@ -54,7 +54,7 @@ async def test_requests_that_are_only_read_pay_for_their_characters(
     serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
 ) -> None:
     quotas = Quotas(10, 100, Clock())
-    async with serve(gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         await service.stub.Encode(request(blank(50), **fields), **GOOD)
     assert quotas.of("search").level == 1000 - 50
 
@@ -72,7 +72,7 @@ async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
 
     runtime, quotas = FakeRuntime(), Quotas(10, 10, Clock())
     runtime.tokenizer = tokenizer = SlowTokenizer()
-    async with serve(runtime, gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(runtime, gate=Authenticator(tokens), quotas=quotas) as service:
         slow = pb.TokenizeRequest(inputs=[blank(101)])
         first = asyncio.ensure_future(service.stub.Tokenize(slow, **GOOD))
         try:
@@ -92,7 +92,7 @@ async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(
     quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
     bucket = quotas.of("search")
     bucket.spend(900)
-    async with serve(runtime, gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(runtime, gate=Authenticator(tokens), quotas=quotas) as service:
         await refused(service.stub.Encode(request(blank(300)), **GOOD), EXHAUSTED)
     assert runtime.tokenizer is not None
     assert runtime.tokenizer.texts == []
@@ -108,7 +108,7 @@ async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time
     bucket = quotas.of("search")
     bucket.spend(70)
     requests = {"Encode": request(blank(40)), "Occlude": pb.OccludeRequest(input=blank(40, "x y"))}
-    async with serve(gate=Gate(tokens), quotas=quotas) as service:
+    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         error = await refused(getattr(service.stub, method)(requests[method], **GOOD), EXHAUSTED)
         clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
         assert bucket.level == pytest.approx(40)

@@ -25,7 +25,7 @@ from headlight_service.core.scheduler.pending_requests import PendingRequest
 from headlight_service.frontends.grpc import peer_timeouts
 from tests.service.calls import request, text_of, until
 from tests.service.conftest import Serve
-from tests.service.tracing import Kept
+from tests.service.tracing import RecordedSpans
 
 HELD = (Request, Prepared, Answer, PendingRequest, Handle)
 HEAVY = (Message, *HELD, grpc.aio.AbortError)
@@ -85,7 +85,7 @@ def streamed(*, length: int = 2, **fields: Any) -> pb.EncodeStreamRequest:
 
 
 async def ended(call: Any) -> None:
-    """Read to the end; the traceback with what was sent is not kept."""
+    """Read to the end; the traceback with what was sent is not recorded."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         while await call.read() != EOF:
             pass
@@ -106,8 +106,8 @@ async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> None:
-    async with serve(tracing=kept.tracing if traced else None) as service:
+async def test_an_answered_request(serve: Serve, recorded: RecordedSpans, traced: bool) -> None:
+    async with serve(tracing=recorded.tracing if traced else None) as service:
         async with uncollected() as found:
             for _ in range(CALLS):
                 await service.stub.Encode(request())
@@ -120,8 +120,10 @@ async def test_an_answered_request(serve: Serve, kept: Kept, traced: bool) -> No
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_a_request_that_expired_in_the_queue(serve: Serve, kept: Kept, traced: bool) -> None:
-    async with serve(tracing=kept.tracing if traced else None, streams=1) as service:
+async def test_a_request_that_expired_in_the_queue(
+    serve: Serve, recorded: RecordedSpans, traced: bool
+) -> None:
+    async with serve(tracing=recorded.tracing if traced else None, streams=1) as service:
         service.engine.gate.clear()
         running = service.stub.Encode(request())
         await service.started()
@@ -149,7 +151,7 @@ async def test_a_unary_request_that_expired_in_the_queue(serve: Serve) -> None:
 
 
 async def expired(call: Any) -> None:
-    """Wait for a call; the traceback with what was sent is not kept."""
+    """Wait for a call; the traceback with what was sent is not recorded."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         await call
 

@@ -196,8 +196,8 @@ async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_b
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(pb.Input(text="one"))))
         await service.started()
-        outlook = service.model.admission.estimate
-        outlook.worked_off(tokens=10**6, seconds=10**6)
+        estimate = service.model.admission.estimate
+        estimate.worked_off(tokens=10**6, seconds=10**6)
         long = request(pb.Input(text="a word " * 30), truncation=pb.TRUNCATION_CUT_END)
         error = await refused(
             service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED

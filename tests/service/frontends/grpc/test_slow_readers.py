@@ -16,7 +16,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
 from headlight_service.frontends.grpc import peer_timeouts
 from headlight_service.frontends.grpc.answer_forms import CHUNK_BYTES
-from headlight_service.frontends.grpc.peer_timeouts import PACE_BYTES, Patience
+from headlight_service.frontends.grpc.peer_timeouts import PACE_BYTES, ReplyTimeout
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
@@ -48,18 +48,18 @@ def handled(service: Service, method: str, code: str, kind: str = "unary") -> fl
 
 
 def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
-    patience = Patience(20)
-    assert patience.left == 20
+    reply_timeout = ReplyTimeout(20)
+    assert reply_timeout.remaining == 20
     for _ in range(2):  # a frame now and then is not enough
-        patience.took(1000, 9.9)
-    assert patience.left == pytest.approx(0.2, abs=0.01)
-    fast = Patience(20)
+        reply_timeout.took(1000, 9.9)
+    assert reply_timeout.remaining == pytest.approx(0.2, abs=0.01)
+    fast = ReplyTimeout(20)
     fast.took(4 * PACE_BYTES, 1)
-    assert fast.left == 20, (
+    assert fast.remaining == 20, (
         "what was taken fast gives credit, but nobody may take nothing for longer"
     )
     fast.took(0, 80)
-    assert fast.left == pytest.approx(19)
+    assert fast.remaining == pytest.approx(19)
 
 
 async def test_a_stalled_reader_is_cut_and_its_memory_returned(
@@ -263,7 +263,7 @@ async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counte
         )
         await service.started()
         [stream] = service.servicer._streams
-        await until(lambda: bool(stream._gate._waiting))
+        await until(lambda: bool(stream._window._waiting))
         call.cancel()
         await service.in_flight.idle()
         counted = [

@@ -75,10 +75,13 @@ class GrpcServer:
 
     async def start(self) -> None:
         """Serve, and watch the serving thread."""
-        for thread in _threads(self._server.start, "_serve"):
+        threads = _threads(self._server.start, "_serve")
+        for thread in threads:
             threading.Thread(
                 target=self._watch, args=(thread,), name=f"{self._name}-watch", daemon=True
             ).start()
+        if not threads:  # it has ended already
+            self._ended()
 
     async def stop(self, grace: float | None) -> None:
         """Take no more calls, and end those that outlast the grace time; None: all of them now."""
@@ -103,6 +106,10 @@ class GrpcServer:
 
     def _watch(self, serving: threading.Thread) -> None:
         serving.join()
+        self._ended()
+
+    def _ended(self) -> None:
+        """Replace the server, unless it was stopped. From any thread."""
         if not self._stopping:
             asyncio.run_coroutine_threadsafe(self._replace_or_give_up(), self._loop)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import grpc
@@ -112,6 +113,43 @@ async def test_one_that_fails_now_and_then_is_not(
             await end(service)
             await until(lambda place=place: len(seen.told) == 2 * place + 2)  # type: ignore[misc]
         assert "grpc GIVEN_UP" not in seen.told
+
+
+async def test_a_replacement_that_ends_before_it_is_watched_is_replaced(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, ended = Seen(), list[bool]()
+    whole = _server._serve
+
+    def _serve(state: Any) -> None:  # threads are named after it
+        if ended:
+            whole(state)
+        ended.append(True)
+
+    async with serve() as service:
+        server, make = service.server, service.server._make
+
+        def make_and_join(bridge: Any) -> grpc.Server:
+            made = make(bridge)
+            start = made.start
+
+            def start_and_join() -> None:
+                before = {*threading.enumerate()}
+                start()
+                for thread in {*threading.enumerate()} - before:
+                    thread.join(60)
+
+            if not ended:
+                monkeypatch.setattr(made, "start", start_and_join)
+            return made
+
+        server._observe = seen.observe
+        monkeypatch.setattr(server, "_make", make_and_join)
+        monkeypatch.setattr(_server, "_serve", _serve)
+        await end(service)
+        await until(lambda: len(seen.told) == 4)
+        assert seen.told == ["grpc LOST", "grpc RESTORED"] * 2
+        assert await answered(service)
 
 
 async def test_a_server_that_is_stopped_is_not_lost(serve: Serve) -> None:

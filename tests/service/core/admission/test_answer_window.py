@@ -1,4 +1,4 @@
-"""The gate of a stream: how many bytes of answers it may hold, and who is next."""
+"""The window of a stream: how many bytes of answers it may hold, and who is next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight_service.core.admission.answer_gate import AnswerGate
+from headlight_service.core.admission.answer_window import AnswerWindow
 
 LIMIT, FREE = 100, 10
 
@@ -16,10 +16,10 @@ LIMIT, FREE = 100, 10
 class Visit:
     """One that enters with so many bytes, and what it was told."""
 
-    def __init__(self, gate: AnswerGate, size: int) -> None:
+    def __init__(self, window: AnswerWindow, size: int) -> None:
         self.size, self.times = size, 0
-        self._gate = gate
-        self._inside = gate.enter(size, self.proceed)
+        self._window = window
+        self._inside = window.enter(size, self.proceed)
 
     @property
     def inside(self) -> bool:
@@ -32,17 +32,17 @@ class Visit:
 
     def leave(self) -> None:
         self._inside = False
-        self._gate.leave(self.size)
+        self._window.leave(self.size)
 
     def withdraw(self) -> bool:
-        return self._gate.withdraw(self.proceed)
+        return self._window.withdraw(self.proceed)
 
 
 def test_what_fits_enters_at_once_and_is_not_called() -> None:
-    gate = AnswerGate(LIMIT, FREE)
-    visits = [Visit(gate, 50), Visit(gate, 50)]
+    window = AnswerWindow(LIMIT, FREE)
+    visits = [Visit(window, 50), Visit(window, 50)]
     assert [each.inside for each in visits] == [True, True]
-    third = Visit(gate, 11)
+    third = Visit(window, 11)
     assert [each.inside for each in (*visits, third)] == [True, True, False]
     visits[0].leave()
     assert third.inside
@@ -50,9 +50,9 @@ def test_what_fits_enters_at_once_and_is_not_called() -> None:
 
 
 def test_a_small_answer_is_not_counted_and_does_not_wait() -> None:
-    gate = AnswerGate(LIMIT, FREE)
-    large, waits = Visit(gate, LIMIT), Visit(gate, FREE + 1)
-    small = [Visit(gate, FREE) for _ in range(50)]
+    window = AnswerWindow(LIMIT, FREE)
+    large, waits = Visit(window, LIMIT), Visit(window, FREE + 1)
+    small = [Visit(window, FREE) for _ in range(50)]
     assert all(each.inside for each in small)
     for each in small:
         each.leave()
@@ -62,44 +62,44 @@ def test_a_small_answer_is_not_counted_and_does_not_wait() -> None:
 
 
 def test_one_larger_than_the_limit_enters_alone() -> None:
-    gate = AnswerGate(LIMIT, FREE)
-    first, giant = Visit(gate, 20), Visit(gate, 10 * LIMIT)
+    window = AnswerWindow(LIMIT, FREE)
+    first, giant = Visit(window, 20), Visit(window, 10 * LIMIT)
     assert [first.inside, giant.inside] == [True, False]
     first.leave()
     assert giant.inside
-    behind = Visit(gate, 11)
+    behind = Visit(window, 11)
     assert [giant.inside, behind.inside] == [True, False]
     giant.leave()
     assert behind.inside
 
 
 def test_none_overtakes_one_that_waits_though_it_would_fit() -> None:
-    gate = AnswerGate(LIMIT, FREE)
-    first, large, fits = Visit(gate, 60), Visit(gate, 80), Visit(gate, 20)
+    window = AnswerWindow(LIMIT, FREE)
+    first, large, fits = Visit(window, 60), Visit(window, 80), Visit(window, 20)
     assert (large.inside, fits.inside) == (False, False)
     first.leave()
     assert (large.inside, fits.inside) == (True, True)
 
 
 def test_one_that_withdraws_is_not_called_and_holds_nothing() -> None:
-    gate = AnswerGate(LIMIT, FREE)
-    first, gone, behind = Visit(gate, LIMIT), Visit(gate, LIMIT), Visit(gate, LIMIT)
+    window = AnswerWindow(LIMIT, FREE)
+    first, gone, behind = Visit(window, LIMIT), Visit(window, LIMIT), Visit(window, LIMIT)
     assert gone.withdraw()
     assert not gone.withdraw()
     first.leave()
     assert (gone.inside, behind.inside) == (False, True)
     assert not behind.withdraw(), "it waits no longer"
     behind.leave()
-    assert Visit(gate, LIMIT).inside
+    assert Visit(window, LIMIT).inside
 
 
 def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
-    gate = AnswerGate(LIMIT, FREE)
+    window = AnswerWindow(LIMIT, FREE)
     first, large, fits, too_much = (
-        Visit(gate, 60),
-        Visit(gate, 80),
-        Visit(gate, 20),
-        Visit(gate, 21),
+        Visit(window, 60),
+        Visit(window, 80),
+        Visit(window, 20),
+        Visit(window, 21),
     )
     assert large.withdraw()
     assert (fits.inside, too_much.inside) == (True, False)
@@ -108,32 +108,32 @@ def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
 
 
 def test_one_that_is_let_in_may_leave_at_once_and_lets_in_the_next() -> None:
-    gate, entered = AnswerGate(LIMIT, FREE), list[int]()
+    window, entered = AnswerWindow(LIMIT, FREE), list[int]()
 
     def enter_and_leave(number: int) -> None:
         def proceed() -> None:
             entered.append(number)
-            gate.leave(LIMIT)
+            window.leave(LIMIT)
 
-        assert not gate.enter(LIMIT, proceed)
+        assert not window.enter(LIMIT, proceed)
 
-    first = Visit(gate, LIMIT)
+    first = Visit(window, LIMIT)
     for number in range(50):
         enter_and_leave(number)
     first.leave()
     assert entered == list(range(50))
-    assert Visit(gate, LIMIT).inside
+    assert Visit(window, LIMIT).inside
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 250), st.integers(0, 99)), max_size=60))
 def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(
     steps: list[tuple[int, int, int]],
 ) -> None:
-    gate = AnswerGate(LIMIT, FREE)
+    window = AnswerWindow(LIMIT, FREE)
     inside, waiting = list[Visit](), list[Visit]()
     for what, size, place in steps:
         if what == 0:
-            (inside if (visit := Visit(gate, size)).inside else waiting).append(visit)
+            (inside if (visit := Visit(window, size)).inside else waiting).append(visit)
         elif what == 1 and inside:
             inside.pop(place % len(inside)).leave()
         elif what == 2 and waiting:
@@ -151,7 +151,7 @@ def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(
 
 
 def test_threads_that_enter_and_leave_lose_nothing() -> None:
-    gate, begin = AnswerGate(LIMIT, FREE), threading.Barrier(4)
+    window, begin = AnswerWindow(LIMIT, FREE), threading.Barrier(4)
     held, most = 0, 0
     lock = threading.Lock()
 
@@ -160,14 +160,14 @@ def test_threads_that_enter_and_leave_lose_nothing() -> None:
         begin.wait(30)
         for _ in range(500):
             may_go = threading.Event()
-            if not gate.enter(40, may_go.set):
+            if not window.enter(40, may_go.set):
                 assert may_go.wait(30)
             with lock:
                 held += 40
                 most = max(most, held)
             with lock:
                 held -= 40
-            gate.leave(40)
+            window.leave(40)
 
     threads = [threading.Thread(target=visit) for _ in range(4)]
     for thread in threads:
@@ -175,20 +175,20 @@ def test_threads_that_enter_and_leave_lose_nothing() -> None:
     for thread in threads:
         thread.join(30)
     assert (held, most <= LIMIT) == (0, True)
-    assert Visit(gate, 10 * LIMIT).inside, "nothing is held"
+    assert Visit(window, 10 * LIMIT).inside, "nothing is held"
 
 
 def test_many_that_let_each_other_in_are_not_nested() -> None:
     """Each that is let in leaves at once, as an answer does that is refused then."""
-    gate, let_in = AnswerGate(10, free_bytes=0), list[int]()
+    window, let_in = AnswerWindow(10, free_bytes=0), list[int]()
 
     def proceed(number: int) -> None:
         let_in.append(number)
-        gate.leave(10)
+        window.leave(10)
 
-    assert gate.enter(10, functools.partial(proceed, -1))
+    assert window.enter(10, functools.partial(proceed, -1))
     waiting = [functools.partial(proceed, number) for number in range(5000)]
-    assert not any(gate.enter(10, each) for each in waiting)
-    gate.leave(10)
+    assert not any(window.enter(10, each) for each in waiting)
+    window.leave(10)
     assert let_in == list(range(5000))
-    assert gate.enter(10, functools.partial(proceed, -1)), "nothing is held any more"
+    assert window.enter(10, functools.partial(proceed, -1)), "nothing is held any more"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 
 
-class AnswerGate:
+class AnswerWindow:
     """Limit on bytes held at once; only a lone holder may exceed it. First come, first served."""
 
     def __init__(self, limit: int, free_bytes: int) -> None:

@@ -42,10 +42,10 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.cut()
+        self.cut_connections()
         await asyncio.gather(*self._pipes, return_exceptions=True)
 
-    def cut(self) -> None:
+    def cut_connections(self) -> None:
         """Reset both sides at once, and let nobody in again."""
         self._server.close()
         for pipe in self._pipes:

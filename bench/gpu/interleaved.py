@@ -44,7 +44,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split()):.{LONGEST_ERROR}}"
 
 
-def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) -> dict[str, Timing]:
+def interleave(contestants: Contestants, deadline: Deadline, fewest: int = 0) -> dict[str, Timing]:
     """Return median milliseconds of each, in an order drawn anew each round.
 
     Each must wait for the device itself.
@@ -54,13 +54,13 @@ def take_turns(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
         deadline: no round begins after it, except the first; after half the time the second counts.
         fewest: rounds that are counted even then, if the deadline allows so many at all.
     """
-    half, fewest, done = deadline.left / 2, min(fewest, deadline.rounds), 0
+    half, fewest, done = deadline.remaining / 2, min(fewest, deadline.rounds), 0
     times: dict[str, list[float]] = {name: [] for name in contestants}
     failed: dict[str, str] = {}
     for round_ in range(deadline.rounds + WARM_UPS):
         if round_ and deadline.over and done >= fewest:
             break
-        counted = round_ >= WARM_UPS or (round_ > 0 and deadline.left <= half)
+        counted = round_ >= WARM_UPS or (round_ > 0 and deadline.remaining <= half)
         done += counted
         running = [name for name in contestants if name not in failed]
         for name in random.sample(running, len(running)):
@@ -88,7 +88,7 @@ def one_by_one(
     found: dict[str, Timing] = {}
     for at, (name, call) in enumerate(contestants.items()):
         between()
-        found |= take_turns({name: call}, deadline.part(1 / (len(contestants) - at)), fewest)
+        found |= interleave({name: call}, deadline.part(1 / (len(contestants) - at)), fewest)
     return found
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headlight.cli.embed.job_checkpoint import JOB, ROWS, Rows, kept_in, lock
+from headlight.cli.embed.job_checkpoint import JOB, ROWS, Rows, lock, opened_rows
 from headlight.cli.files import UsageError
 from headlight.results import Embeddings, ModelRef
 
@@ -30,7 +30,7 @@ def found(count: int, dimensions: int = 3) -> Embeddings:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[Rows]:
-    with kept_in(folder, {"--truncate": "no"}, found(0)) as rows:
+    with opened_rows(folder, {"--truncate": "no"}, found(0)) as rows:
         yield rows
 
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def cut(folder: Path, rows: int) -> None:
+def cut_rows(folder: Path, rows: int) -> None:
     """Leaves so many, and a part of the next."""
     path = folder / "rows"
     os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
@@ -52,7 +52,7 @@ def cut(folder: Path, rows: int) -> None:
 def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
     with opened(folder) as rows:
         assert (len(rows), rows.skipped) == (8, SKIPPED)
-    cut(folder, 4)
+    cut_rows(folder, 4)
     for _ in range(2):
         with opened(folder) as rows:
             assert (len(rows), rows.skipped) == (4, {2: "is too long"})

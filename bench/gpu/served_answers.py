@@ -10,7 +10,7 @@ from typing import Any
 import bench.attention as forms_of_attention
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import DTYPES, Device
-from bench.gpu.turns import take_turns, told
+from bench.gpu.interleaved import interleave, told
 from bench.serving.measure import SHORT
 from bench.serving.workloads import percentile
 from headlight.runtime import Runtime
@@ -91,7 +91,7 @@ def attention_cost(
             )
             about["length"] = min(length, runtime.bundle.manifest.max_length)
             contestants = forms_of_attention.contestants(runtime, count, about["length"])
-            times = take_turns(contestants, deadline.part(1 / (len(cases) - at)))
+            times = interleave(contestants, deadline.part(1 / (len(cases) - at)))
             found.append(about | {"times": {form: one.to_json() for form, one in times.items()}})
         except Exception as error:  # the others go on
             found.append(about | {"error": told(error)})

@@ -296,7 +296,7 @@ def check_no_run(field: str, tokens: object) -> None:
     if isinstance(tokens, Run):
         ends = f"{tokens.begin}, {tokens.end}" if tokens.end is not None else f"{tokens.begin}, ..."
         raise InvalidInput(
-            field, f"is a Run, which is of layers or heads; name tokens by range({ends})"
+            field, f"is a Run; Runs name layers or heads. Name tokens by range({ends})"
         )
 
 

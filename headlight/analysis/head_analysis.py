@@ -147,7 +147,7 @@ def some(texts: Iterable[Input] | str) -> list[Input]:
     """Return the inputs. Raises InvalidInput if there are none."""
     inputs = as_list(texts)
     if not inputs:
-        raise InvalidInput("texts", "there are none; give at least one")
+        raise InvalidInput("texts", "no text was given; give at least one")
     return inputs
 
 

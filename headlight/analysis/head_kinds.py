@@ -98,7 +98,7 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     if not maps:
         raise InvalidInput(
             "texts",
-            "none has two tokens or more; what looks at one token alone cannot be told apart",
+            "every text has one token; give a text of two tokens or more",
         )
     if any(set(each.statistics) != set(STATISTICS) for each in maps):
         raise InvalidInput(

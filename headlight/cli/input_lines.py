@@ -60,7 +60,7 @@ def given(arguments: argparse.Namespace) -> Given:
         )
     if fields and numbers:
         raise UsageError(
-            "--token-ids: reads lines of whole numbers, and these are JSON; "
+            "--token-ids: expects lines of whole numbers, and the file is JSON; "
             "write them as plain lines"
         )
     ids = [""] * len(lines)
@@ -90,13 +90,13 @@ def ids_of(line: str) -> list[int]:
     numbers = line.replace(",", " ").split()
     if not numbers or not all(NUMBER.fullmatch(number) for number in numbers):
         raise UsageError(
-            "is no list of token ids; put whole numbers there, those of special tokens among them"
+            "is not a list of token ids; give whole numbers, with those of special tokens"
         )
     ids = [int(number) for number in numbers]
     if not 0 <= min(ids) <= max(ids) <= HIGHEST_ID:
         beyond = min(ids) if min(ids) < 0 else max(ids)
         raise UsageError(
-            f"holds {beyond}, which is no token id; put whole numbers from 0 to {HIGHEST_ID} there"
+            f"holds {beyond}, which is not a token id; give whole numbers from 0 to {HIGHEST_ID}"
         )
     return ids
 
@@ -111,7 +111,7 @@ def parsed(line: str) -> dict[str, Any]:
         at = f" (column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         raise UsageError(f"is not JSON{at}; mend it") from None
     if not isinstance(entry, dict):
-        raise UsageError("is no JSON object; mend it")
+        raise UsageError("is not a JSON object; write one object a line")
     return entry
 
 
@@ -133,7 +133,7 @@ def id_of(entry: dict[str, Any], field: str) -> str:
     found = entry.get(field)
     if not isinstance(found, str | int) or isinstance(found, bool):
         raise UsageError(
-            f"has no text and no whole number in the field {field!r}, which --id-field names"
+            f"has neither a text nor a whole number in the field {field!r}, which --id-field names"
         )
     text = str(found)
     for wrong, problem in (

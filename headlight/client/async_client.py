@@ -90,7 +90,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
             asyncio.get_running_loop()
         except RuntimeError:  # gRPC would take another loop and report it only at the first call
             raise RuntimeError(
-                "there is no running event loop: make an AsyncClient inside of one"
+                "no event loop is running; make an AsyncClient inside a coroutine"
             ) from None
         return super()._open(target, credentials, options)
 

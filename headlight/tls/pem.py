@@ -57,7 +57,7 @@ def check_pair(
     if b"ENCRYPTED" in key:
         raise PemError(
             "the key is encrypted; give it without a passphrase, "
-            "in a file that nobody else can read"
+            "in a file that only its owner can read"
         )
     own, other = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if role == "client":
@@ -87,9 +87,7 @@ def check_pair(
     except (ssl.SSLError, ValueError) as error:
         raise PemError(f"the certificate cannot be used: {_reason(error)}") from None
     if not any(begin in found for begin in KEYS.values()):
-        raise PemError(
-            f"the key is of a kind that gRPC cannot use; it must be one of {', '.join(KEYS)}"
-        )
+        raise PemError(f"gRPC cannot use this kind of key; use one of {', '.join(KEYS)}")
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 

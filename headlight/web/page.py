@@ -89,7 +89,9 @@ def check_size(attention: Attention) -> None:
     """Raise an error for attention that cannot be shown, before the page is built."""
     layers, heads, count = attention.weights.shape[:3]
     if not attention.weights.size:
-        raise ValueError("attention.weights: is empty; there is nothing to show")
+        raise ValueError(
+            "attention.weights: is empty; give attention of at least one layer and head"
+        )
     each = heads * count * count * 2 * 4 / 3  # two bytes a weight, written as base64
     if layers * each <= MAX_BYTES:
         return

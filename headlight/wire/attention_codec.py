@@ -194,7 +194,7 @@ def known(
     name = {**{each: name for name, each in numbers.items()}, 0: unspecified}.get(number)
     if name is None:
         raise InvalidInput(
-            field, f"{number} is none that this server knows; see the contract, or leave it out"
+            field, f"{number} is not known to this server; see the contract, or leave the field out"
         )
     return name
 

@@ -186,7 +186,7 @@ def set_reading(
         request.truncation = choice_number("truncate", TRUNCATIONS, truncate, pb.TRUNCATION_REFUSE)
         request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
-        raise InvalidInput(said, "means nothing where texts are only tokenised; leave it out")
+        raise InvalidInput(said, "has no effect on tokenising; leave it out")
     set_prompt(request, PromptChoice(asked.get("prompt_name"), asked.get("prompt")))
     request.special_tokens = choice_number(
         "special_tokens", SPECIAL_TOKENS, asked.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED

@@ -165,7 +165,7 @@ def test_ids_are_taken_as_they_are(client: Client) -> None:
     )
     with pytest.raises(
         InvalidInput,
-        match=r"inputs\[0\]\.ids: a prompt goes before a text, and ids are taken as they",
+        match=r"inputs\[0\]\.ids: a prompt is put before a text, but ids are taken as they",
     ):
         client.encode([ids], prompt_name="query")
 
@@ -344,7 +344,7 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
     (
         PooledSpec(),
         {"prompt_name": "qery"},
-        r"prompt_name: is none of this model's; there is query, passage, none",
+        r"prompt_name: is not a prompt of this model; choose query, passage, none",
     ),
     (PooledSpec(), {"prompt": "x" * 4097}, r"prompt: has 4097 characters; at most 4096"),
 ]

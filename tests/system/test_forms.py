@@ -110,7 +110,7 @@ def test_masked_heads_are_pytorchs(small: Small) -> None:
         for wrong in (np.nan, np.inf, 3e38, -0.5):
             with pytest.raises(
                 InvalidInput,
-                match=r"inputs\[0\]\.head_mask: holds something that is not from 0 to 1",
+                match=r"inputs\[0\]\.head_mask: has a value outside 0 to 1",
             ):
                 client.encode([ids], head_mask=np.full_like(mask, wrong))
     with torch.inference_mode():
@@ -293,7 +293,7 @@ BAD = [
     ),
     (
         AttentionSpec(layers=(0,) * 4),
-        r"outputs\.attention\.layers: has 4 entries, of which there are at most 3",
+        r"outputs\.attention\.layers: has 4 entries, and the model has at most 3",
     ),
     (AttentionSpec(pairs=((0, 0),) * 400_000), r"outputs\.attention\.pairs: has 400000 entries"),
     (AttentionSpec(heads=(Run(0),) * 400_000), r"outputs\.attention\.heads: has 400000 entries"),

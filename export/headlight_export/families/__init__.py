@@ -76,7 +76,7 @@ def family_of(config: Mapping[str, Any]) -> str:
         return "jina_bert"
     if name not in FAMILIES:
         raise Refused(
-            f"config.json: model_type {name!a:.40} is no family that can be served; "
-            f"served are {', '.join(sorted(FAMILIES))}"
+            f"config.json: model_type {name!a:.40} is not a supported family; "
+            f"supported are {', '.join(sorted(FAMILIES))}"
         )
     return name

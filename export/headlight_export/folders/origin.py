@@ -84,8 +84,9 @@ def read_origin(
     if "model_type" not in config and "positions" in config:
         if pooling is not None or max_length is not None or ids_only:
             raise Refused(
-                f"--pooling, --max-length and --ids-only are for folders of others; {folder} is a "
-                "checkpoint of ours, whose config.json says them"
+                "--pooling, --max-length and --ids-only are for folders of Hugging Face and "
+                f"sentence-transformers; {folder} is a checkpoint of ours, and its config.json "
+                "sets them"
             )
         return _read_own(folder)
     if max_length is not None and max_length < 1:
@@ -267,7 +268,7 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
             else "the model is a decoder"
         )
         raise Refused(
-            f"{what} and nothing says how to pool; if it was trained to embed, "
+            f"{what} and the folder does not name a pooling; if the model was trained to embed, "
             "export with --pooling last"
         )
     if classifying or answering:
@@ -277,7 +278,7 @@ def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
             else f"{answering} gives places of answers"
         )
         raise Refused(
-            f"{gives}, which are not served, and nothing says how to pool; if its vectors are "
+            f"{gives}, which are not served, and the folder names no pooling; if its vectors are "
             "wanted, export with --pooling, mean or cls"
         )
 

@@ -68,7 +68,7 @@ def read_recipe(folder: Path) -> Recipe:
     modules = _modules(folder)
     if not re.fullmatch("TPD*N?", "".join(KINDS[kind] for kind, _ in modules)):
         chain = ", ".join(kind for kind, _ in modules) or "nothing"
-        raise Refused(f"{folder / MODULES} chains {chain}; what can be served is {ORDER}")
+        raise Refused(f"{folder / MODULES} chains {chain}; supported is {ORDER}")
     transformer, pooling, (last, _) = modules[0][1], modules[1][1], modules[-1]
     mode, include_prompt, width = read_pooling(pooling)
     dense = []
@@ -107,7 +107,7 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
         name, place = entry.get("type"), entry.get("path")
         library, _, kind = str(name).rpartition(".")
         if library.split(".")[0] != "sentence_transformers" or kind not in KINDS:
-            raise Refused(f"{path}: module {name} cannot be served; what can is {ORDER}")
+            raise Refused(f"{path}: module {name} cannot be served; supported is {ORDER}")
         if (
             not isinstance(place, str)
             or Path(place).is_absolute()
@@ -138,7 +138,7 @@ def _settings(path: Path) -> dict[str, Any]:
         raise Refused(f"{path}: prompts is not an object of texts; correct it")
     if default is not None and (not isinstance(default, str) or default not in prompts):
         raise Refused(
-            f"{path}: default_prompt_name {default!r} is none of the prompts "
+            f"{path}: default_prompt_name {default!r} is not one of the prompts "
             f"{sorted(prompts)}; correct it"
         )
     similarity = settings.get("similarity_fn_name")

@@ -98,7 +98,7 @@ def read_pooling(folder: Path) -> tuple[str, bool, int | None]:
     [mode] = modes
     if not isinstance(mode, str) or mode not in POOLING:
         raise Refused(
-            f"{path}: pooling_mode {mode!r} cannot be served; what can is {', '.join(POOLING)}"
+            f"{path}: pooling_mode {mode!r} cannot be served; supported is {', '.join(POOLING)}"
         )
     width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     return (
@@ -127,7 +127,7 @@ def read_dense(folder: Path, width: int | None) -> DenseLayer:
     if not isinstance(name, str) or name not in ACTIVATIONS:
         known = ", ".join(key.rpartition(".")[2] for key in ACTIVATIONS)
         raise Refused(
-            f"{path}: activation_function {name} cannot be served; what can of torch.nn is {known}"
+            f"{path}: activation_function {name} cannot be served; of torch.nn these can:  {known}"
         )
     tensors = read_tensors(folder)
     expected = {"linear.weight"} | ({"linear.bias"} if config.get("bias", True) else set())

@@ -143,7 +143,7 @@ class Reference:
             )
             largest = f"the largest weight is {float(weight.abs().max()):.1e}, in {name}"
             raise ValueError(
-                f"what the model computes overflows float32: {largest}; did the training diverge?"
+                f"the model's results overflow float32:  {largest}; did the training diverge?"
             )
         return worst
 

@@ -71,11 +71,9 @@ def known_variants(
         found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
     found.pop((CPU, "fp32"), None)
     if texts is not None and not found:
-        raise ValueError(
-            "--texts is what precisions are judged by; name one with --precision, or leave it out"
-        )
+        raise ValueError("--texts measures precisions; add --precision, or leave --texts out")
     if texts is not None and not texts.is_file():
-        raise FileNotFoundError(f"{texts} is no file; --texts takes one of a text a line")
+        raise FileNotFoundError(f"{texts} is not a file; --texts takes a file with one text a line")
     return list(found)
 
 

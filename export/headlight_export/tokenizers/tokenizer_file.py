@@ -115,7 +115,7 @@ def _read(path: Path) -> tokenizers.Tokenizer:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
         raise Refused(
-            f"{path} is not one that the tokenizers library reads ({error}); fetch it anew"
+            f"{path} cannot be read by the tokenizers library ({error}); fetch it anew"
         ) from error
 
 

@@ -108,7 +108,7 @@ def _move_forward(graph: onnx.GraphProto) -> None:
                 selectors.remove(selector)
     if selectors:
         raise RuntimeError(
-            f"{selectors[0].name} selects from what the graph does not compute. This is a bug."
+            f"{selectors[0].name} selects a result that the graph does not compute. This is a bug."
         )
     del graph.node[:]
     graph.node.extend(ordered)

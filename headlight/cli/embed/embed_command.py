@@ -56,7 +56,7 @@ def add_embed(commands: Any) -> None:
         "--id-field",
         metavar="NAME",
         help=(
-            "lines are JSON objects; keep a text (at most 1000 characters) or a whole number of "
+            "lines are JSON objects; keep a text of at most 1000 characters or a whole number from "
             "each, as `ids` of npz and json"
         ),
     )

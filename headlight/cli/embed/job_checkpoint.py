@@ -205,11 +205,12 @@ def opened_rows(
         folder.mkdir(exist_ok=True)
     except FileExistsError:
         raise UsageError(
-            f"{folder}: is no folder, and vectors are kept in it; remove it, or name another --out"
+            f"{folder}: is a file, and a folder of that name holds the finished vectors; "
+            "remove it, or name another --out"
         ) from None
     if strangers := sorted(path.name for path in folder.iterdir() if path.name not in FILES):
         raise UsageError(
-            f"{folder}: holds {strangers[0]}, which is not of a job; name another --out"
+            f"{folder}: holds {strangers[0]}, which is not a file of a job; choose another --out"
         )
     made_with = {**made_with, "version of this command": FORMAT}
     with contextlib.ExitStack() as stack:

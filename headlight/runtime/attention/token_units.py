@@ -26,7 +26,7 @@ from headlight.runtime.vectors.vector_forms import TOKENS
 from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
 
 MOST_KEYS = 1 << 16  # the limit of a 16-bit index
-UNKNOWN = "special tokens, words and spans are known of texts alone; send texts, not ids"
+UNKNOWN = "special tokens, words and spans are known only for texts; send texts instead of ids"
 INDEX_BYTES = 2  # uint16; MOST_KEYS ensures that it is enough
 SCALE_BYTES = 4  # float32
 
@@ -125,7 +125,8 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
     of_one = is_one_token(choice.pooling) and "queries" in choice.reduced
     if spec.drop_special and of_one and special is not None and special[vector]:
         raise InvalidInput(
-            f"{ATTENTION}.drop_special", "would drop the pooled token, whose row is asked for"
+            f"{ATTENTION}.drop_special",
+            "would drop the pooled token, but its row is requested; set drop_special to false",
         )
     return Places(length, sides[0], sides[1], special, tokenized.left_out)
 
@@ -153,12 +154,13 @@ def place_rows(rows: TokensSpec, tokenized: Tokenized) -> Ids | None:
     info = tokenized.info
     if info is None or (rows.skip_special and tokenized.words is None):
         raise InvalidInput(
-            f"{TOKENS}.skip_special", "what is special is known of texts alone; send texts, not ids"
+            f"{TOKENS}.skip_special",
+            "special tokens are known only for texts; send texts instead of ids",
         )
     skips = ((rows.skip_special, info.special), (rows.skip_prompt, info.prompt))
     left = np.flatnonzero(~np.any([marks for skipped, marks in skips if skipped], axis=0))
     if not len(left):
-        raise InvalidInput(TOKENS, "what is to be skipped leaves no token of this input; skip less")
+        raise InvalidInput(TOKENS, "skips every token of this input; skip fewer")
     return left
 
 
@@ -264,7 +266,8 @@ def _units(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | 
             parts.append(part[np.isin(part, chosen)])
             if not len(parts[-1]):
                 raise InvalidInput(
-                    f"{ATTENTION}.spans[{at}]", "holds none of the tokens chosen; leave it out"
+                    f"{ATTENTION}.spans[{at}]",
+                    "contains none of the chosen tokens; leave the span out",
                 )
         starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
         return Units(np.concatenate(parts), starts)

@@ -119,7 +119,7 @@ class Bundle:
             ) from None
         if links > 1:
             raise BundleError(
-                f"is a hard link: {links} names lead to it, any of which can change it; copy it",
+                f"is a hard link: {links} names lead to it, and each can change it; copy the file",
                 name,
             )
         return target

@@ -169,7 +169,8 @@ def _read(
         raise BundleError(f"cannot be read: {error.strerror}", name) from None
     except MemoryError:
         raise BundleError(
-            f"has {entry.bytes} bytes, which memory has no room for; allow more", name
+            f"has {entry.bytes} bytes, more than the free memory; allow the process more",
+            name,
         ) from None
     if digest.hexdigest() != entry.sha256:
         raise BundleError("was altered: its SHA-256 is not the one in the manifest", name)

@@ -32,7 +32,8 @@ class Prompt:
         """
         if self.asked and self.text:
             raise InvalidInput(
-                "", f"a prompt goes before a text, and {what} are taken as they are; ask for none"
+                "",
+                f"a prompt is put before a text, but {what} are used unchanged; leave it out",
             )
 
 
@@ -60,7 +61,7 @@ class Prompts:
                 raise InvalidInput(
                     "prompt_name",
                     (
-                        "is none of this model's; there is "
+                        "is not a prompt of this model; choose "
                         f"{', '.join(self.by_name) or 'none':.1000}, or use prompt_text"
                     ),
                 )

@@ -156,9 +156,7 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
     for name, count in (counts | {"occluded": n, "left_out": n}).items():
         array = own.get(name, np.zeros(1))
         if not (1 <= n <= manifest.max_length and array.min() >= 0 and array.max() < count):
-            raise BundleError(
-                f"{name} of {where} is no input that the manifest allows", manifest.golden
-            )
+            raise BundleError(f"{name} of {where} is not an input of the manifest", manifest.golden)
 
 
 def distance(output: str, got: Floats, expected: Floats) -> float:

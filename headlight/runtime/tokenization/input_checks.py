@@ -84,9 +84,7 @@ def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
         )
     # Larger ones could overflow, and affect other batch members.
     if not ((found >= 0) & (found <= 1)).all():
-        raise InvalidInput(
-            "head_mask", "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
-        )
+        raise InvalidInput("head_mask", "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
     return found
 
 
@@ -109,7 +107,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
         # The index, not the value: messages are logged, and logs hold nothing of a text.
         raise InvalidInput(
             field,
-            f"the {what} at {wrong} is not in 0 .. {count - 1}; send those of this model alone",
+            f"the {what} at {wrong} is not in 0 .. {count - 1}; send ids of this model",
         )
     return found
 

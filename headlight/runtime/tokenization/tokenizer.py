@@ -214,7 +214,7 @@ class Tokenizer:
         if kept is not None:
             ids, segments = ids[kept], None if segments is None else segments[kept]
         if not len(ids):
-            raise InvalidInput("", "holds no token that the model knows")
+            raise InvalidInput("", "has no token that the model knows; send another text")
         info = words = None
         if special is not None:
             info = token_list(encoding, kept, special, of_prompt, len(prompt))
@@ -283,5 +283,5 @@ def open_tokenizer(
             f"has ids up to {tokenizer.ids - 1}; the model knows {vocabulary}", path.name
         )
     if segments and (marked := tokenizer.segments(pairs=pairs)) > segments:
-        raise BundleError(f"tells {marked} segments apart; the model knows {segments}", path.name)
+        raise BundleError(f"uses {marked} segments; the model has {segments}", path.name)
     return tokenizer

@@ -83,7 +83,7 @@ def load(config: Config) -> Runtime:
         )
     if fell_back(config, runtime):
         log.warning(
-            "there is no GPU for --provider auto; the CPU computes."
+            "--provider auto found no GPU, so the CPU computes."
             " --provider cuda makes that an error, --provider cpu says that it is meant",
             extra={"event": "provider_fallback"},
         )
@@ -140,7 +140,7 @@ def fitting() -> Iterator[None]:
         ) from None
     except EngineError as error:
         raise BundleError(
-            f"the first batches failed: {error.message}; where memory is short, "
+            f"the first batches failed: {error.message}; if memory is short, "
             "allow more or lower --warm-up-lengths"
         ) from error
 

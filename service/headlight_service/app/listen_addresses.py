@@ -53,7 +53,7 @@ def taken(option: str, address: Address) -> socket.socket:
         # EAI_AGAIN is an error of the resolver, not of the name.
         if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
             raise ConfigError(
-                f"{option} is {address}; its host is not found ({error.strerror}); "
+                f"{option} is {address}; the host is not found ({error.strerror}); "
                 "give an address of this machine"
             ) from None
         reason = REASONS.get(error.errno or 0, f"cannot be listened on: {error.strerror}")

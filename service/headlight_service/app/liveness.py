@@ -62,7 +62,7 @@ class Liveness:
                 tell(told)
                 if told:
                     log.critical(
-                        "there is work and nothing moves; not alive until it does",
+                        "work waits and nothing progresses; liveness fails until something does",
                         extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},
                     )
                 else:

@@ -75,7 +75,7 @@ def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[st
             else "unset it; --help lists the options"
         )
         raise ConfigError(
-            f"{variable:.80} is in the environment, and there is no such option; {remedy}"
+            f"{variable:.80} is set in the environment, but no such option exists; {remedy}"
         )
 
 

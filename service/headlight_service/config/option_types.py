@@ -115,7 +115,7 @@ def endpoint(text: str) -> str:
         usable = False
     if not usable or text != f"{url.scheme}://{url.netloc}":
         raise ValueError(
-            "must be http://HOST:PORT, or https:// for TLS, of what takes OTLP over gRPC; "
+            "must be http://HOST:PORT, or https:// for TLS, of an OTLP collector for gRPC; "
             "the port is mostly 4317"
         )
     return text

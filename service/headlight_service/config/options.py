@@ -57,18 +57,18 @@ class Config:
     grpc: Address = option(
         Address("127.0.0.1", 50051),
         address,
-        "where to serve gRPC; 0.0.0.0 or [::] to be reached from other machines",
+        "address to serve gRPC on; 0.0.0.0 or [::] to be reached from other machines",
     )
     http: Address = option(
         Address("127.0.0.1", 8080),
         address,
-        "where to serve /metrics, /livez and /readyz; 0.0.0.0 or [::] as for --grpc",
+        "address to serve /metrics on, with /livez and /readyz; 0.0.0.0 or [::] as for --grpc",
     )
     health: Address | None = option(
         None,
         address,
         (
-            "where to serve grpc.health.v1 alone, in plaintext, "
+            "address to serve grpc.health.v1 alone on, in plaintext, "
             "for probes that know no TLS (default: nowhere)"
         ),
     )
@@ -109,7 +109,7 @@ class Config:
         "auto",
         one_of("auto", *PROVIDERS),
         (
-            "what computes; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda where "
+            "execution provider; openvino has bf16 on CPUs with AVX512-BF16 or AMX; auto: cuda if "
             "onnxruntime-gpu is installed and there is a GPU, else cpu"
         ),
     )

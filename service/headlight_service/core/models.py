@@ -117,7 +117,9 @@ class Models:
         served = ", ".join(sorted({self.first.ref.name, *self._models}))
         if name:
             raise NotFound(f"model: not served here; there is {served}")
-        raise InvalidInput("model", f"is empty, and there are several; name one of {served}")
+        raise InvalidInput(
+            "model", f"is empty, but several models are served; name one of {served}"
+        )
 
     @property
     def first(self) -> ServedModel:

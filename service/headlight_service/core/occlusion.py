@@ -142,6 +142,6 @@ def hidden_tokens(choice: TokenChoice | None, pooling: str, tokenized: Tokenized
     if not len(tokens) or length == 1:
         raise InvalidInput(
             "tokens",
-            "of this input there is nothing to hide that would leave something; name others",
+            "hiding these tokens would leave nothing of the input; choose fewer tokens",
         )
     return tokens

@@ -44,7 +44,7 @@ def security_of(
         if credentials is None and not is_loopback(config.grpc):
             log.warning(
                 (
-                    "tokens are taken in plaintext: whoever sees the traffic has them; use "
+                    "tokens are read in plaintext: anyone who sees the traffic can copy them; use "
                     "--tls-cert, or a mesh that encrypts"
                 ),
                 extra={"event": "tokens_in_plaintext"},

@@ -44,10 +44,10 @@ def test_precisions_are_known_by_name() -> None:
 
 def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
     with pytest.raises(
-        FileNotFoundError, match="texts is no file; --texts takes one of a text a line"
+        FileNotFoundError, match="texts is not a file; --texts takes a file with one text a line"
     ):
         known_variants(["int8"], [], tmp_path / "texts")
-    with pytest.raises(ValueError, match="name one with --precision, or leave it out"):
+    with pytest.raises(ValueError, match="add --precision, or leave --texts out"):
         known_variants(["fp32"], [], tmp_path)
 
 

@@ -36,7 +36,7 @@ def test_what_is_not_read_is_refused_with_the_way_to_convert_it(tmp_path: Path, 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff"])
 def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
-    assert "is not one that the tokenizers library reads" in tokenizer_refusal(tmp_path)
+    assert "cannot be read by the tokenizers library" in tokenizer_refusal(tmp_path)
 
 
 def test_an_end_that_only_code_would_add_is_refused(tmp_path: Path) -> None:

@@ -212,9 +212,7 @@ def test_numbers_that_overflow_are_told_before_graphs_are_traced(
     monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
     assert main() == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        "export: what the model computes overflows float32: the largest weight is "
-    )
+    assert line.startswith("export: the model's results overflow float32:  the largest weight is ")
     assert "in blocks.1.feed_forward.up.weight" in line
     assert not (tmp_path / "out").exists()
 

@@ -81,7 +81,7 @@ def test_distances_of_vectors() -> None:
 
 def test_no_texts_are_refused(client: Client) -> None:
     for call in (analyse, importance):
-        with pytest.raises(InvalidInput, match="texts: there are none"):
+        with pytest.raises(InvalidInput, match="texts: no text was given"):
             call(client, [])
 
 
@@ -209,7 +209,7 @@ def test_json_and_npz_hold_the_same(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "texts: there are none"),
+        ([], "texts: no text was given"),
         (["a", "--file", "b"], "not both"),
         (["a", "--format", "npz"], "--out"),
         (["word " * 50], "inputs[0].text: has 52 tokens"),

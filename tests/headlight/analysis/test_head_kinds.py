@@ -194,7 +194,7 @@ def test_a_text_of_one_token_says_nothing() -> None:
     expected = classify([reduced(toward(-1))])
     assert classify([reduced(even(1)), reduced(toward(-1))]) == expected
     for maps in ([], [reduced(even(1))]):
-        with pytest.raises(InvalidInput, match="none has two tokens"):
+        with pytest.raises(InvalidInput, match="every text has one token"):
             classify(maps)
 
 

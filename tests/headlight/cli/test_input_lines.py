@@ -219,7 +219,7 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         ("", "is empty; remove it, or put a JSON object there"),
         ('{"text": ', "is not JSON (column 10); mend it"),
         ("[" * 100_000, "is not JSON; mend it"),
-        ('["text"]', "is no JSON object; mend it"),
+        ('["text"]', "is not a JSON object; write one object a line"),
         ('{"id": "b"}', "has no field 'text'; name the one with the text by --text-field"),
         ('{"id": "b", "text": ""}', "has no text in the field 'text'; put one there"),
         ('{"id": "b", "text": 3}', "has no text in the field 'text'; put one there"),
@@ -234,7 +234,7 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         ('{"id": "b\\u0000", "text": "b"}', "holds a NUL in the field 'id', which an id may not"),
         (
             '{"id": true, "text": "b"}',
-            "has no text and no whole number in the field 'id', which --id-field names",
+            "has neither a text nor a whole number in the field 'id', which --id-field names",
         ),
     ],
 )
@@ -292,7 +292,7 @@ def test_token_ids_are_sent_as_they_are(
     code, _, err = run("--token-ids", "1 2.5")
     assert (
         code,
-        err.startswith("headlight: argument 1 is no list of token ids; put whole numbers there"),
+        err.startswith("headlight: argument 1 is not a list of token ids; give whole numbers"),
     ) == (2, True)
 
 
@@ -303,8 +303,8 @@ def test_numbers_that_are_no_token_ids_are_named(
     servicer.accepts = ("ids",)
     code, _, err = run("--token-ids", stdin=f"1 2\n3 {number}\n")
     said = (
-        f"headlight: standard input: line 2 holds {number}, which is no token id; "
-        "put whole numbers from 0 to "
+        f"headlight: standard input: line 2 holds {number}, which is not a token id; "
+        "give whole numbers from 0 to "
     )
     assert (code, err.startswith(said), servicer.encoded) == (2, True, [])
 
@@ -322,6 +322,6 @@ def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(
         "headlight: fake takes text or pair, and no ids; leave out --token-ids\n",
     )
     assert run("--token-ids", "--text-field", "x", stdin="{}")[2].startswith(
-        "headlight: --token-ids: reads lines of whole"
+        "headlight: --token-ids: expects lines of whole"
     )
     assert servicer.encoded == []

@@ -238,7 +238,7 @@ def test_tokens_are_no_run(client: Client) -> None:
         lambda: client.occlusion("one two", run),
     ):
         with pytest.raises(
-            InvalidInput, match=r"(queries|keys|tokens): is a Run, .* name tokens by range\(1, 3\)$"
+            InvalidInput, match=r"(queries|keys|tokens): is a Run; .* Name tokens by range\(1, 3\)$"
         ):
             ask()
 
@@ -266,5 +266,5 @@ async def test_nor_with_asyncio(target: str) -> None:
 
 
 def test_a_client_for_asyncio_is_made_where_it_can_be_used() -> None:
-    with pytest.raises(RuntimeError, match="make an AsyncClient inside of one"):
+    with pytest.raises(RuntimeError, match="make an AsyncClient inside a coroutine"):
         AsyncClient("127.0.0.1:1")

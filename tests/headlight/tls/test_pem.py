@@ -197,7 +197,7 @@ def test_a_key_is_refused_where_grpc_cannot_use_it(
         else:
             with pytest.raises(
                 PemError,
-                match="kind that gRPC cannot use; it must be one of RSA, ECDSA P-256, ECDSA",
+                match="gRPC cannot use this kind of key; use one of RSA, ECDSA P-256, ECDSA",
             ):
                 check(*found, role)
 

@@ -47,9 +47,7 @@ def test_every_method_sends_the_priority(
 
 def test_occlusion_sends_it_and_tokenising_has_none(client: Client) -> None:
     assert occlusion_request("", "one", None, {"priority": "bulk"}).priority == pb.PRIORITY_BULK
-    with pytest.raises(
-        InvalidInput, match="priority: means nothing where texts are only tokenised"
-    ):
+    with pytest.raises(InvalidInput, match="priority: has no effect on tokenising"):
         client.tokenize(["a"], priority="bulk")  # type: ignore[call-arg]
 
 
@@ -72,7 +70,7 @@ def test_names_and_numbers_belong_together() -> None:
     assert vector_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
     assert {pb.PRIORITY_UNSPECIFIED, *vector_codec.PRIORITIES.values()} == set(pb.Priority.values())
     with pytest.raises(
-        InvalidInput, match="priority: 7 is none that this server knows; see the contract, or leave"
+        InvalidInput, match="priority: 7 is not known to this server; see the contract, or leave"
     ):
         vector_codec.priority_of(7)
 

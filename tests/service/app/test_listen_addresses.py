@@ -35,7 +35,7 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
         (
             socket.gaierror(socket.EAI_NONAME, "not known"),
             ConfigError,
-            "is away:1; its host is not found (not known)",
+            "is away:1; the host is not found (not known)",
         ),
         (
             socket.gaierror(socket.EAI_AGAIN, "try again"),

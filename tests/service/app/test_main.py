@@ -146,7 +146,7 @@ def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> Non
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
     assert json.loads(line)["message"].startswith(
-        f"{option} is [::1%no-such]:52051; its host is not found ("
+        f"{option} is [::1%no-such]:52051; the host is not found ("
     )
 
 

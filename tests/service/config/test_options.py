@@ -244,7 +244,7 @@ def test_a_misspelt_variable_is_refused(name: str, value: str, meant: str) -> No
     with pytest.raises(ConfigError) as error:
         Config.parse((*BUNDLE, "--check"), {name: value})
     assert str(error.value).startswith(
-        f"{name} is in the environment, and there is no such option; "
+        f"{name} is set in the environment, but no such option exists; "
     )
     assert meant in str(error.value)
     assert "secret" not in str(error.value)

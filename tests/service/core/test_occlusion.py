@@ -93,7 +93,7 @@ async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(se
             service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
         )
         told = (
-            f"tokens: has {MAX_LENGTH + 1} entries, of which there are at most {MAX_LENGTH}; "
+            f"tokens: has {MAX_LENGTH + 1} entries, and the model has at most {MAX_LENGTH}; "
             "name each once"
         )
         assert error.details() == told

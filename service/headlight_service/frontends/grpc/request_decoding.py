@@ -192,7 +192,7 @@ def check_count(field: str, count: int, most: int) -> None:
     """Raise InvalidInput if a list has more entries than there are values."""
     if count > most:
         raise InvalidInput(
-            field, f"has {count} entries, of which there are at most {most}; name each once"
+            field, f"has {count} entries, and the model has at most {most}; name each once"
         )
 
 
@@ -261,9 +261,7 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
         # Beyond that range, numbers could overflow, and with them those of other batch members.
         if not ((mask >= 0) & (mask <= 1)).all():
-            raise InvalidInput(
-                field, "holds something that is not from 0 to 1; 1 keeps a head, 0 removes it"
-            )
+            raise InvalidInput(field, "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)
     return masks
 

@@ -173,7 +173,7 @@ def test_a_folder_with_something_else_is_left_alone(
     (folder / "mine").touch()
     assert embed() == (
         2,
-        f"headlight: {folder}: holds mine, which is not of a job; name another --out\n",
+        f"headlight: {folder}: holds mine, which is not a file of a job; choose another --out\n",
     )
     assert servicer.texts() == []
 

@@ -67,7 +67,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path.touch()
     with (
         pytest.raises(
-            UsageError, match=r"v\.partial: is no folder, .*; remove it, or name another --out"
+            UsageError, match=r"v\.partial: is a file, .*; remove it, or name another --out"
         ),
         opened(path),
     ):

@@ -175,5 +175,5 @@ def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
         AttentionSpec(unit="word"),
         of_span,
     ):
-        with pytest.raises(InvalidInput, match="send texts, not ids"):
+        with pytest.raises(InvalidInput, match="send texts instead of ids"):
             runtime.encode([[5, 6, 7]], attention=spec)

@@ -161,7 +161,8 @@ def test_a_file_that_memory_has_no_room_for_is_refused(
     (tmp_path / "w").write_bytes(b"x" * 10)
     monkeypatch.setattr(file_contents, "Weights", full)
     with pytest.raises(
-        BundleError, match=r"^w: has 10 bytes, which memory has no room for; allow more"
+        BundleError,
+        match=r"^w: has 10 bytes, more than the free memory; allow the process more",
     ):
         read_weights(tmp_path / "w", "w", entry(b"x" * 10))
 

@@ -50,7 +50,7 @@ def test_which_prompt_is_meant(name: str | None, text: str | None, expected: Pro
     ("name", "text", "message"),
     [
         ("query", "x", "prompt_name: and prompt_text are both set"),
-        ("q", None, "prompt_name: is none of this model's; there is query, passage, none"),
+        ("q", None, "prompt_name: is not a prompt of this model; choose query, passage, none"),
         (None, "x" * 5000, "prompt_text: has 5000 characters; at most 4096"),
     ],
 )
@@ -197,7 +197,7 @@ def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime
     np.testing.assert_array_equal(given_ids.pooled, other.pooled)
     with pytest.raises(
         InvalidInput,
-        match=r"inputs\[0\]: a prompt goes before a text, and ids are taken as they are",
+        match=r"inputs\[0\]: a prompt is put before a text, but ids are used unchanged",
     ):
         prompted.encode([[7, 8]], prompt_name="query")
 
@@ -220,9 +220,11 @@ def test_spans_and_skips_know_the_prompt(prompted: Runtime) -> None:
 
 
 def test_what_skips_everything_or_cannot_be_known_is_refused(prompted: Runtime) -> None:
-    with pytest.raises(InvalidInput, match=r"outputs\.tokens\.skip_special: .*send texts, not ids"):
+    with pytest.raises(
+        InvalidInput, match=r"outputs\.tokens\.skip_special: .*send texts instead of ids"
+    ):
         prompted.encode([[7, 8]], tokens=TokensSpec(skip_special=True))
-    with pytest.raises(InvalidInput, match="leaves no token of this input"):
+    with pytest.raises(InvalidInput, match="skips every token of this input"):
         prompted.encode([" "], tokens=TokensSpec(skip_special=True, skip_prompt=True))
 
 

@@ -78,20 +78,20 @@ def test_tokens_are_resolved() -> None:
         ),
         (
             pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UNSPECIFIED])),
-            r"outputs\.pooled\.dtypes\[0\]: 0 is none that this server",
+            r"outputs\.pooled\.dtypes\[0\]: 0 is not known to this server",
         ),
         (
             pb.Outputs(pooled=pb.PooledOutput(dtypes=[pb.DATA_TYPE_UINT8])),
-            r"dtypes\[0\]: 3 is none",
+            r"dtypes\[0\]: 3 is not known",
         ),
         (
             pb.Outputs(pooled=pb.PooledOutput(dtypes=[INT8] * 10**6)),
             r"outputs\.pooled\.dtypes: has 1000000 entries",
         ),
-        (pb.Outputs(tokens=pb.TokensOutput(dtype=INT8)), r"outputs\.tokens\.dtype: 5 is none"),
+        (pb.Outputs(tokens=pb.TokensOutput(dtype=INT8)), r"outputs\.tokens\.dtype: 5 is not known"),
         (
             pb.Outputs(attention=pb.AttentionOutput(dtype=INT8)),
-            r"outputs\.attention\.dtype: 5 is none",
+            r"outputs\.attention\.dtype: 5 is not known",
         ),
     ],
 )
@@ -119,7 +119,7 @@ def test_the_prompt_of_a_request(asked: dict[str, str], expected: str) -> None:
 def test_pairs_and_ids_are_taken_as_they_are(value: pb.Input, kind: str) -> None:
     for asked in ({}, {"prompt_text": ""}, {"prompt_name": "none"}):
         encode_job(pb.EncodeRequest(inputs=[TEXT, value], **asked), MODEL)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=rf"inputs\[1\]\.{kind}: a prompt goes before a text"):
+    with pytest.raises(InvalidInput, match=rf"inputs\[1\]\.{kind}: a prompt is put before a text"):
         encode_job(pb.EncodeRequest(inputs=[TEXT, value], prompt_name="query"), MODEL)
 
 

@@ -64,7 +64,8 @@ async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
             assert (
                 error.details()
-                == "priority: 7 is none that this server knows; see the contract, or leave it out"
+                == "priority: 7 is not known to this server; see the contract, or leave the field "
+                "out"
             )
             assert details_of(error)["BadRequest"].field_violations[0].field == "priority"
         streamed = pb.EncodeStreamRequest(id="a", encode=request(text_of(3), priority=UNKNOWN))

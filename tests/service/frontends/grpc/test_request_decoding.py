@@ -128,7 +128,7 @@ def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() 
         encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=asked), model)
         tokenize = tokenize_job(pb.TokenizeRequest(inputs=[TEXT], special_tokens=asked), model)
         assert (encode.special_tokens, tokenize.special_tokens) == (expected, expected)
-    with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is none that this server knows"):
+    with pytest.raises(InvalidInput, match=r"^special_tokens: 9 is not known to this server"):
         encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), MODEL)  # type: ignore[arg-type]
 
 

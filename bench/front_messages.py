@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headlight.pb import headlight_pb2 as pb
 
 FLOOR = "bench.Floor"  # the bare server's service
-WIDTH = 288  # of docs-rope's vectors
+WIDTH = 256  # of docs-rope's vectors
 TOKENS = 12
 SIZES = (1, 32, 256)  # texts of a message
 CONCURRENT = {1: 32, 32: 32, 256: 8}  # messages in flight, by their texts

@@ -2,7 +2,7 @@
 
 Starts the service on a bundle, asks it something worth asking, and says how to go on.
 
-child process (service)  <--gRPC--  functions of the standard library, three questions,
+child process (service)  <--gRPC--  functions of the standard library, four questions,
                                     one attention map
 """
 
@@ -29,7 +29,7 @@ from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
 from headlight_model.syntax import links
-from headlight_model.train.data.functions import Function, document_of_0_1, functions
+from headlight_model.train.data.functions import Function, document_text, functions
 
 # Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
 MODULES = """
@@ -40,11 +40,12 @@ MODULES = """
     zipfile
 """
 QUESTIONS = (
-    "read a file and decode json",
-    "split a path into its extension",
-    "remove a directory and everything in it",
+    "parse a date from a string",
+    "run a command and capture its output",
+    "median of a list of numbers",
+    "make a temporary directory",
 )
-CODE = "def read(path): return json.loads(open(path).read())"
+CODE = "names = {user[0]: len(user[1]) for user in users}"
 NEAREST = 4
 LINKS = 12
 # A cold disk and a slow machine; a service that cannot start ends by itself long before.
@@ -190,9 +191,7 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
                 colour,
             )
         )
-        documents = client.encode(
-            [document_of_0_1(function) for function in corpus], truncate="end"
-        )
+        documents = client.encode([document_text(each) for each in corpus], truncate="end")
         print(f"{len(documents)} functions of the standard library embedded.")
         for question, vector in zip(QUESTIONS, client.encode(QUESTIONS), strict=True):
             print(f"\n{heading(question, colour)}\n{nearest(documents @ vector, corpus, width)}")

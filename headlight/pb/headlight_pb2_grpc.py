@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class HeadlightServiceStub(object):
-    """One loaded encoder (or several, told apart by the `model` field of each request).
+    """One loaded encoder, or several; the `model` field of a request names one.
     """
 
     def __init__(self, channel):
@@ -63,22 +63,24 @@ class HeadlightServiceStub(object):
 
 
 class HeadlightServiceServicer(object):
-    """One loaded encoder (or several, told apart by the `model` field of each request).
+    """One loaded encoder, or several; the `model` field of a request names one.
     """
 
     def Encode(self, request, context):
-        """Encodes a batch of inputs. All or nothing: one bad input refuses the call, naming it. The answer is limited to
-        Limits.max_unary_response_bytes; what would be larger is refused before it is computed, and EncodeStream serves it.
+        """Encodes a batch of inputs. All or nothing: one bad input refuses the call, naming it. The
+        answer is limited to Limits.max_unary_response_bytes. A larger one is refused before it is
+        computed; use EncodeStream for it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EncodeStream(self, request_iterator, context):
-        """Encodes any number of batches over one stream: for bulk work, and for answers of any size, in frames that a client with
-        default limits can receive. Answers come in the order in which they are ready, each under its request's id, each with a
-        status of its own: a refused request does not end the stream. A server that shuts down answers what it has read and then
-        ends the stream with UNAVAILABLE: send again, on a new stream, what is unanswered.
+        """Encodes any number of batches over one stream: for bulk work, and for answers of any size, in
+        frames that a client with default limits can receive. Answers come in the order in which they
+        are ready. Each has its request's id and a status of its own: a refused request does not end
+        the stream. A server that shuts down answers the requests it has read. Then it ends the stream
+        with UNAVAILABLE: send unanswered requests again, on a new stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -92,15 +94,16 @@ class HeadlightServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Occlude(self, request, context):
-        """Tells how far the pooled vector of one input moves when each of its tokens is hidden: what a text's vector rests on, found by
-        changing the text and not by looking at attention. Costs an encoding for each token hidden.
+        """Returns how far the pooled vector of one input moves when each of its tokens is hidden. This
+        measures which tokens the vector depends on, without attention. It costs an encoding for each
+        hidden token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Describes a model, what runs it, its limits, and how far it is from the PyTorch source.
+        """Describes a model, its provider, its limits, and its distance from the PyTorch source.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,7 +146,7 @@ def add_HeadlightServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class HeadlightService(object):
-    """One loaded encoder (or several, told apart by the `model` field of each request).
+    """One loaded encoder, or several; the `model` field of a request names one.
     """
 
     @staticmethod

@@ -105,7 +105,7 @@ def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: 
     assert "EncodeStream" in str(caught.value.details())
 
 
-def test_node(rope: Service, tmp_path: Path) -> None:
+def test_a_client_in_node_reads_vectors(rope: Service, tmp_path: Path) -> None:
     client = Path(shutil.copytree(ROOT / "tests" / "system" / "node", tmp_path / "node"))
     subprocess.run(
         ["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300

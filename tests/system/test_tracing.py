@@ -97,7 +97,7 @@ def hexed(span: Span) -> tuple[str, str]:
     return span.trace_id.hex(), span.parent_span_id.hex()
 
 
-def test_a_call(traced: tuple[Collector, list[object]]) -> None:
+def test_a_call_has_spans_for_its_stages(traced: tuple[Collector, list[object]]) -> None:
     collector, _ = traced
     calls = [
         span for span in collector.named(f"{SERVICE}/Encode") if hexed(span) == (TRACE, PARENT)
@@ -125,7 +125,7 @@ def test_a_call(traced: tuple[Collector, list[object]]) -> None:
     assert [span.name for span in collector.below(refused)] == ["tokenize"]
 
 
-def test_a_stream(traced: tuple[Collector, list[object]]) -> None:
+def test_a_stream_has_spans_for_its_messages(traced: tuple[Collector, list[object]]) -> None:
     collector, _ = traced
     [call] = collector.named(f"{SERVICE}/EncodeStream")
     assert hexed(call) == (TRACE, PARENT)

@@ -104,7 +104,7 @@ def test_every_kind_of_breaking_change_is_found(
     assert broken(contract("0.1.0"), changed) != []
 
 
-def test_additions_are_none() -> None:
+def test_additions_break_no_contract() -> None:
     added = contract("0.1.0")
     message(added, "Item").field.add(name="new", number=4095, type=9, label=1)
     added.message_type.add(name="New")

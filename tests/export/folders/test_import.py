@@ -346,7 +346,7 @@ def test_pooling_and_the_weights_left_out_are_told_in_a_line(
     assert read_origin(folder, **options).about == expected
 
 
-def test_of_a_checkpoint_of_ours_too(tmp_path: Path) -> None:
+def test_a_checkpoint_of_ours_reports_its_pooling(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "ours", small_config())
     assert read_origin(checkpoint).about == "pooling: mean (config.json); no weight is left out"
     retouch(lambda found: found.update({"mlm.bias": torch.ones(2)}))(checkpoint)

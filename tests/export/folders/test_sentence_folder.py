@@ -25,7 +25,9 @@ def test_without_modules_the_folder_is_the_transformer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", [OLD, NEW, "sentence_transformers.base.modules.transformer."])
 @pytest.mark.parametrize("transformer", ["", "0_Transformer"])
-def test_the_usual_chain(tmp_path: Path, prefix: str, transformer: str) -> None:
+def test_transformer_pooling_normalize_is_read(
+    tmp_path: Path, prefix: str, transformer: str
+) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Normalize", transformer=transformer, prefix=prefix)
     recipe = read_recipe(tmp_path)
     assert recipe.transformer == tmp_path / transformer

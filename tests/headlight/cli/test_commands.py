@@ -110,7 +110,7 @@ def test_tokens(run: Run) -> None:
     ]
 
 
-def test_info(run: Run, client: Client) -> None:
+def test_info_shows_the_model(run: Run, client: Client) -> None:
     code, out, _ = run("info")
     lines = out.splitlines()
     assert code == 0

@@ -67,7 +67,7 @@ def test_options_have_their_own_names(
     assert (code, err[: len("headlight: " + says)]) == (2, "headlight: " + says)
 
 
-def test_options_of_the_connection_have_theirs_too(
+def test_advice_names_the_options_of_the_connection(
     target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said(capsys, "", "info") == (

@@ -241,7 +241,7 @@ def test_what_is_read_is_not_written_over(
     assert (servicer.described, path.read_text()) == (0, "as it was")
 
 
-def test_nor_is_standard_input(target: str, tmp_path: Path) -> None:
+def test_a_file_on_standard_input_is_not_overwritten(target: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("as it was")
     said = (

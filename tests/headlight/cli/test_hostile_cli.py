@@ -85,7 +85,7 @@ def test_a_message_is_one_line_without_control_characters(
 @pytest.mark.parametrize(
     "code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED]
 )
-def test_nor_has_what_python_raises(
+def test_python_errors_are_one_line_without_control_characters(
     client: Client, servicer: FakeServicer, code: grpc.StatusCode
 ) -> None:
     for method in (client.encode, client.attend, client.tokenize):
@@ -117,7 +117,9 @@ def evil_model(response: pb.GetModelResponse) -> None:
     response.quality.add(provider=EVIL, precision=EVIL, texts=EVIL)
 
 
-def test_a_models_description_has_none(run: Run, servicer: FakeServicer, client: Client) -> None:
+def test_a_model_description_has_no_control_characters(
+    run: Run, servicer: FakeServicer, client: Client
+) -> None:
     lines = len(run("info")[1].splitlines())
     servicer.change_model = evil_model
     code, out, err = run("info")
@@ -141,7 +143,7 @@ def evil_pieces(tokens: pb.TokenInfo) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_tokens_have_none(run: Run, servicer: FakeServicer, form: str) -> None:
+def test_tokens_have_no_control_characters(run: Run, servicer: FakeServicer, form: str) -> None:
     servicer.change_tokens = lambda response: evil_pieces(response.items[0])
     code, out, err = run("tokens", "one two", "--format", form)
     assert (code, err, RAW.search(out)) == (0, "", None)
@@ -151,7 +153,7 @@ def test_tokens_have_none(run: Run, servicer: FakeServicer, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("arguments", [["attend", "one two"], ["heads", "one two"]])
-def test_attention_has_none(
+def test_attention_has_no_control_characters(
     run: Run, servicer: FakeServicer, arguments: list[str], form: str, tmp_path: Path
 ) -> None:
     servicer.change_answer = lambda response: evil_pieces(response.items[0].tokens)

@@ -256,7 +256,7 @@ def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(
         client.attention_pieces("one", AttentionSpec())
 
 
-async def test_nor_with_asyncio(target: str) -> None:
+async def test_pieces_are_refused_when_they_are_requested_with_asyncio(target: str) -> None:
     client = AsyncClient(target)
     with pytest.raises(InvalidInput, match="use `attention`"):
         client.attention_pieces("one", AttentionSpec(top_k=3))

@@ -61,7 +61,7 @@ async def test_every_method_gives_what_the_sync_client_gives(
     assert await aclient.model() == client.model()
 
 
-async def test_no_texts(aclient: AsyncClient) -> None:
+async def test_no_texts_have_no_vectors(aclient: AsyncClient) -> None:
     assert (await aclient.encode([])).shape == (0, DIM)
     assert await aclient.encode_tokens([]) == []
     assert await aclient.tokenize([]) == []

@@ -83,7 +83,7 @@ def test_a_call_in_flight_raises_what_later_ones_do(
 
 
 @pytest.mark.parametrize("ask", AWAITED)
-async def test_and_with_asyncio_where_nobody_cancelled_it(
+async def test_a_call_in_flight_raises_with_asyncio_unless_it_was_cancelled(
     target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
 ) -> None:
     client = AsyncClient(target)
@@ -161,7 +161,7 @@ class TestWaiting:
                 running.result(30)
 
     @pytest.mark.parametrize("ask", AWAITED)
-    async def test_nor_with_asyncio(
+    async def test_a_waiting_retry_does_not_outlast_the_client_with_asyncio(
         self, target: str, delayed: threading.Event, ask: Callable[[AsyncClient], Awaitable[Any]]
     ) -> None:
         client = AsyncClient(target)

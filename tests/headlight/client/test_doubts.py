@@ -53,7 +53,9 @@ def test_what_an_old_limit_refused_is_done_the_second_time(
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-async def test_and_with_asyncio(target: str, ask: Ask, changes: dict[str, Any]) -> None:
+async def test_what_an_old_limit_refused_is_done_the_second_time_with_asyncio(
+    target: str, ask: Ask, changes: dict[str, Any]
+) -> None:
     async with AsyncClient(target) as client:
         client._description = before(await client.model(), changes)
         with pytest.raises((InvalidInput, EngineError)):

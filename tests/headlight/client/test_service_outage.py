@@ -65,7 +65,9 @@ def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: li
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-async def test_nor_with_asyncio(target: str, servicer: Leaving, waits: list[float]) -> None:
+async def test_what_was_answered_is_not_lost_with_asyncio(
+    target: str, servicer: Leaving, waits: list[float]
+) -> None:
     async with AsyncClient(target, concurrency=1) as client:
         expected = await client.encode(TEXTS)
         servicer.encoded.clear()

@@ -75,7 +75,7 @@ def test_calls_refused_together_wait_together(
     assert (len(delays), len(servicer.encoded)) == (1, 12)
 
 
-async def test_and_with_asyncio(
+async def test_calls_refused_together_wait_together_with_asyncio(
     target: str, servicer: FakeServicer, delays: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncClient(target) as client:
@@ -104,7 +104,9 @@ def test_one_shed_request_of_a_stream_is_all_that_is_sent_again(
     assert (len(servicer.encoded) - before, len(delays)) == (before + 1, 1)
 
 
-async def test_and_of_asyncio(target: str, servicer: FakeServicer, delays: list[float]) -> None:
+async def test_only_the_shed_request_of_a_stream_is_sent_again_with_asyncio(
+    target: str, servicer: FakeServicer, delays: list[float]
+) -> None:
     async with AsyncClient(target) as client:
         expected = await client.encode_tokens(TEXTS)
         before = len(servicer.encoded)

@@ -105,7 +105,7 @@ def test_a_stream_that_only_had_a_refusal_to_bring_is_not_cancelled(
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("ask", [lambda client: client.attend(""), pieces_of])
-async def test_nor_is_one_of_asyncio(
+async def test_a_stream_with_only_a_refusal_left_is_not_cancelled_with_asyncio(
     target: str,
     servicer: Holding,
     monkeypatch: pytest.MonkeyPatch,
@@ -128,7 +128,9 @@ def test_a_server_that_does_not_end_it_is_not_waited_for_long(
     assert calls[0].code() is grpc.StatusCode.CANCELLED
 
 
-async def test_nor_is_it_with_asyncio(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_end_a_stream_is_not_waited_for_with_asyncio(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
     async with AsyncClient(target) as client:
         calls = watch(client, monkeypatch, lambda: None)
@@ -150,7 +152,7 @@ def test_where_more_is_in_flight_the_stream_is_cancelled_at_once(
 
 
 @pytest.mark.usefixtures("patient")
-async def test_and_with_asyncio(
+async def test_a_stream_with_more_in_flight_is_cancelled_with_asyncio(
     target: str, servicer: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
@@ -198,7 +200,7 @@ def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
         (lambda client: pieces_of(client, "a"), 3),
     ],
 )
-async def test_nor_with_asyncio(
+async def test_no_stream_is_open_while_a_retry_waits_with_asyncio(
     target: str,
     servicer: Holding,
     monkeypatch: pytest.MonkeyPatch,

@@ -61,6 +61,8 @@ def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: st
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_and_for_asyncio(undecodable: str, method: str) -> None:
+def test_bytes_that_are_no_message_are_a_bad_answer_with_asyncio(
+    undecodable: str, method: str
+) -> None:
     with pytest.raises(BadAnswer, match="no message of the contract"):
         asyncio.run(awaited(undecodable, METHODS[method]))

@@ -88,14 +88,16 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("values", "message"), NAMES + VALUES)
-def test_a_wish_that_no_message_can_hold(values: dict[str, Any], message: str) -> None:
+def test_a_spec_that_no_message_can_hold_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         attention_output(AttentionSpec(**values))
     assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(("values", "message"), NAMES)
-def test_names_are_checked_without_a_service_too(values: dict[str, Any], message: str) -> None:
+def test_attention_names_are_checked_without_a_service(
+    values: dict[str, Any], message: str
+) -> None:
     architecture = Architecture(
         positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90
     )
@@ -104,7 +106,7 @@ def test_names_are_checked_without_a_service_too(values: dict[str, Any], message
     assert str(refused.value) == message
 
 
-def test_hidden_states_too() -> None:
+def test_hidden_layers_are_checked_without_a_service() -> None:
     with pytest.raises(
         InvalidInput, match=r"^outputs\.hidden\.dtype: is 'float64'; must be one of float32"
     ):
@@ -117,7 +119,7 @@ def test_hidden_states_too() -> None:
         hidden_output(HiddenSpec(tokens="last"))  # type: ignore[arg-type]
 
 
-def test_occlusion_too(client: Client) -> None:
+def test_occlusion_tokens_are_checked_without_a_service(client: Client) -> None:
     with pytest.raises(
         InvalidInput, match=r"^tokens: is 'last'; must be one of all, pooled, first, special$"
     ):

@@ -36,7 +36,7 @@ def request(port: int, method: str, path: str) -> tuple[int, str, str]:
     return answer
 
 
-def test_metrics(port: int) -> None:
+def test_metrics_are_served(port: int) -> None:
     assert request(port, "GET", "/metrics") == (200, "text/plain; version=0.0.4", "metric 1\n")
 
 

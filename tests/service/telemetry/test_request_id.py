@@ -83,14 +83,14 @@ def told_id(error: grpc.aio.AioRpcError) -> str:
 @pytest.mark.parametrize(
     "value", ["a", "0f8fad5b-d9cb-469f-a165-70867728950e", "Root=1-67891233-abc/def:1.2", "x" * 128]
 )
-def test_sane_ids_are_taken(value: str) -> None:
+def test_printable_request_ids_are_used(value: str) -> None:
     assert given_id([("other", "b"), (REQUEST_ID, value)]) == value
 
 
 @pytest.mark.parametrize(
     "value", ["", "x" * 129, "two words", 'quo"te', "new\nline", "é", b"bytes", "{}", "<b>"]
 )
-def test_others_are_not(value: str | bytes) -> None:
+def test_long_or_unprintable_request_ids_are_ignored(value: str | bytes) -> None:
     assert given_id([(REQUEST_ID, value)]) is None
     assert given_id(None) is None
 

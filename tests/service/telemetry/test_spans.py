@@ -140,7 +140,9 @@ async def test_each_message_of_a_stream_has_spans_of_its_own(
     assert attributes(bad) == {"rpc.grpc.status_code": 3, "error.type": "invalid_input"}
 
 
-async def test_the_other_calls(serve: Serve, recorded: RecordedSpans) -> None:
+async def test_spans_of_tokenize_occlude_and_get_model(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
     async with serve(tracing=recorded.tracing) as service:
         await service.stub.GetModel(pb.GetModelRequest())
         await service.stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(2)]))

@@ -78,7 +78,7 @@ def test_a_variable_that_opentelemetry_cannot_use_is_an_error(
         "ftp://h:1",
     ],
 )
-def test_an_endpoint_is_a_scheme_a_host_and_a_port(text: str) -> None:
+def test_an_endpoint_without_scheme_host_or_port_is_refused(text: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^--otlp-endpoint is .*; it must be http://HOST:PORT, or https"
     ):
@@ -86,7 +86,7 @@ def test_an_endpoint_is_a_scheme_a_host_and_a_port(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["http://localhost:4317", "https://[::1]:4317"])
-def test_others_are_taken(text: str) -> None:
+def test_http_and_https_endpoints_are_accepted(text: str) -> None:
     assert Config.parse(("--bundle", "b", "--otlp-endpoint", text), {}).otlp_endpoint == text
 
 

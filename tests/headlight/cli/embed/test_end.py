@@ -92,7 +92,7 @@ def test_a_service_that_is_away_is_waited_for(
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
 
-def test_nor_does_the_client_wait_by_itself(
+def test_the_client_does_not_wait_for_a_service_by_itself(
     embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does elsewhere in the middle of a list, where nobody is told."""

@@ -74,7 +74,7 @@ def test_one_that_was_given_up_before_it_was_late_teaches_nothing() -> None:
     assert latest(estimate) < learnt
 
 
-def test_it_is_unlearned_too() -> None:
+def test_learned_excess_falls_again_after_answers_in_time() -> None:
     waits = [math.inf] * 20 + [1.0] * 3000
     assert latest(estimate_of(waits)) == pytest.approx(1.1)
 

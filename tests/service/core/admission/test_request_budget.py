@@ -276,7 +276,7 @@ STEPS = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 3), STEPS, st.integers(1, 400)), max_size=60),
     st.sampled_from(PRIORITIES),
 )
-def test_whatever_happens_in_whatever_order_all_comes_back(
+def test_everything_comes_back_after_any_order_of_events(
     steps: list[tuple[int, str, int]], priority: Priority
 ) -> None:
     admission = admission_of(max_bulk_tokens=800)

@@ -103,7 +103,7 @@ class Model:
 
 @settings(max_examples=200)
 @given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=100))
-def test_whatever_happens(
+def test_lanes_keep_their_invariants_under_any_operations(
     budget: Budget, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]
 ) -> None:
     model, added = Model(budget), list[Entry[int]]()

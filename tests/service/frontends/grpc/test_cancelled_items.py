@@ -74,7 +74,7 @@ async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() 
     assert lengths(setup.engine) == [[4], [1]]
 
 
-def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
+def test_the_last_of_two_cancelled_batches_gives_back() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
     budget = RequestBudget(admission, "interactive")
     budget.reserve(100)
@@ -94,7 +94,7 @@ def test_of_two_batches_for_nobody_the_last_gives_back() -> None:
     assert (admission.tokens.held, admission.outputs.held) == (0, 0)
 
 
-async def test_a_batch_that_fails_for_nobody_gives_back_too() -> None:
+async def test_a_cancelled_batch_that_fails_gives_back() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         setup.engine.fail()

@@ -11,6 +11,8 @@ DOCS_ROPE = CHECKPOINTS / "docs-rope"
 _config = json.loads((DOCS_ROPE / "config.json").read_text(encoding="utf-8"))
 _training = json.loads((DOCS_ROPE / "training.json").read_text(encoding="utf-8"))
 DIM: int = _config["dim"]  # of docs-rope, as all below
+LAYERS: int = _config["layers"]
+HEADS: int = _config["heads"]
 VOCABULARY: int = _config["vocab_size"]
 TRAINED_DIMENSIONS: tuple[int, ...] = tuple(
     sorted(_training["recipe"].get("widths", ()), reverse=True)

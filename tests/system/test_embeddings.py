@@ -165,7 +165,7 @@ def test_ids_are_taken_as_they_are(client: Client) -> None:
     )
     with pytest.raises(
         InvalidInput,
-        match=r"inputs\[0\]\.ids: a prompt is put before a text, but ids are taken as they",
+        match=r"inputs\[0\]\.ids: a prompt is put before a text, but ids are used unchanged",
     ):
         client.encode([ids], prompt_name="query")
 
@@ -371,7 +371,7 @@ def test_int8_without_ranges_is_refused(rope: Service) -> None:
     [
         (
             TokensSpec(skip_special=True),
-            r"outputs\.tokens\.skip_special: what is special is known of texts alone",
+            r"outputs\.tokens\.skip_special: special tokens are known only for texts",
         ),
         (TokensSpec(skip_special=True, skip_prompt=True), r"outputs\.tokens"),
     ],

@@ -18,7 +18,7 @@ from headlight.results import TokenList
 from headlight.runtime.values import Floats
 from headlight_model.encoder import Encoder
 from tests.attention_reference import Text, check
-from tests.shipped import DIM
+from tests.shipped import DIM, HEADS, LAYERS
 from tests.specs import specs
 from tests.system.conftest import Small
 from tests.system.processes import Service
@@ -197,16 +197,22 @@ def test_pairs_of_texts_have_spans_of_both(rope: Service) -> None:
 
 
 BAD = [
-    (AttentionSpec(layers=(99,)), r"outputs\.attention\.layers\[0\]: is 99; valid are -3 \.\. 2"),
-    (AttentionSpec(heads=(-13,)), r"outputs\.attention\.heads\[0\]: is -13; valid are -6 \.\. 5"),
-    (AttentionSpec(heads=(1, -5)), r"outputs\.attention\.heads: names one twice"),
+    (
+        AttentionSpec(layers=(99,)),
+        rf"outputs\.attention\.layers\[0\]: is 99; valid are -{LAYERS} \.\. {LAYERS - 1}",
+    ),
+    (
+        AttentionSpec(heads=(-13,)),
+        rf"outputs\.attention\.heads\[0\]: is -13; valid are -{HEADS} \.\. {HEADS - 1}",
+    ),
+    (AttentionSpec(heads=(1, 1 - HEADS)), r"outputs\.attention\.heads: names one twice"),
     (
         AttentionSpec(layers=(Run(2, 1),)),
         r"outputs\.attention\.layer_runs\[0\]: is the run 2:1, which holds none",
     ),
     (
         AttentionSpec(pairs=((0, 9),)),
-        r"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -6 \.\. 5",
+        rf"outputs\.attention\.pairs\[0\]\.head: is 9; valid are -{HEADS} \.\. {HEADS - 1}",
     ),
     (AttentionSpec(pairs=((0, 1), (0, 1))), r"outputs\.attention\.pairs: names one twice"),
     (
@@ -238,7 +244,8 @@ BAD = [
     (AttentionSpec(top_k=0), r"outputs\.attention\.top_k: is 0; ask for at least 1"),
     (
         AttentionSpec(max_bytes=10),
-        r"outputs\.attention\.max_bytes: attention would have 1152 bytes, over the 10 allowed",
+        rf"outputs\.attention\.max_bytes: attention would have {LAYERS * HEADS * 64} bytes, "
+        "over the 10 allowed",
     ),
     (
         AttentionSpec(reduce=("rollout",), layers=(0, 1)),
@@ -292,8 +299,9 @@ BAD = [
         r"outputs\.attention\.spans: has 5 spans; this input has 4 tokens",
     ),
     (
-        AttentionSpec(layers=(0,) * 4),
-        r"outputs\.attention\.layers: has 4 entries, and the model has at most 3",
+        AttentionSpec(layers=(0,) * (LAYERS + 1)),
+        rf"outputs\.attention\.layers: has {LAYERS + 1} entries, and the model has at most "
+        rf"{LAYERS}",
     ),
     (AttentionSpec(pairs=((0, 0),) * 400_000), r"outputs\.attention\.pairs: has 400000 entries"),
     (AttentionSpec(heads=(Run(0),) * 400_000), r"outputs\.attention\.heads: has 400000 entries"),
@@ -305,7 +313,7 @@ BAD = [
     (AttentionSpec(spans=(Span(0, 2),)), r"outputs\.attention\.spans: unit span needs"),
     (
         AttentionSpec(unit="span", spans=(Span(0, 2),), keys=(0,)),
-        r"outputs\.attention\.spans\[0\]: holds none",
+        r"outputs\.attention\.spans\[0\]: contains none",
     ),
     (
         AttentionSpec(keys="pooled"),

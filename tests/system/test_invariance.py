@@ -11,6 +11,7 @@ import pytest
 from headlight import AsyncClient, Client
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from tests.shipped import LAYERS
 from tests.system.processes import Service
 
 TEXT = "split the extension from a path name"
@@ -63,4 +64,4 @@ def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None
         attended.pooled[0].data, "<f4"
     )
     assert np.abs(difference).max() <= 1e-6
-    assert list(attended.attention.layers) == [2]
+    assert list(attended.attention.layers) == [LAYERS - 1]

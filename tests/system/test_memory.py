@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, InvalidInput
+from tests.shipped import HEADS, LAYERS
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
@@ -34,7 +35,7 @@ def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: S
             seen[place] = True
         [small] = client.attention_pieces("open", AttentionSpec.of(-1))
     assert seen.all()
-    assert small.values.shape == (6, 3, 3)
+    assert small.values.shape == (HEADS, 3, 3)
 
 
 async def test_pieces_for_asyncio(rope: Service) -> None:
@@ -49,7 +50,7 @@ async def test_pieces_for_asyncio(rope: Service) -> None:
             await anext(client.attention_pieces("a", AttentionSpec.of(top_k=3)))
         with pytest.raises(InvalidInput, match=r"layers\[0\]: is 7"):
             await anext(client.attention_pieces("a", AttentionSpec.of(7)))
-    assert sum(piece.values.size for piece in pieces) == 3 * 395**2
+    assert sum(piece.values.size for piece in pieces) == LAYERS * 395**2
 
 
 def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time() -> None:
@@ -57,7 +58,7 @@ def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time()
         ids = [7 + at % 300 for at in range(TOKENS)]
         client.encode([ids])
         base, peaks = service.resident_bytes(), []
-        item = 4 * 3 * 6 * TOKENS**2
+        item = 4 * LAYERS * HEADS * TOKENS**2
         for _ in range(REPEATS):
             service.forget_peak()
             assert client.attend(ids).weights.nbytes == item

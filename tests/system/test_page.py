@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headlight import Attention
 from headlight.cli.commands import main
+from tests.shipped import HEADS, LAYERS
 from tests.system.browser import Browser
 from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
 from tests.system.processes import Service
@@ -20,8 +21,8 @@ def test_the_command_line_writes_a_page_that_opens_at_the_head_asked_for(
     path = tmp_path / "a page.html"
     assert main(["attend", SHORT, "--target", rope.target, "--html", str(path), "--head", "3"]) == 0
     browser.open(path)
-    assert browser.text("#detail h2") == "Layer 2, head 3"
-    assert browser.evaluate("document.querySelectorAll('#layers input').length") == 3
+    assert browser.text("#detail h2") == f"Layer {LAYERS - 1}, head 3"
+    assert browser.evaluate("document.querySelectorAll('#layers input').length") == LAYERS
     assert ink(browser, "#lines")[0] > 500
 
 
@@ -29,15 +30,16 @@ def test_a_click_on_a_head_or_a_layer_changes_the_lines(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     expected = {}
-    for layer, head in ((2, 0), (2, 3), (0, 3)):
+    last = LAYERS - 1
+    for layer, head in ((last, 0), (last, 3), (0, 3)):
         browser.open(pages[MIDDLE], f"#layer={layer}&head={head}")
         expected[layer, head] = ink(browser, "#lines")
     assert len(set(expected.values())) == len(expected)
     assert min(inked for inked, _ in expected.values()) > 500
     browser.open(pages[MIDDLE])
-    assert ink(browser, "#lines") == expected[2, 0]
+    assert ink(browser, "#lines") == expected[last, 0]
     browser.click("#heads label:nth-child(4)")
-    assert ink(browser, "#lines") == expected[2, 3]
+    assert ink(browser, "#lines") == expected[last, 3]
     browser.click("#layers label:nth-child(1)")
     assert ink(browser, "#lines") == expected[0, 3]
     assert browser.text("#detail h2") == "Layer 0, head 3"
@@ -51,8 +53,10 @@ def test_several_heads_at_once(browser: Browser, pages: dict[str, Path]) -> None
     assert browser.text("#detail h2") == "Layer 1, heads 2, 4"
     assert ink(browser, "#lines")[0] > alone
     browser.click("#all-heads")
-    assert browser.text("#detail h2") == "Layer 1, all 6 heads"
-    assert browser.evaluate("location.hash").startswith("#view=head&layer=1&head=0,1,2,3,4,5")
+    assert browser.text("#detail h2") == f"Layer 1, all {HEADS} heads"
+    assert browser.evaluate("location.hash").startswith(
+        f"#view=head&layer=1&head={','.join(map(str, range(HEADS)))}"
+    )
 
 
 def test_a_query_pointed_at_shows_its_weights_and_a_click_keeps_them(
@@ -143,11 +147,11 @@ def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) ->
         for layer, head in ((0, 1), (2, 5))
     ]
     assert drawn[0] != drawn[1]
-    browser.click(".thumb[data-layer='1'][data-head='4']")
-    assert browser.text("#detail h2") == "Layer 1, head 4"
+    browser.click(".thumb[data-layer='1'][data-head='7']")
+    assert browser.text("#detail h2") == "Layer 1, head 7"
     assert browser.evaluate("document.querySelector('#head-view').hidden") is False
     opened = ink(browser, "#lines")
-    browser.open(pages[MIDDLE], "#layer=1&head=4")
+    browser.open(pages[MIDDLE], "#layer=1&head=7")
     assert ink(browser, "#lines") == opened
 
 

@@ -6,6 +6,7 @@ Its memory stays bounded, it serves others, and it can end.
 from __future__ import annotations
 
 import asyncio
+import math
 
 import grpc
 
@@ -13,12 +14,14 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.app.health import SERVICE
 from tests.service.raw import closed_window
+from tests.shipped import HEADS, LAYERS
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service, get
 
 CALLS = 300
-LARGE = pb.EncodeRequest(  # 4 MB each
-    inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 230))],
+LENGTH = math.isqrt(3_800_000 // (4 * LAYERS * HEADS))  # tokens whose maps take nearly 4 MB
+LARGE = pb.EncodeRequest(
+    inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * LENGTH))],
     outputs=pb.Outputs(attention=pb.AttentionOutput()),
 )
 SMALL = pb.EncodeRequest(inputs=[pb.Input(text="open a file")])
@@ -45,7 +48,7 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
             for _ in range(CALLS):
                 client.ask("Encode", LARGE.SerializeToString())
             largest, served = 0, 0
-            # Which the server does, once its patience is at an end.
+            # Which the server does, once the reply timeout has passed.
             while not client.hung_up.is_set():
                 await stub.Encode(SMALL)
                 served += 1

@@ -7,10 +7,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
+from tests.shipped import HEADS, LAYERS
 
 TEXT = "open a file, read its lines"
 SPAN = pb.TextSpan(start=0, end=6)
-ODD = pb.HeadMask(values=[float(at % 2) for at in range(18)])  # 3 layers of 6 heads
+ODD = pb.HeadMask(values=[float(at % 2) for at in range(LAYERS * HEADS)])
 
 Case = tuple[str, list[Message]]
 

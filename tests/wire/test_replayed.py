@@ -11,6 +11,7 @@ import pytest
 
 from headlight import AsyncClient, Client
 from headlight.pb import headlight_pb2 as pb
+from tests.shipped import HEADS, LAYERS
 from tests.wire.cases import TEXT
 from tests.wire.golden import VERSIONS, Recorded, recorded
 from tests.wire.replay import frames_of, replaying
@@ -62,7 +63,7 @@ async def test_vectors_for_asyncio(calls: Calls, target: str) -> None:
 
 
 def test_attention_in_chunks(calls: Calls, target: str) -> None:
-    data = bytearray(3 * 6 * 9 * 9 * 4)
+    data = bytearray(LAYERS * HEADS * 9 * 9 * 4)
     for frame in frames_of(calls, "stream/maps"):
         if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION:
             data[frame.chunk.offset_bytes : frame.chunk.offset_bytes + len(frame.chunk.data)] = (

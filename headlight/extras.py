@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 
+# The package is on no index yet. This is the one place in the code that says how to install it.
+INSTALL = "pip install '.[{extra}]' in a clone of Headlight"
+
 
 class MissingExtra(ImportError):
     """A part of Headlight needs libraries that are not installed."""
@@ -11,7 +14,7 @@ class MissingExtra(ImportError):
 
 def remedy(extra: str) -> str:
     """Return the command that installs an extra."""
-    return f"pip install 'headlight-serving[{extra}]'"
+    return INSTALL.format(extra=extra)
 
 
 def require(part: str, extra: str, *libraries: str) -> None:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
+import errno
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headlight.errors import HeadlightError
-from headlight_export.folders.origin import read_origin
+from headlight.model_store.model_cache import locked
+from headlight.model_store.model_source import DEFAULT_REVISION, is_hub_id
+from headlight.runtime.bundle.manifest_fields import MANIFEST
+from headlight_export.folders.model_folder import Refused
+from headlight_export.folders.origin import Origin, read_origin
+from headlight_export.hub.hub_download import download
+from headlight_export.hub.hub_errors import HubUnavailable
 from headlight_export.parity.parity_report import table
 from headlight_export.parity.transformers_comparison import Compared
 from headlight_export.precision.conversion import PRECISIONS
@@ -20,20 +30,60 @@ from headlight_export.writer.bundle_writer import Exported, ParityError, export_
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the export and return its exit code.
 
-    0 is success. 1: the bundle disagrees with PyTorch and was not written. 2: invalid arguments or
-    files.
+    0 is success. 1: the bundle disagrees with PyTorch and was not written, or the Hub or the disk
+    fails for now. 2: invalid arguments or files.
     """
     options = _parser().parse_args(arguments)
-    print(f"exporting {options.checkpoint}", flush=True)
+    try:
+        with _alone(options) as needed:
+            return _run(options) if needed else 0
+    except HubUnavailable as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, HeadlightError) as error:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        problem = f"the disk is full; free some space for {options.out.parent}" if full else error
+        print(f"export: {problem}", file=sys.stderr)
+        return 1 if full else 2
+
+
+@contextlib.contextmanager
+def _alone(options: argparse.Namespace) -> Iterator[bool]:
+    """Yield whether there is work. With --if-missing, one process exports and others wait for it.
+
+    What a killed export left behind is removed.
+    """
+    out = options.out
+    if not options.if_missing:
+        yield True
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(out.parent, wait=False) as held:
+        if not held:
+            print(f"waiting for the process that exports to {out}", flush=True)
+    with locked(out.parent, wait=True):
+        for unfinished in out.parent.glob(f".{out.name}-*"):
+            shutil.rmtree(unfinished)
+        if found := (out / MANIFEST).is_file():
+            print(f"{out} is there", flush=True)
+        yield not found
+
+
+def _run(options: argparse.Namespace) -> int:
+    print(f"exporting {options.model}", flush=True)
     try:
         result = _export(options)
-    except (OSError, ValueError, HeadlightError) as error:
-        print(f"export: {error}", file=sys.stderr)
-        return 2
     except ParityError as error:
         print(table(error.result.rows, error.result.own_error))
         print(f"export: not written: {error}", file=sys.stderr)
         return 1
+    if not options.quiet:
+        _report(result)
+    print(f"wrote {options.out}")
+    return 0
+
+
+def _report(result: Exported) -> None:
     if result.tokens is not None:
         print(f"\n{result.tokens}")
     if (limit := result.tokenizer_limit) is not None:
@@ -52,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; "
             f"here callers ask for dimensions={cut}."
         )
-    print(f"\nwrote {options.out}")
-    return 0
+    print()
 
 
 def _tell_of_peer(found: Compared) -> None:
@@ -69,9 +118,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="headlight export", description="Turn a checkpoint into a bundle to be served."
     )
     parser.add_argument(
-        "checkpoint",
-        type=Path,
-        help="folder of a checkpoint of ours, of Hugging Face or of sentence-transformers",
+        "model",
+        metavar="MODEL",
+        help=(
+            "folder of a checkpoint of ours, of Hugging Face or of sentence-transformers; or an id "
+            "of the Hugging Face Hub, as org/name"
+        ),
+    )
+    parser.add_argument(
+        "--revision", help="of a Hub id: a branch, a tag or a commit; default: main"
     )
     parser.add_argument(
         "--out",
@@ -79,6 +134,12 @@ def _parser() -> argparse.ArgumentParser:
         required=True,
         help="bundle directory to write; an older bundle there is replaced",
     )
+    parser.add_argument(
+        "--if-missing",
+        action="store_true",
+        help="do nothing if --out is a bundle; wait for another process that writes it",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show the steps, and no report")
     parser.add_argument("--name", help="name that clients use; default: the last part of --out")
     parser.add_argument(
         "--version", help="default: the first 12 digits of the SHA-256 of the weights"
@@ -139,13 +200,7 @@ def _parser() -> argparse.ArgumentParser:
 def _export(options: argparse.Namespace) -> Exported:
     progress = Lines()
     try:
-        progress("reading the folder")
-        origin = read_origin(
-            options.checkpoint,
-            pooling=options.pooling,
-            max_length=options.max_length,
-            ids_only=options.ids_only,
-        )
+        origin = _origin(options, progress)
         progress.tell(origin.about)
         return export_origin(
             origin,
@@ -160,3 +215,30 @@ def _export(options: argparse.Namespace) -> Exported:
         )
     finally:
         progress.close()
+
+
+def _origin(options: argparse.Namespace, progress: Lines) -> Origin:
+    """Return what the folder or the Hub holds. Messages name the Hub id, not where it is kept.
+
+    A folder of that name comes before a Hub id.
+    """
+    model, folder, commit = options.model, Path(options.model), ""
+    if on_hub := not folder.exists() and is_hub_id(model):
+        revision = options.revision or DEFAULT_REVISION
+        progress.tell(f"downloading {model}, revision {revision}")
+        folder = download(model, revision)
+        commit = folder.name
+    elif options.revision is not None:
+        raise Refused(f"--revision is for a Hub id; {model} is a folder")
+    progress("reading the folder")
+    try:
+        origin = read_origin(
+            folder,
+            pooling=options.pooling,
+            max_length=options.max_length,
+            ids_only=options.ids_only,
+        )
+    except ValueError as error:
+        raise Refused(str(error).replace(str(folder), model)) from error
+    told = {"model": model, "revision": revision, "commit": commit} if on_hub else {}
+    return dataclasses.replace(origin, hub=told)

@@ -1,4 +1,4 @@
-"""The command line: `headlight embed|attend|heads|tokens|info|serve|export`.
+"""The command line: `headlight embed|attend|heads|tokens|info|cache|serve|export`.
 
 Exit codes:
 
@@ -23,6 +23,7 @@ import headlight
 from headlight.analysis.plot import plot_attention
 from headlight.archive import attention_arrays
 from headlight.cli import result_output
+from headlight.cli.cache_command import add_cache
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
 from headlight.cli.files import (
@@ -65,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
     commands = top.add_subparsers(
-        required=True, metavar="embed|attend|heads|tokens|info|serve|export"
+        required=True, metavar="embed|attend|heads|tokens|info|cache|serve|export"
     )
 
     add_embed(commands)
@@ -116,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
         "the model, its limits, its distance from PyTorch",
         formats=("text", "json"),
     )
+    add_cache(commands)
     for name, (_, purpose) in PARTS.items():
         commands.add_parser(name, help=purpose)  # for --help alone: `headlight.cli.main` runs them
     return top

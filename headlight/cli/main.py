@@ -8,19 +8,17 @@ import.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-from headlight.cli.shipped_model import PartError, with_bundle
 from headlight.extras import MissingExtra
 
 # Command: the module with `main(arguments)`, and its line in --help.
 PARTS = {
-    "serve": ("headlight_service.__main__", "serve a bundle over gRPC"),
+    "serve": ("headlight_service.__main__", "serve a model over gRPC"),
     "export": (
         "headlight_export.__main__",
-        "turn a checkpoint or a Hugging Face folder into a bundle",
+        "turn a model's folder, or one of the Hugging Face Hub, into a bundle",
     ),
 }
 
@@ -29,8 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        Its exit code. 2, after one line on standard error: another package's command lacks an extra
-        or its model.
+        Its exit code; 2, after one line on standard error, if a package lacks an extra.
     """
     arguments = sys.argv[1:] if argv is None else [*argv]
     name = arguments[0] if arguments else ""
@@ -38,10 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         part = importlib.import_module(
             PARTS[name][0] if name in PARTS else "headlight.cli.commands"
         )
-        if name in PARTS:
-            arguments = with_bundle(arguments[1:], os.environ) if name == "serve" else arguments[1:]
-    except (MissingExtra, PartError) as error:
+    except MissingExtra as error:
         sys.stderr.write(f"headlight: {error}\n")
         return 2
-    code: int = part.main(arguments)
+    code: int = part.main(arguments[1:] if name in PARTS else arguments)
     return code

@@ -36,6 +36,9 @@ LEAST = {
         ("segments", "rope_offset", "head_width", "kv_heads", "embedding_dim", "window"), 0
     ),
 }
+# The largest number that a field may hold. Tables and loops are made from these, and no model has
+# more; the other sizes are those of stored tensors.
+MOST = {"layers": 1024, "max_length": 1 << 20}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,9 +127,7 @@ class EncoderConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        self._check_sizes()
         for name in ("norm_eps", "rope_theta"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
@@ -152,6 +153,14 @@ class EncoderConfig:
             )
         self._check_heads()
         self._check_positions()
+
+    def _check_sizes(self) -> None:
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at most {most}")
 
     def _check_heads(self) -> None:
         """Sizes that must fit each other, and layers that must be there."""

@@ -10,6 +10,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else a line for each bad requ
 os.environ.setdefault("RUST_BACKTRACE", "0")  # before tokenizers is loaded: a panic prints less
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -25,6 +26,7 @@ from headlight_service.app.lifecycle import (
     Server,
     end_at_once,
 )
+from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.security.access_policy import security_of
@@ -73,7 +75,11 @@ def check(config: Config) -> int:
     logging.getLogger().addHandler(logging.NullHandler())
     security_of(config, Metrics())
     try:
-        runtime = load(config)
+        bundle = asyncio.run(prepare(config, os.environ))
+        runtime = load(dataclasses.replace(config, model=None, bundle=bundle))
+    except ExportFailed as error:
+        sys.stderr.write(f"error: {error}\n")
+        return EXIT_FAILED
     except BundleError as error:
         sys.stderr.write(f"error: {error.message}\n")
         return EXIT_BUNDLE

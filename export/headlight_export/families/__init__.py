@@ -65,12 +65,24 @@ FAMILIES: dict[str, Convert] = {
 }
 
 
+def is_own(config: Mapping[str, Any]) -> bool:
+    """Return whether a config.json is of a checkpoint of ours."""
+    return "model_type" not in config and "positions" in config
+
+
 def family_of(config: Mapping[str, Any]) -> str:
     """Return the key of FAMILIES for a config.json.
 
     Raises:
-        Refused: it names an unknown family.
+        Refused: it names an unknown family, or its weights are quantized: they are not those that
+            the model computes with.
     """
+    if (said := config.get("quantization_config")) is not None:
+        method = said.get("quant_method") if isinstance(said, dict) else said
+        raise Refused(
+            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are "
+            "not read; export the folder that they were made from (--precision int8 quantizes here)"
+        )
     name = str(config.get("model_type", "")).replace("xlm_roberta", "xlm-roberta")
     if name == "bert" and config.get("position_embedding_type") == "alibi":
         return "jina_bert"

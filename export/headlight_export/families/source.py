@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from headlight_export.folders.model_folder import Refused
+from headlight_model.config import MOST as MOST_OF
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 T = TypeVar("T", int, float, str, bool)
 MOST = 1e15  # no number of a config is so large, and results from smaller ones are finite
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers")  # families loop over so many
 COMPUTED = (
     ".inv_freq",
     "original_inv_freq",
@@ -51,6 +53,10 @@ class Config:
             if type(value) is not kind:  # True would pass for an int
                 raise Refused(f"config.json: {name} is {value!a:.60}; expected {kind.__name__}")
             _check_number(name, value, least)
+            if name in LAYERS and int(value) > MOST_OF["layers"]:
+                raise Refused(
+                    f"config.json: {name} is {value}; at most {MOST_OF['layers']} is read"
+                )
             return value
         if default is None:
             raise Refused(

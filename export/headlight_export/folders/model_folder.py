@@ -91,7 +91,11 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if not (folder / INDEX).is_file():
         raise Refused(_without_weights(folder))
     tensors: dict[str, Tensor] = {}
-    for shard, names in _shards(folder).items():
+    for shard, names in shards(folder).items():
+        if not (folder / shard).is_file():
+            raise Refused(
+                f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew"
+            )
         tensors |= _read_file(folder / shard, names)
     return tensors
 
@@ -109,12 +113,16 @@ def _without_weights(folder: Path) -> str:
     )
 
 
-def _shards(folder: Path) -> dict[str, list[str]]:
-    """Return the names of the tensors in the index, by the file that should hold them."""
+def shards(folder: Path) -> dict[str, list[str]]:
+    """Return the names of the tensors in the index, by the file that should hold them.
+
+    Raises:
+        Refused: the index is damaged, or names a file elsewhere.
+    """
     names = read_object(folder / INDEX).get("weight_map")
     if not isinstance(names, dict) or not names:
         raise Refused(f"{folder / INDEX} has no weight_map; save the model again")
-    shards: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for name, shard in names.items():
         # A plain name: with a separator it could lead out of the folder, on one system or another.
         if not isinstance(shard, str) or shard in {"", ".", ".."} or set(shard) & set("/\\:\0"):
@@ -122,13 +130,8 @@ def _shards(folder: Path) -> dict[str, list[str]]:
                 f"{folder / INDEX} places {name} in {shard!r}; "
                 "only a file beside the index will be read"
             )
-        shards.setdefault(shard, []).append(name)
-    for shard in shards:
-        if not (folder / shard).is_file():
-            raise Refused(
-                f"{folder / shard} is missing, though {INDEX} names it; fetch the folder anew"
-            )
-    return shards
+        found.setdefault(shard, []).append(name)
+    return found
 
 
 def _read_file(path: Path, wanted: list[str] | None) -> dict[str, Tensor]:

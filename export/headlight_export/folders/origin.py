@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import safe_open
 from torch import Tensor
 
-from headlight_export.families import FAMILIES, family_of
+from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.model_folder import Refused, read_config, read_tensors
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
@@ -48,6 +48,7 @@ class Origin:
         weights_sha256: hex, of the files of weights.
         recipe: prompts, dimensions and the like.
         about: a line for the user: the length and pooling, their source, and the weights left out.
+        hub: model, revision and commit, if it came from the Hub.
     """
 
     encoder: Encoder
@@ -56,6 +57,7 @@ class Origin:
     weights_sha256: str
     recipe: Recipe
     about: str = ""
+    hub: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def read_origin(
@@ -81,7 +83,7 @@ def read_origin(
     """
     recipe = read_recipe(folder)
     config = read_config(recipe.transformer)
-    if "model_type" not in config and "positions" in config:
+    if is_own(config):
         if pooling is not None or max_length is not None or ids_only:
             raise Refused(
                 "--pooling, --max-length and --ids-only are for folders of Hugging Face and "
@@ -94,7 +96,6 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
-    _check_config(config)
     family = family_of(config)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
@@ -122,20 +123,6 @@ def read_origin(
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, said, left)}"
     return Origin(finished, tokenizer, family, digest, recipe, about)
-
-
-def _check_config(config: dict[str, Any]) -> None:
-    """Check that the stored weights are those that the model computes with.
-
-    Raises:
-        Refused: they are quantized.
-    """
-    if (said := config.get("quantization_config")) is not None:
-        method = said.get("quant_method") if isinstance(said, dict) else said
-        raise Refused(
-            f"config.json has a quantization_config ({method!a:.40}), and quantized weights are "
-            "not read; export the folder that they were made from (--precision int8 quantizes here)"
-        )
 
 
 def _convert(

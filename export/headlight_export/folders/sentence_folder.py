@@ -22,7 +22,7 @@ from headlight_export.folders.sentence_modules import (
     read_transformer_settings,
 )
 
-__all__ = ["DenseLayer", "Recipe", "read_recipe"]
+__all__ = ["DenseLayer", "Recipe", "read_recipe", "transformer_folder"]
 
 MODULES, SETTINGS, CARD = "modules.json", "config_sentence_transformers.json", "README.md"
 # A letter for each kind, to match their order.
@@ -91,6 +91,16 @@ def read_recipe(folder: Path) -> Recipe:
         dimensions=_dimensions(folder, transformer, settings["truncate_dim"]),
         **settings,
     )
+
+
+def transformer_folder(folder: Path) -> Path:
+    """Return the folder of config.json and the weights: the first module's, or the folder itself.
+
+    Raises:
+        Refused: the list of modules is damaged, or one cannot be served.
+    """
+    modules = _modules(folder) if (folder / MODULES).is_file() else []
+    return modules[0][1] if modules else folder
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:

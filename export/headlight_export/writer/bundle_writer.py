@@ -321,4 +321,4 @@ def _source(origin: Origin) -> dict[str, Any]:
         "weights_sha256": origin.weights_sha256,
         "opset": OPSET,
         "versions": versions,
-    }
+    } | ({"hub": {**origin.hub}} if origin.hub else {})

@@ -53,6 +53,8 @@ def load(config: Config) -> Runtime:
         BundleError: naming the file at fault.
         ConfigError: the limits do not fit the model.
     """
+    if config.bundle is None:
+        raise ConfigError("no bundle is named; `prepare` finds the model's")
     runtime = Runtime(
         config.bundle,
         provider=config.provider,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import logging
 import os
@@ -21,6 +22,7 @@ from headlight_service.app.health import Readiness
 from headlight_service.app.http_listener import Listener
 from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
+from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.operational_http import respond, service_pages
 from headlight_service.app.server_setup import GRPC, build_health_server, build_server
 from headlight_service.config.command_line import ConfigError
@@ -117,6 +119,9 @@ class Server:
         except (PortTaken, OSError) as error:
             log.critical(str(error), extra={"event": "cannot_listen"})
             return EXIT_FAILED
+        except ExportFailed as error:
+            log.critical(str(error), extra={"event": "export_failed"})
+            return EXIT_FAILED
         except BundleError as error:
             log.critical(error.message, extra={"event": "bundle_refused", "file": error.file})
             return EXIT_BUNDLE
@@ -190,6 +195,13 @@ class Server:
 
     async def _load(self) -> Runtime | None:
         """Return the runtime, checked and warm; None if a signal came first."""
+        preparing = asyncio.create_task(prepare(self._config, os.environ), name="prepare")
+        await asyncio.wait((preparing, self._stop), return_when=asyncio.FIRST_COMPLETED)
+        if not preparing.done():
+            preparing.cancel()
+            await asyncio.wait((preparing,))
+            return None
+        self._config = dataclasses.replace(self._config, model=None, bundle=preparing.result())
         loader = ThreadPoolExecutor(1, thread_name_prefix="load")
         loading = self._loop.run_in_executor(loader, self._load_now)
         loader.shutdown(wait=False)  # after the load

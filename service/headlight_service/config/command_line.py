@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from headlight.model_store.model_cache import VARIABLE
 from headlight_service.config.option_types import Address
 
 PREFIX = "HEADLIGHT_"
 # Variables of the clients, which may be set for a whole machine.
 CLIENT_VARIABLES = frozenset(f"{PREFIX}{name}" for name in ("TARGET", "TOKEN", "TOKEN_FILE"))
+OTHER_VARIABLES = CLIENT_VARIABLES | {VARIABLE}
 # Variables that Kubernetes sets in each pod for Services named headlight or headlight-something,
 # unless `enableServiceLinks` is false.
 OF_KUBERNETES = re.compile(
@@ -29,8 +32,8 @@ class ConfigError(ValueError):
 
 def read(
     fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str], environ: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the values of the given options, by name.
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the values of the given options, by name, and the names on the command line.
 
     Args:
         fields: with "parse" and "why" in their metadata.
@@ -41,10 +44,10 @@ def read(
         ConfigError: naming the option (or the variable) and its accepted values.
         SystemExit: after --help.
     """
-    given = vars(_parser(fields).parse_args(arguments))
+    given = vars(_parser(fields).parse_args(_closed(fields, arguments)))
     values = {}
     for known in fields:
-        source, text = _flag(known.name), given[known.name]
+        source, text = _shown(known), given[known.name]
         if text is None:
             source = PREFIX + known.name.upper()
             text = environ.get(source)
@@ -54,7 +57,16 @@ def read(
             values[known.name] = known.metadata["parse"](text)
         except ValueError as error:
             raise ConfigError(f"{source} is {text!r:.80}; it {error}") from None
-    return values
+    return values, frozenset(name for name, text in given.items() if text is not None)
+
+
+def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) -> list[str]:
+    """Return the arguments, each lone flag with its value: MODEL may stand behind it."""
+    flags = {_flag(known.name) for known in fields if isinstance(known.default, bool)}
+    return [
+        f"{argument}=true" if argument in flags and value not in ("true", "false") else argument
+        for argument, value in itertools.zip_longest(arguments, arguments[1:])
+    ]
 
 
 def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
@@ -62,7 +74,7 @@ def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[st
     options = [known.name.upper() for known in fields]
     for variable, value in environ.items():
         name = variable.removeprefix(PREFIX)
-        if not variable.startswith(PREFIX) or name in options or variable in CLIENT_VARIABLES:
+        if not variable.startswith(PREFIX) or name in options or variable in OTHER_VARIABLES:
             continue
         if OF_KUBERNETES.fullmatch(variable) or ADDRESS_OF_KUBERNETES.fullmatch(
             f"{variable}={value}"
@@ -88,13 +100,15 @@ def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser
     """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",
-        description="Serve a bundle over gRPC.",
+        description="Serve a model over gRPC.",
         epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
         allow_abbrev=False,
     )
     for known in fields:
         text = known.metadata["why"] + _default(known.default)
-        if isinstance(known.default, bool):
+        if known.metadata["bare"]:
+            parser.add_argument(known.name, help=text, nargs="?", metavar=_shown(known))
+        elif isinstance(known.default, bool):
             parser.add_argument(
                 _flag(known.name), help=text, nargs="?", const="true", metavar="true|false"
             )
@@ -103,6 +117,11 @@ def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser
                 _flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper()
             )
     return parser
+
+
+def _shown(known: dataclasses.Field[Any]) -> str:
+    """Return an option as the command line has it: --max-items, or MODEL."""
+    return known.name.upper() if known.metadata["bare"] else _flag(known.name)
 
 
 def _flag(name: str) -> str:

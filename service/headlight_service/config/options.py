@@ -35,20 +35,42 @@ COUNT = whole(1, (1 << 31) - 1)
 THREADS = whole(1, 1024)  # far more than CPUs; with many more, a process can die without a message
 
 
-def option(default: object, parse: Callable[[str], Any], why: str) -> Any:
-    """Return a field of Config: its default, its parser, and the reason to change it."""
-    return dataclasses.field(default=default, metadata={"parse": parse, "why": why})
+def option(default: object, parse: Callable[[str], Any], why: str, *, bare: bool = False) -> Any:
+    """Return a field of Config: its default, its parser, and the reason to change it.
+
+    Args:
+        default: of the field.
+        parse: from text; raises ValueError.
+        why: for --help.
+        bare: given without a flag, as MODEL.
+    """
+    metadata = {"parse": parse, "why": why, "bare": bare}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
     """Every option of `headlight serve`. `--max-items` overrides HEADLIGHT_MAX_ITEMS."""
 
-    bundle: Path = option(
-        dataclasses.MISSING,
-        Path,
-        "directory of the exported model to serve (default: the shipped model)",
+    model: str | None = option(
+        None,
+        str,
+        (
+            "a bundle, a model's folder or a Hub id, as org/name; what is no bundle is exported "
+            "once, into a cache (default: the shipped model)"
+        ),
+        bare=True,
     )
+    revision: str | None = option(
+        None, str, "of a Hub id: a branch, a tag or a commit (default: main)"
+    )
+    pooling: str | None = option(
+        None, str, "for a model that does not say it: mean, cls, max, last, ...; for its export"
+    )
+    max_length: int | None = option(
+        None, COUNT, "tokens of the longest text, for an export (default: what the model says)"
+    )
+    bundle: Path | None = option(None, Path, "directory of an exported model, in place of MODEL")
     bundle_sha256: str | None = option(
         None,
         digest,
@@ -304,12 +326,12 @@ class Config:
                 that is no option.
             SystemExit: after --help.
         """
-        values = read(dataclasses.fields(cls), arguments, environ)
+        values, on_line = read(dataclasses.fields(cls), arguments, environ)
+        # Each names the model: the command line overrides the environment.
+        for one, other in (("model", "bundle"), ("bundle", "model")):
+            if one in on_line and other not in on_line:
+                values.pop(other, None)
         refuse_unknown(dataclasses.fields(cls), environ)
-        if "bundle" not in values:
-            raise ConfigError(
-                "--bundle is missing; give the directory that `headlight export` wrote"
-            )
         config = cls(**values)
         config._check()
         return config
@@ -323,6 +345,10 @@ class Config:
         no_cert = self.tls_cert is None
         clients_are_known = self.auth_tokens is not None or self.tls_client_ca is not None
         problems = (
+            (
+                self.bundle is not None and self.model is not None,
+                f"MODEL is {self.model}, --bundle {self.bundle}; give one of them",
+            ),
             (
                 self.max_request_tokens > self.max_queue_tokens,
                 (

@@ -8,7 +8,7 @@ import pytest
 
 from headlight_export.families import jina_bert
 from headlight_export.families.source import Config
-from tests.export.folders.test_import import CONFIG, tensors
+from tests.bert_folder import CONFIG, tensors
 
 
 @pytest.mark.parametrize(

@@ -22,62 +22,14 @@ from headlight.spec import PooledSpec
 from headlight_export.command import main
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
+from tests.bert_folder import CONFIG, DIM, ROWS, write_bert
 from tests.factory import VOCABULARY, small_config, write_checkpoint
 from tests.folders import chain
-
-DIM, FFN, ROWS = 24, 40, 40
-CONFIG: dict[str, Any] = {
-    "model_type": "bert",
-    "architectures": ["BertModel"],
-    "vocab_size": len(VOCABULARY),
-    "hidden_size": DIM,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": FFN,
-    "max_position_embeddings": ROWS,
-    "type_vocab_size": 2,
-    "hidden_act": "gelu",
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 0,
-}
-
-
-def tensors() -> dict[str, Tensor]:
-    """One layer of BERT under its own names, as a model for masked words saves it."""
-    torch.manual_seed(0)
-    layer = "bert.encoder.layer.0"
-    shapes = {f"{layer}.attention.self.{name}": (DIM, DIM) for name in ("query", "key", "value")}
-    shapes |= {f"{layer}.attention.output.dense": (DIM, DIM)}
-    shapes |= {f"{layer}.intermediate.dense": (FFN, DIM), f"{layer}.output.dense": (DIM, FFN)}
-    shapes |= {"cls.predictions.transform.dense": (DIM, DIM), "bert.pooler.dense": (DIM, DIM)}
-    found = {f"{name}.weight": torch.randn(shape) / 3 for name, shape in shapes.items()}
-    found |= {f"{name}.bias": torch.randn(shape[0]) / 10 for name, shape in shapes.items()}
-    rows = {"word": len(VOCABULARY), "position": ROWS, "token_type": 2}
-    found |= {
-        f"bert.embeddings.{name}_embeddings.weight": torch.randn(count, DIM)
-        for name, count in rows.items()
-    }
-    for norm in (
-        "bert.embeddings.LayerNorm",
-        f"{layer}.attention.output.LayerNorm",
-        f"{layer}.output.LayerNorm",
-    ):
-        found[f"{norm}.gamma"], found[f"{norm}.beta"] = (
-            1 + torch.randn(DIM) / 10,
-            torch.randn(DIM) / 10,
-        )
-    return found
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that can be served, with the names that norms had in old files."""
-    path = tmp_path / "bert"
-    path.mkdir()
-    (path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
-    (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
-    save_file(tensors(), path / "model.safetensors")
-    return path
+    return write_bert(tmp_path / "bert")
 
 
 def configure(**changes: Any) -> Callable[[Path], None]:

@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 
 from headlight_export.folders.model_folder import Refused
 from headlight_export.folders.origin import read_origin
-from tests.export.folders.test_import import CONFIG, ROWS, configure, retouch, tensors
+from tests.bert_folder import CONFIG, ROWS, tensors
+from tests.export.folders.test_import import configure, retouch
 from tests.factory import VOCABULARY
 from tests.folders import chain
 

@@ -25,6 +25,7 @@ def test_defaults() -> None:
 
 
 TEXTS = {
+    **{name: ("text", "text") for name in ("model", "revision", "pooling")},
     "bundle": ("there", Path("there")),
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),
@@ -67,10 +68,10 @@ WITH = {  # what an option means nothing without
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Config)])
 def test_every_option_is_a_flag_and_a_variable(name: str) -> None:
     text, value = TEXTS.get(name, ("4096", 4096))
-    flag = "--" + name.replace("_", "-")
+    flag = () if name == "model" else ("--" + name.replace("_", "-"),)
     others = {PREFIX + key.upper(): other for key, other in WITH.get(name, {}).items()}
-    assert getattr(Config.parse((*BUNDLE, flag, text), others), name) == value
-    environ = {PREFIX + "BUNDLE": "b", PREFIX + name.upper(): text, **others}
+    assert getattr(Config.parse((*flag, text), others), name) == value
+    environ = {PREFIX + name.upper(): text, **others}
     assert getattr(Config.parse((), environ), name) == value
 
 
@@ -78,14 +79,29 @@ def test_the_command_line_wins() -> None:
     assert Config.parse((*BUNDLE, "--streams", "3"), {"HEADLIGHT_STREAMS": "4"}).streams == 3
 
 
-def test_check_needs_no_value() -> None:
-    assert Config.parse(("--check", *BUNDLE), {}).check
+@pytest.mark.parametrize("arguments", [("--check", *BUNDLE), ("--check", "org/name"), ("--check",)])
+def test_check_needs_no_value(arguments: tuple[str, ...]) -> None:
+    assert Config.parse(arguments, {}).check
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "model", "bundle"),
+    [
+        (("org/name",), "HEADLIGHT_BUNDLE", "org/name", None),
+        (BUNDLE, "HEADLIGHT_MODEL", None, Path("b")),
+    ],
+)
+def test_a_model_of_the_command_line_overrides_that_of_the_environment(
+    arguments: tuple[str, ...], variable: str, model: str | None, bundle: Path | None
+) -> None:
+    config = Config.parse(arguments, {variable: "another"})
+    assert (config.model, config.bundle) == (model, bundle)
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "--bundle is missing; give"),
+        ((*BUNDLE, "org/name"), "MODEL is org/name, --bundle b; give one of them"),
         ((*BUNDLE, "--streams", "0"), "--streams is '0'; it must be a whole number from 1 to 1024"),
         ((*BUNDLE, "--streams", "two"), "--streams is 'two'"),
         (
@@ -159,7 +175,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
-        ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense 5; see --help"),
+        ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense; see --help"),
     ],
 )
 def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
@@ -280,11 +296,11 @@ def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str])
         Config.parse(("--help",), {})
     text = capsys.readouterr().out
     for field in dataclasses.fields(Config):
-        assert "--" + field.name.replace("_", "-") in text
+        assert field.name == "model" or "--" + field.name.replace("_", "-") in text
+    assert "MODEL" in text
     assert "127.0.0.1:50051" in text
     assert "16,64,256" in text
     shown = sum(
-        field.default not in (None, dataclasses.MISSING) and field.type != "bool"
-        for field in dataclasses.fields(Config)
+        field.default is not None and field.type != "bool" for field in dataclasses.fields(Config)
     )
     assert " ".join(text.split()).count("(default ") == shown, "those that are 0, too"

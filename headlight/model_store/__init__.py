@@ -1,0 +1,1 @@
+"""Models by name: the shipped one, a bundle, a folder or a Hub id, and the cache of exports."""

@@ -1,0 +1,136 @@
+"""Preparation of the model to serve: its bundle, exported into the cache on the first start.
+
+The export runs in a process of its own. The serving one never loads PyTorch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from headlight.extras import remedy
+from headlight.model_store.model_cache import Entry, entry_of, make_entry
+from headlight.model_store.model_source import ModelSource, ModelSourceError, find_model
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.options import Config
+
+log = logging.getLogger("headlight_service.app.model_preparation")
+# What an export needs beyond the service; a Hub id needs both.
+EXPORTERS, HUB = ("torch", "onnx", "onnxscript", "safetensors"), "huggingface_hub"
+EXIT_REFUSED = 2  # of the exporter: the same command can never succeed
+PREFIX = "export: "  # of its last line
+
+
+class ExportFailed(Exception):
+    """The export failed for now, as on a full disk or without a network."""
+
+
+async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
+    """Return the bundle to serve. What is none yet is exported first.
+
+    If it is cancelled, the export ends with it.
+
+    Raises:
+        ConfigError: the model cannot be found or exported; the message has the remedy.
+        ExportFailed: it may be exported later.
+    """
+    if config.bundle is not None:
+        return config.bundle
+    try:
+        found = await asyncio.to_thread(find_model, config.model, config.revision)
+        asked = _asked(config)
+        if isinstance(found, Path):
+            if asked:
+                names = " and ".join(f"--{name.replace('_', '-')}" for name in asked)
+                raise ConfigError(f"{found} is a bundle already; leave out {names}")
+            return found
+        entry = entry_of(found, asked, environ)
+        if not entry.complete:
+            await _export(found, asked, entry)
+    except ModelSourceError as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(
+            f"cannot keep the exported model: {error.strerror or error}: {error.filename}; "
+            "set HEADLIGHT_CACHE to a folder that can be written"
+        ) from None
+    log.info(
+        "the model is in the cache",
+        extra={"event": "model_cached", "key": entry.key, "folder": str(entry.folder)},
+    )
+    return entry.bundle
+
+
+def _asked(config: Config) -> dict[str, object]:
+    """Return the options of the export: those that change the bundle."""
+    # Every bundle has what OpenVINO computes with.
+    own = config.precision if config.provider != "openvino" else "fp32"
+    asked = {
+        "pooling": config.pooling,
+        "max_length": config.max_length,
+        "precision": own if own != "fp32" else None,
+    }
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+async def _export(source: ModelSource, asked: Mapping[str, object], entry: Entry) -> None:
+    """Run `headlight export`, and pass its progress on."""
+    needed = EXPORTERS if source.digest else (*EXPORTERS, HUB)
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"{source.location} is no bundle, and exporting it needs {missing[0]}: "
+            f"{remedy('serve,export')}; or run `headlight export` elsewhere, and serve its bundle"
+        )
+    make_entry(entry)
+    command = [
+        sys.executable,
+        "-m",
+        "headlight",
+        "export",
+        source.location,
+        "--if-missing",
+        "--quiet",
+    ]
+    command += ["--out", str(entry.bundle), "--name", source.name]
+    command += ["--revision", source.revision] if source.revision else []
+    for name, value in asked.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    log.info(
+        "exporting the model, once", extra={"event": "exporting", "model_source": source.location}
+    )
+    # On a terminal its progress is shown as it comes.
+    shown = sys.stderr.isatty()
+    export = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=sys.stderr if shown else asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, errors = await asyncio.gather(_log_steps(export), _read(export.stderr))
+        code = await export.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            export.terminate()
+    if code:
+        lines = [line for line in errors.splitlines() if line.startswith(PREFIX)]
+        problem = lines[-1].removeprefix(PREFIX) if lines else errors.strip()[-500:]
+        message = problem or f"the export ended with exit code {code}"
+        raise ConfigError(message) if code == EXIT_REFUSED else ExportFailed(message)
+
+
+async def _log_steps(export: asyncio.subprocess.Process) -> None:
+    """Log each line of an export's progress, unless a terminal shows it."""
+    while export.stdout is not None and (line := await export.stdout.readline()):
+        if step := line.decode(errors="replace").strip():
+            log.info(step, extra={"event": "export_step"})
+
+
+async def _read(stream: asyncio.StreamReader | None) -> str:
+    return "" if stream is None else (await stream.read()).decode(errors="replace")

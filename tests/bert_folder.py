@@ -1,0 +1,65 @@
+"""Folder of a small BERT with random weights, as transformers saved it in old days."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests.factory import VOCABULARY
+
+DIM, FFN, ROWS = 24, 40, 40
+CONFIG: dict[str, Any] = {
+    "model_type": "bert",
+    "architectures": ["BertModel"],
+    "vocab_size": len(VOCABULARY),
+    "hidden_size": DIM,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": FFN,
+    "max_position_embeddings": ROWS,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+    "pad_token_id": 0,
+}
+
+
+def tensors() -> dict[str, Tensor]:
+    """One layer of BERT under its own names, as a model for masked words saves it."""
+    torch.manual_seed(0)
+    layer = "bert.encoder.layer.0"
+    shapes = {f"{layer}.attention.self.{name}": (DIM, DIM) for name in ("query", "key", "value")}
+    shapes |= {f"{layer}.attention.output.dense": (DIM, DIM)}
+    shapes |= {f"{layer}.intermediate.dense": (FFN, DIM), f"{layer}.output.dense": (DIM, FFN)}
+    shapes |= {"cls.predictions.transform.dense": (DIM, DIM), "bert.pooler.dense": (DIM, DIM)}
+    found = {f"{name}.weight": torch.randn(shape) / 3 for name, shape in shapes.items()}
+    found |= {f"{name}.bias": torch.randn(shape[0]) / 10 for name, shape in shapes.items()}
+    rows = {"word": len(VOCABULARY), "position": ROWS, "token_type": 2}
+    found |= {
+        f"bert.embeddings.{name}_embeddings.weight": torch.randn(count, DIM)
+        for name, count in rows.items()
+    }
+    for norm in (
+        "bert.embeddings.LayerNorm",
+        f"{layer}.attention.output.LayerNorm",
+        f"{layer}.output.LayerNorm",
+    ):
+        found[f"{norm}.gamma"], found[f"{norm}.beta"] = (
+            1 + torch.randn(DIM) / 10,
+            torch.randn(DIM) / 10,
+        )
+    return found
+
+
+def write_bert(folder: Path) -> Path:
+    """Write a folder that can be served, with the names that norms had in old files."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    save_file(tensors(), folder / "model.safetensors")
+    return folder

@@ -118,7 +118,7 @@ ALLOWED = {
         *(f"headlight.runtime.{room}" for room in ("attention", "engine", "parity")),
     ),
     # `headlight.__version__` alone: the key of an export has it.
-    "headlight.model_store": ("headlight.__init__", "headlight.model_store"),
+    "headlight.model_store": ("headlight.__version__", "headlight.model_store"),
     "headlight_service": (
         *("headlight_service", "headlight.runtime", "headlight.model_store", "headlight.pb"),
         *SHARED,

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import headlight
+from headlight import __version__
 from headlight.model_store.model_source import MANIFEST, ModelSource, ModelSourceError
 
 VARIABLE = "HEADLIGHT_CACHE"
@@ -87,7 +87,7 @@ def entry_of(
         environ: names the cache.
     """
     # A folder is known by its files: the same ones elsewhere have the same bundle.
-    known = [source.digest or source.location, source.revision, headlight.__version__, {**options}]
+    known = [source.digest or source.location, source.revision, __version__, {**options}]
     text = json.dumps(known, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
     place = source.name if source.digest else source.location

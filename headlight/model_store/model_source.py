@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib.util
+import os
 import re
 from pathlib import Path
 
@@ -56,12 +57,12 @@ def find_model(model: str | None, revision: str | None = None) -> Path | ModelSo
     """
     if model is None:
         found = _shipped()
-    elif Path(model).is_dir():
+    elif os.path.isdir(model):  # unlike Path's, False for a name that no file can have
         found = _folder(Path(model))
-    elif is_hub_id(model):
+    elif is_hub_id(model) and not os.path.exists(model):
         return ModelSource(model, revision or DEFAULT_REVISION)
     else:
-        problem = "is a file" if Path(model).is_file() else "does not exist, and is no Hub id"
+        problem = "is a file" if os.path.exists(model) else "does not exist, and is no Hub id"
         raise ModelSourceError(
             f"{model!r:.200} {problem}; "
             "name a bundle, a model's folder, or a Hub id such as org/name"

@@ -90,7 +90,7 @@ def test_any_text_is_a_hub_id_or_a_folder_or_an_error_on_one_line(text: str) -> 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("x" * 1000, "' does not exist, and is no Hub id"),
+        ("x" * 1000, "xxx does not exist, and is no Hub id"),
         ("./missing", "'./missing' does not exist, and is no Hub id; name a bundle"),
         ("config.json", "'config.json' is a file; name a bundle, a model's folder, or a Hub id"),
         ("1_Pooling/..", None),

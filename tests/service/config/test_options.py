@@ -25,7 +25,7 @@ def test_defaults() -> None:
 
 
 TEXTS = {
-    **{name: ("text", "text") for name in ("model", "revision", "pooling")},
+    **dict.fromkeys(("model", "revision", "pooling"), ("text", "text")),
     "bundle": ("there", Path("there")),
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),

@@ -38,7 +38,7 @@ class Service:
 
     def __init__(
         self,
-        bundle: Path,
+        model: Path | str,
         *options: str,
         grpc_at: str = "127.0.0.1:0",
         module: Sequence[str] = ("headlight", "serve"),
@@ -48,7 +48,7 @@ class Service:
         """Start it and wait until it serves.
 
         Args:
-            bundle: what it serves.
+            model: the bundle that it serves, or a name: MODEL of the command line.
             options: of the command line.
             grpc_at: where it listens.
             module: what to run in place of the service.
@@ -63,8 +63,7 @@ class Service:
             "error",
             "-m",
             *module,
-            "--bundle",
-            str(bundle),
+            *((model,) if isinstance(model, str) else ("--bundle", str(model))),
             *ports,
             *options,
         ]

@@ -56,7 +56,10 @@ def pinned(constraints: Path = CONSTRAINTS) -> list[str]:
 
 
 def package(name: str) -> Package | None:
-    """The installed distribution of that name; None if there is none, or it holds no source."""
+    """Return the installed distribution of that name.
+
+    None if there is none, or it holds no source.
+    """
     try:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-# The only door to this repository: `make` lists what is behind it.
+# All commands of this repository: `make` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,11 +18,11 @@ ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
 DEPLOY_PY := $(DEPLOY_VENV)/bin/python
 
-# ONNX Runtime's Linux builds may report usage to their maker. Nothing here does.
+# ONNX Runtime's Linux builds may send usage reports; this disables them.
 export ORT_DISABLE_TELEMETRY := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# The lowest version whose stubs users of protobuf 6 and of 7 can both import; hence an environment of its own.
+# The oldest version whose stubs work with protobuf 6 and 7; so it has an environment of its own.
 PROTO_TOOLS := grpcio-tools==1.76.0
 PROTO := proto/headlight/v1/headlight.proto
 STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
@@ -44,7 +44,7 @@ ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SET
 MODELS := docs-rope docs-sinusoidal
 REVERSING := reverse-learned
 MANIFESTS := $(MODELS:%=build/bundles/%/manifest.json) build/bundles/$(REVERSING)/manifest.json
-# Whatever can change a graph, its weights or what the parity report says about them.
+# Everything that can change a graph, its weights or its parity report.
 ENCODER := model/headlight_model
 EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(ENCODER)/layers/*.py $(ENCODER)/positions/*.py)) \
 	$(shell find export/headlight_export headlight/runtime -name '*.py')
@@ -58,7 +58,7 @@ help: ## list the targets
 
 setup: $(SETUP) ## create .venv with the pinned dependencies
 
-# The four roots by a .pth, as an installed package would be found: no copy, no import hook.
+# A .pth puts the four roots on the path, as an installed package: no copy, no import hook.
 $(SETUP): pyproject.toml constraints.txt deploy/checkout.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headlight needs Python 3.11 or later, this is " + sys.version)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -74,14 +74,14 @@ $(PROTO_SETUP): Makefile
 	@$(PROTO_PY) -m pip install --quiet $(PROTO_TOOLS)
 	@touch $@
 
-# protoc's virtual path makes the stubs import each other as headlight.pb, so nothing has to be patched afterwards.
+# protoc's virtual path makes the stubs import each other as headlight.pb, without patching.
 generate = $(PROTO_PY) -m grpc_tools.protoc -Iheadlight/pb=$(dir $(PROTO)) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTO)
 
 proto: $(PROTO_SETUP) ## regenerate headlight/pb, which is committed
 	$(call generate,.)
 	mkdir -p headlight/$(dir $(PROTO)) && cp $(PROTO) headlight/$(PROTO)
 
-# Compares with a fresh generation: a stub edited by hand, or a contract changed without `make proto`, fails.
+# Fails if a stub was edited by hand, or the contract changed without `make proto`.
 proto-check: $(PROTO_SETUP)
 	@rm -rf build/proto && mkdir -p build/proto
 	@$(call generate,build/proto)
@@ -89,28 +89,29 @@ proto-check: $(PROTO_SETUP)
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
 	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
-# docs-sinusoidal is of an earlier recipe; MODEL=docs-sinusoidal trains it by the present one.
+# The shipped docs-sinusoidal is of an earlier recipe; MODEL=docs-sinusoidal uses the present one.
 MODEL ?= docs-rope
-train: $(SETUP) ## train docs-rope anew over model/headlight_model/checkpoints, in stages (STAGE=1; then STAGE=2 RESUME=1, and so on)
+train: $(SETUP) ## train docs-rope again into model/headlight_model/checkpoints, in stages (STAGE=1; then STAGE=2 RESUME=1, and so on)
 	$(PY) -m headlight_model.train --positions $(MODEL:docs-%=%) --out model/headlight_model/checkpoints/$(MODEL) $(STAGE:%=--stage %) $(if $(RESUME),--resume)
 
-evaluate: $(SETUP) ## measure the shipped models on packages and modules they never saw (PREVIOUS=DIR: beside an earlier docs-rope); writes bench/results/evaluation.md
+evaluate: $(SETUP) ## measure the shipped models on held-out packages and modules (PREVIOUS=DIR: beside an earlier docs-rope); writes bench/results/evaluation.md
 	$(PY) -m headlight_model.evaluate $(MODELS:%=model/headlight_model/checkpoints/%) $(PREVIOUS:%=--previous %) --out bench/results/evaluation.md
 
-# QUICK=1 shows that all of it runs, and writes nothing that is committed. The checkpoint that is shipped is the one that the page describes.
-lab: $(SETUP) ## train small models with each scheme of positions, compare and draw them; writes docs/positions.md (an hour; QUICK=1: a minute)
+# QUICK=1 only checks that everything runs, and changes no committed file. The shipped checkpoint is
+# the one that the page describes.
+lab: $(SETUP) ## train small models with each position scheme, compare and plot them; writes docs/positions.md (an hour; QUICK=1: a minute)
 	$(PY) -m headlight_model.lab $(if $(QUICK),--quick)
 	$(if $(QUICK),,cp -rT build/lab/reverse-16-learned-seed0 model/headlight_model/checkpoints/$(REVERSING))
 
-export: $(MANIFESTS) ## turn the checkpoints into bundles under build/bundles, proved equal to PyTorch
+export: $(MANIFESTS) ## export the checkpoints as bundles to build/bundles, checked against PyTorch
 
 $(MANIFESTS): build/bundles/%/manifest.json: \
 		model/headlight_model/checkpoints/%/config.json model/headlight_model/checkpoints/%/model.safetensors model/headlight_model/checkpoints/%/tokenizer.json \
 		$(EXPORT_SOURCES) | $(SETUP)
 	$(PY) -m headlight export model/headlight_model/checkpoints/$* --out $(@D)
-	@touch $@ # newer than its sources even where the exporter found nothing to change
+	@touch $@ # newer than its sources, even if the exporter changed nothing
 
-# What `make tune` found out, for the service that is started; nothing else is measured or tested with it.
+# Options found by `make tune`, used only by `make run` and `make demo`.
 TUNED := build/tuned.env
 tuned := set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a;
 BUNDLE ?= build/bundles/docs-rope
@@ -119,8 +120,8 @@ PRECISION ?= fp32
 tune: $(SETUP) build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
 	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
-# ONNX Runtime for CUDA installs the same files as the one for CPUs: an environment of its own, with the packages of the image, that
-# finds what is not among them in .venv.
+# ONNX Runtime for CUDA installs the same files as that for CPUs. So it has an environment of its
+# own: the packages of the image, and all others from .venv.
 $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 	@test -x $(GPU_VENV)/bin/python || $(PY) -m venv $(GPU_VENV)
 	@$(GPU_VENV)/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
@@ -128,7 +129,7 @@ $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 	@$(GPU_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps --ignore-installed --only-binary :all: --requirement $<
 	@touch $@
 
-# GPU=1 takes no options of `make tune`, which were found for the CPU.
+# GPU=1 ignores the options of `make tune`, which are for the CPU.
 demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
 	$(GRPC:%=--grpc %) $(HTTP:%=--http %)
 DEMONSTRATED := $(if $(GPU),$(GPU_SETUP),$(SETUP)) build/bundles/docs-rope/manifest.json
@@ -139,19 +140,20 @@ run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctr
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
-dist: $(SETUP) build/bundles/docs-rope/manifest.json ## build the wheel into dist/, with the shipped model ready to be served
+dist: $(SETUP) build/bundles/docs-rope/manifest.json ## build the wheel into dist/, with the shipped model as a bundle
 	$(PY) -m deploy.distribution dist --bundle build/bundles/docs-rope
 
-# In as many processes as there are cores, up to four, each of which loads PyTorch; its threads would only be in each other's way.
+# One process per core, up to four, because each loads PyTorch; one thread each, because more would
+# compete for the cores.
 spread = OMP_NUM_THREADS=1 $(1) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-test: $(SETUP) ## the tests that need no other process, machine or network
+test: $(SETUP) ## run the tests that need no other process, machine or network
 	$(call spread,$(PY))
 
 SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 
-# Other people's tools, which weigh half a gigabyte and contradict each other's demands: hence environments that see .venv's packages
-# (torch above all) and add just those of a list.
+# Third-party tools of half a gigabyte, with conflicting requirements. So each list has an
+# environment of its own, which adds its packages to those of .venv (torch above all).
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
@@ -165,24 +167,24 @@ $(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@$*/bin/python -m pip install --quiet --no-deps --requirement $(filter %.txt,$^)
 	@touch $@
 
-adapters: $(ADAPTERS_SETUP) ## the adapters against BertViz, TransformerLens, LIT and Hugging Face
+adapters: $(ADAPTERS_SETUP) ## test the adapters against BertViz, TransformerLens, LIT and Hugging Face
 	$(ADAPTERS_PY) -m pytest tests/adapters
 
-families: $(FAMILIES_SETUP) ## imported models against transformers and sentence-transformers, over the wire
+families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600
 
-families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes bench/results/families.md
+families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes bench/results/families.md
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
-system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
+system: $(SETUP) $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
 	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
 	$(PY) -m pytest tests/system --timeout=600
 
-bench-check: $(SETUP) $(MANIFESTS) ## the benchmarks of the service in small: that they run, and say what was asked
+bench-check: $(SETUP) $(MANIFESTS) ## run the benchmarks in small, to check that they work and report all criteria
 	$(PY) -m pytest tests/benches --timeout=600
 
 IMAGE := deploy/image
-# Whatever is in the image.
+# Everything that the image contains.
 IMAGE_SOURCES := $(IMAGE)/install.sh $(IMAGE)/requirements-cpu.txt LICENSE NOTICE $(shell find headlight service/headlight_service -type f -not -name '*.pyc')
 
 $(RELEASE_SETUP): $(IMAGE)/tools.txt
@@ -191,13 +193,13 @@ $(RELEASE_SETUP): $(IMAGE)/tools.txt
 	@$(RELEASE_VENV)/bin/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: --requirement $<
 	@touch $@
 
-image-check: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## install what the image holds into an empty folder and serve from it as another user; no engine needed
-	$(PY) -m pytest tests/image --timeout=1200 # the first test waits for all of it to be fetched and installed
+image-check: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## install the image's content into an empty folder and serve from it as another user; no container engine needed
+	$(PY) -m pytest tests/image --timeout=1200 # the first test includes downloading and installing
 
 image-try: $(SETUP) build/bundles/docs-rope/manifest.json ## build the CPU image with buildah on a base made by debootstrap, and serve from it read-only (root, Debian, minutes)
 	$(IMAGE)/try.sh $(PY) build/bundles/docs-rope
 
-lock: $(RELEASE_SETUP) ## resolve the image's packages anew, with digests, into deploy/image/*.txt
+lock: $(RELEASE_SETUP) ## resolve the image's packages again, with digests, into deploy/image/*.txt
 	$(IMAGE)/lock.sh $(RELEASE_VENV)/bin/uv
 
 build/image/cpu/.installed: $(IMAGE_SOURCES) | $(SETUP)
@@ -205,31 +207,31 @@ build/image/cpu/.installed: $(IMAGE_SOURCES) | $(SETUP)
 	PIP="$(PY) -m pip" $(IMAGE)/install.sh cpu $(@D)
 	@touch $@
 
-sbom: $(RELEASE_SETUP) build/image/cpu/.installed ## what is in the CPU image, as CycloneDX; writes build/sbom-cpu.cdx.json
+sbom: $(RELEASE_SETUP) build/image/cpu/.installed ## list the packages of the CPU image as CycloneDX; writes build/sbom-cpu.cdx.json
 	$(IMAGE)/sbom.sh $(RELEASE_VENV)/bin/cyclonedx-py build/image/cpu/venv/bin/python build/sbom-cpu.cdx.json
 
-# Not part of .ci/run: it asks an index of packages and the service that knows their vulnerabilities, and fails where it cannot.
-release-check: $(RELEASE_SETUP) proto-check ## what has to hold before a release: versions, digests, licences, known vulnerabilities (needs the network)
+# Not part of .ci/run: it queries a package index and a vulnerability service, and fails without.
+release-check: $(RELEASE_SETUP) proto-check ## check versions, digests, licences and known vulnerabilities before a release (needs the network)
 	$(RELEASE_VENV)/bin/python -m deploy.image.release
 
-deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## everything under deploy/ that can be held to a rule without a cluster; needs kubectl 1.31 or later
+deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## check everything under deploy/ that needs no cluster; needs kubectl 1.31 or later
 	tests/system/require.sh kubectl node npm promtool
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy --timeout=600
 
-soak: $(SETUP) build/bundles/docs-rope/manifest.json ## 30 minutes of load and faults, then 100,000 connections with mutated frames (an hour)
+soak: $(SETUP) build/bundles/docs-rope/manifest.json ## run 30 minutes of load and faults, then 100,000 connections with mutated frames (an hour)
 	$(PY) -m tests.soak --minutes 30 --path-seconds 60 --frames 100000
 
-# Two minutes of load: in half a minute, memory cannot be judged.
-soak-messages: $(SETUP) build/bundles/docs-rope/manifest.json ## 10 million mutated messages (100 minutes)
+# Two minutes of load: half a minute is too short to judge memory.
+soak-messages: $(SETUP) build/bundles/docs-rope/manifest.json ## send 10 million mutated messages (100 minutes)
 	$(PY) -m tests.soak --minutes 2 --fuzz 10000000 --out bench/results/soak-messages.md
 
-# A fault that breaks a promise is on the page too, and fails.
-faults: $(SETUP) $(MANIFESTS) ## make every fault of the matrix, twenty minutes on 2 idle cores; writes docs/reliability.md
+# The page also lists a fault that breaks a promise; the target then fails.
+faults: $(SETUP) $(MANIFESTS) ## inject every fault of the matrix, twenty minutes on 2 idle cores; writes docs/reliability.md
 	tests/system/require.sh cc nginx openssl
 	$(PY) -m tests.faults; code=$$?; $(PY) -m tests.faults.report && exit $$code
 
-monitoring: $(SETUP) ## write the PrometheusRule and the Grafana dashboard anew, from the rules and the metrics
+monitoring: $(SETUP) ## generate the PrometheusRule and the Grafana dashboard from the rules and the metrics
 	$(PY) -m deploy.prometheus
 	$(PY) -m deploy.grafana
 
@@ -239,8 +241,8 @@ $(DOCS_SETUP): docs/requirements.txt
 	@$(DOCS_VENV)/bin/python -m pip install --quiet --no-deps --requirement $<
 	@touch $@
 
-# Zensical reads build/zensical.toml and build/docs, which docs.site writes. A broken link, a page outside of the
-# navigation, and an element of the contract without a comment fail.
+# Zensical reads build/zensical.toml and build/docs, which docs.site writes. A broken link, a page
+# outside the navigation, or an element of the contract without a comment fails.
 docs: $(SETUP) $(DOCS_SETUP) $(PROTO_SETUP) ## build the documentation site into build/site; a broken link fails
 	@mkdir -p build && rm -rf build/site
 	@$(PROTO_PY) -m grpc_tools.protoc -I$(dir $(PROTO)) --include_source_info --descriptor_set_out=build/contract.binpb $(PROTO)
@@ -249,16 +251,16 @@ docs: $(SETUP) $(DOCS_SETUP) $(PROTO_SETUP) ## build the documentation site into
 	@$(PY) -m docs.site.built build/site
 	@echo "The site: build/site/index.html. To read it with search: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
-lint: $(SETUP) proto-check ## formatting, ruff, mypy --strict, and stubs that match the contract
+lint: $(SETUP) proto-check ## check formatting, ruff, mypy --strict, and that stubs match the contract
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-format: $(SETUP) ## rewrite the code as `make lint` wants it
+format: $(SETUP) ## format the code as `make lint` requires
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(SETUP) build/bundles/docs-rope/manifest.json serving ## all benchmarks: attention in each of its forms, precisions, the front, and Headlight beside its peers
+bench: $(SETUP) build/bundles/docs-rope/manifest.json serving ## run all benchmarks: attention in each form, precisions, the front, and Headlight beside its peers
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
 	$(PY) -m bench.precision
@@ -272,14 +274,14 @@ build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SO
 	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino
 	@touch $@
 
-serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
+serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
 
-gpu-bench: $(GPU_SETUP) ## on a machine with a GPU and PyTorch for CUDA: parity and speed in 8 minutes, once prepared; writes bench/results/gpu.md
+gpu-bench: $(GPU_SETUP) ## measure parity and speed on a GPU (needs PyTorch for CUDA): 8 minutes once prepared; writes bench/results/gpu.md
 	$(GPU_VENV)/bin/python -m bench.gpu prepare
 	$(GPU_VENV)/bin/python -m bench.gpu
 
-clean: ## remove what was built; environments and checkpoints stay
+clean: ## remove build outputs; environments and checkpoints stay
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -59,7 +59,7 @@ class Target(NamedTuple):
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the CPU seconds of all its threads so far, by the kernel's process clock."""
+        """CPU seconds of all its threads so far, by the kernel's process clock."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
 
@@ -151,7 +151,7 @@ async def microseconds(target: Target, load: Workload, share: float = 1.0) -> fl
 async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Rounds:
     """Measure in rounds, after one uncounted round of warm-up.
 
-    All targets have a workload one after the other, so that a change of the machine's speed affects
+    All targets run a workload one after the other, so that a change of the machine's speed affects
     all.
 
     Args:

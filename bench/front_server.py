@@ -1,8 +1,8 @@
-"""Servers for bench.front, each in its own process: bare gRPC, Headlight, or that without model.
+"""Servers for bench.front, each a process: bare gRPC, Headlight, or Headlight without its model.
 
     python -m bench.front_server floor|front|real
 
-It logs to standard error, as the service does, its port and its readiness; SIGTERM ends it.
+Each logs its port and its readiness to standard error, as the service does. SIGTERM ends it.
 """
 
 from __future__ import annotations

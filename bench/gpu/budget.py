@@ -97,7 +97,7 @@ class Allowance:
     def __init__(
         self, seconds: float, clock: Clock = time.monotonic, within: Deadline | None = None
     ) -> None:
-        """`within`: the deadline of a section, which also limits the allowance."""
+        """Take the seconds, and a section's deadline `within`, which also limits the allowance."""
         self.used, self._seconds, self._clock, self._within = 0.0, seconds, clock, within
 
     @property

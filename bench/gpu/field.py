@@ -175,7 +175,7 @@ class Field:
 def failed(said: float | str) -> bool:
     """Return whether a contestant failed, by its result: others may have left it no memory.
 
-    One that was not to begin did not fail.
+    A contestant that was not started did not fail.
     """
     return isinstance(said, str) and said != "" and not said.startswith(NotMeasured.__name__)
 

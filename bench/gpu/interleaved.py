@@ -1,4 +1,4 @@
-"""Contestants that take turns until the deadline; one that fails is out, and the others go on."""
+"""Interleaved timing of contestants until a deadline; one that fails is dropped."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def interleave(contestants: Contestants, deadline: Deadline, fewest: int = 0) ->
 
     Args:
         contestants: by name.
-        deadline: no round begins after it, except the first; after half the time the second counts.
-        fewest: rounds that are counted even then, if the deadline allows so many at all.
+        deadline: no round but the first begins after it. The second round counts, instead of
+            warming up, if half of the time is used by then.
+        fewest: counted rounds that are run even after the deadline, up to its `rounds`.
     """
     half, fewest, done = deadline.remaining / 2, min(fewest, deadline.rounds), 0
     times: dict[str, list[float]] = {name: [] for name in contestants}

@@ -31,7 +31,7 @@ FIXED = "torch.compile, no mask, for this shape alone"
 
 
 class NotMeasured(RuntimeError):
-    """No time to measure it; the message has its name."""
+    """A contestant that was not measured; the message has the reason."""
 
 
 class Unmasked(Encoder):
@@ -83,7 +83,7 @@ class Compiled:
         *,
         free: bool = True,
     ) -> None:
-        """`expected`: estimated seconds of compiling, which needs that much allowance to begin."""
+        """Take `expected`, the estimated seconds of compiling, which the allowance must hold."""
         self._run = forward(
             torch.compile(encoder, dynamic=free, backend=backend), device, fused=True
         )

@@ -93,7 +93,7 @@ class Plan:
 
 
 class Unchecked(Headlight):
-    """Headlight without --check before: serving does the same, and a bundle loads only once."""
+    """Headlight without a --check run first: serving checks too, and the bundle loads only once."""
 
     def __init__(self, plan_: Plan, setting: Serving, deadline: Deadline) -> None:
         """Take `deadline`, by which it must serve."""
@@ -108,7 +108,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     """Return texts per second by workload, of the service and of the engine; or their errors."""
     manifest = Bundle(plan_.bundle).manifest
     reader = Tokenizer(plan_.bundle / "tokenizer.json", min(LONGEST, manifest.max_length))
-    # Only texts that no one cuts, so that all have the same tokens.
+    # Only texts that no contestant truncates, so that all have the same tokens.
     ids = {
         text: read for text in texts(plan_.texts) if (read := _fitting(reader, text)) is not None
     }

@@ -1,6 +1,7 @@
-"""Minimal gRPC server before a session: grpc.aio, one computing thread, no queue, no decoding.
+"""Minimal gRPC server in front of a session: grpc.aio, one computing thread, no queue, no decoding.
 
-A lone caller waits for the session, this minimum (of gRPC and the machine), and the service's part.
+The latency of a single caller is the session, this minimum (gRPC and the machine), and the
+service's own part.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Wo
 from headlight.runtime.values import Floats
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
-SETTLING = 256  # texts, to choose one for calls of 32
+SETTLING = 256  # texts, to choose a batch size for calls of 32
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ SAME = 0.999
 
 @dataclasses.dataclass(frozen=True)
 class Criterion:
-    """One line.
+    """One criterion and its measured value.
 
     Attributes:
         asked: lower (or upper) bound; None: none, the value is only reported.
@@ -85,10 +85,10 @@ def peers(run: dict[str, Any], precision: str) -> list[str]:
 
 
 def against_peers(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 1.
+    """Return criterion 1: throughput over the peers'.
 
-    A library is taken in calls of 32 texts, as requested, and at its best, with the whole list at
-    once.
+    A library is measured in calls of 32 texts, as requested, and at its best, with the whole list
+    at once.
     """
     found = []
     for precision, asked in (("fp32", 1.3), ("bf16", 1.6)):
@@ -131,7 +131,7 @@ def engines(run: dict[str, Any]) -> list[str]:
 
 
 def against_engine(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 2."""
+    """Return criterion 2: throughput served over that in process."""
     found = []
     for name in engines(run):
         for workload, asked in ((BATCHES, 0.95), (BULK, 0.95), (SINGLES, 0.85)):
@@ -150,7 +150,7 @@ def against_engine(run: dict[str, Any]) -> list[Criterion]:
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 3."""
+    """Return criterion 3: latency of one short text."""
     found = []
     for name, taken in run["short"].items():
         served, bare, session, awaited = (
@@ -184,7 +184,7 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
 
 
 def open_loops(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 5 for an excessive load."""
+    """Return criterion 5 at twice the capacity."""
     found = []
     for one in (each for each in run["open"] if each["share"] == 2.0):
         what, asked = (
@@ -209,7 +209,7 @@ def open_loops(run: dict[str, Any]) -> list[Criterion]:
 
 
 def floods(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 5 for callers that wait beside bulk."""
+    """Return criterion 5 for interactive callers beside bulk."""
     found = []
     for one in run["flood"]:
         what = (

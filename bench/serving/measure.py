@@ -185,7 +185,7 @@ class Run:
                     engines[name].drained()
                     again = self._setting.load.ask("again", target=target, text=SHORT, count=count)
                     taken[kind] += again["latencies"]
-                    # while ours serves, there is nothing
+                    # empty after "served": the service's sessions are in another process
                     taken["awaited"] += engines[name].drained()
                 taken["session"] += engines[name].short(SHORT, count)
             found[name] = {

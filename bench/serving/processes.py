@@ -54,7 +54,7 @@ class Process:
 
     @property
     def cpu_seconds(self) -> float:
-        """Return the CPU time of all its threads since its start."""
+        """CPU time of all its threads since its start."""
         fields = (
             Path(f"/proc/{self._process.pid}/stat")
             .read_text(encoding="ascii")
@@ -65,7 +65,7 @@ class Process:
 
     @property
     def resident(self) -> int:
-        """Return its bytes in RAM."""
+        """Its bytes in RAM."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

@@ -154,7 +154,7 @@ class Infinity(Contestant):
             MODEL,
         ]
         command += ["--engine", self._engine, "--device", "cpu", "--dtype", self._dtype]
-        # its ONNX engine ignores the folder's and takes the first token
+        # its ONNX engine ignores the folder's pooling and takes the first token
         command += ["--pooling-method", "mean"]
         command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
         cache = {"HF_HOME": str(self._setting.work / "hub"), "INFINITY_ANONYMOUS_USAGE_STATS": "0"}

@@ -20,7 +20,7 @@ ONE, SINGLES, BATCHES, BULK, LIST = (
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """So many callers, each with so many texts a call.
+    """Number of callers, and of texts in each call.
 
     Attributes:
         share: of the texts of the run; one caller at a time takes too long for all.

@@ -1,4 +1,4 @@
-"""python -m deploy.check: render overlays and examples, run all checks; exits 1 on a finding."""
+"""python -m deploy.check: render overlays and examples, run all checks; exit 1 on a finding."""
 
 from __future__ import annotations
 

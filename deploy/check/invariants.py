@@ -20,10 +20,9 @@ from headlight_service.core.admission.working_memory import batches_at_once, tex
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
-# From the end of the grace time to the end of the process: calls on their way are refused, threads
-# end.
+# From the end of the grace time to the process's end: calls in flight are refused, threads end.
 MARGIN_SECONDS = 5
-PROCESS_BYTES = 300 << 20  # of Python and the libraries, under load; also in deploy/README.md
+PROCESS_BYTES = 300 << 20  # Python and the libraries, under load; also in deploy/README.md
 SHIPPED = (
     Path(__file__).resolve().parents[2] / "model" / "headlight_model" / "checkpoints" / "docs-rope"
 )  # the model that the overlays name
@@ -37,7 +36,7 @@ LABELS = ("name", "instance", "part-of", "managed-by")
 
 
 def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that the grace period covers all of draining, and has no unexplained rest."""
+    """Check that the grace period is the sum of its parts, and that a drain delay is set."""
     for deployment, container in look.server(manifests):
         options = look.options(manifests, container)
         parts = {
@@ -81,7 +80,7 @@ def budget_below_replicas(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that replicas are set in one place, and go down slowly."""
+    """Check that replicas are set in one place only, and scale down slowly."""
     for deployment in look.of_kind(manifests, "Deployment"):
         scalers = look.scalers(manifests, deployment)
         if scalers and "replicas" in deployment["spec"]:
@@ -107,7 +106,7 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
 def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
     """Check that there are as many threads as whole CPUs.
 
-    Else the kernel stops some of them during a batch.
+    Otherwise the kernel throttles some of them during a batch.
     """
     for deployment, container in look.server(manifests):
         cpus = look.quantity(container.get("resources", {}).get("limits", {}).get("cpu", 0))
@@ -133,8 +132,8 @@ def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
 def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
     """Check that the largest answers, requests and texts fit beside the process.
 
-    Else a flood of them kills it. No manifest has the model: the shipped one is assumed. The reader
-    must add what another model needs beyond that.
+    Otherwise a flood of them kills it. No manifest names the model's sizes: the shipped model is
+    assumed, and what another model needs beyond that must be added.
     """
     for deployment, container in look.server(manifests):
         options, limits = look.options(manifests, container), container["resources"]["limits"]
@@ -166,7 +165,7 @@ def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
-    """Return the shipped model's batches at once, and their bytes if each is a longest text."""
+    """Return the shipped model's batches at once, and their bytes with the longest texts."""
     config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
     same = {name: config[name] for name in ("positions", "layers", "heads", "dim", "vocab_size")}
     model = Architecture(**same, pooled_dim=config["dim"])
@@ -196,7 +195,7 @@ def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
-    """Check beyond checkov: no account's token, no variables of Services, bounded folders."""
+    """Check what checkov does not: no account token, no Service variables, bounded folders."""
     for workload in look.workloads(manifests):
         spec, where = look.pod(workload), look.title(workload)
         for field in ("automountServiceAccountToken", "enableServiceLinks"):

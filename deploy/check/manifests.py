@@ -8,7 +8,7 @@ from typing import Any
 
 Manifest = dict[str, Any]
 
-# The used suffixes of Kubernetes' quantities.
+# The suffixes of Kubernetes' quantities that the manifests use.
 UNITS = {
     "m": Decimal("0.001"),
     "Ki": Decimal(2**10),
@@ -19,7 +19,7 @@ UNITS = {
 
 
 def title(manifest: Manifest) -> str:
-    """Return the name for people: Deployment/headlight."""
+    """Return kind and name, for messages: Deployment/headlight."""
     return f"{manifest['kind']}/{manifest['metadata']['name']}"
 
 

@@ -64,9 +64,9 @@ def ports_exist(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def probes_ask_three_questions(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that startup, readiness and liveness use gRPC on the health port.
+    """Check that startup, readiness and liveness probes use gRPC on the health port.
 
-    It needs neither TLS nor a token.
+    That port needs neither TLS nor a token.
     """
     for deployment, container in look.server(manifests):
         health = look.ports(deployment).get("health")
@@ -100,7 +100,7 @@ def options_listen_where_ports_are(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
-    """Check for a headless Service beside the other; both name the port's protocol."""
+    """Check for a headless Service beside the other, and that both name the port's protocol."""
     services = {
         service["metadata"]["name"]: service["spec"]
         for service in look.of_kind(manifests, "Service")
@@ -177,7 +177,7 @@ def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> 
 def gateways_believe_the_service(
     policies: list[Manifest], manifests: list[Manifest]
 ) -> Iterator[str]:
-    """Check that gateways' TLS policies fit Services and a certificate of another rendering."""
+    """Check that gateways' TLS policies match Services, and a certificate, of another rendering."""
     names = [
         name for each in look.of_kind(manifests, "Certificate") for name in each["spec"]["dnsNames"]
     ]
@@ -195,7 +195,7 @@ def gateways_believe_the_service(
 
 
 def jobs_are_not_served(jobs: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
-    """Check that no Service of the deployment takes the pods of a Job beside it for replicas."""
+    """Check that no Service of the deployment selects the pods of a Job beside it."""
     for job in look.of_kind(jobs, "Job"):
         for service in look.of_kind(manifests, "Service"):
             if look.matches(look.selector_of(service), look.pod_labels(job)):

@@ -49,7 +49,7 @@ def promtool(*arguments: str | Path) -> list[str]:
 
 
 def parsed(expressions: Iterable[tuple[str, str]]) -> list[str]:
-    """Return errors in expressions, which have their places: promtool checks them as rules."""
+    """Return promtool's errors in expressions, given with their places; it checks them as rules."""
     rules = [
         {"record": "checked", "expr": expr, "labels": {"at": f"{n} {where}"}}
         for n, (where, expr) in enumerate(expressions)
@@ -172,7 +172,7 @@ def everything() -> list[tuple[str, str]]:
 
 
 def expressions_parse() -> list[str]:
-    """Parse the expressions of runbooks and dashboard too, which promtool would not read."""
+    """Check that promtool parses the expressions of runbooks and dashboard too."""
     return parsed(everything())
 
 

@@ -17,9 +17,8 @@ SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credent
 METRIC = re.compile(r"\bheadlight_\w+")
 NAMESPACE = re.compile(r'namespace="([^"]*)"')
 
-# Values that the service does not take yet, with the reason for their being in the manifests. Each
-# run reports them. A value that the service takes by now is a breach, so that no entry outlives its
-# reason.
+# Values in the manifests that the service does not accept yet, each with a reason. Every run
+# reports them. A value that it accepts by now is a breach, so that no entry outlives its reason.
 OPEN: dict[tuple[str, str], str] = {}
 
 PARSERS = {
@@ -28,7 +27,7 @@ PARSERS = {
 
 
 def unreadable(name: str, value: str) -> str | None:
-    """Return why an option is unknown or refuses this value; None: it accepts it."""
+    """Return why an option is unknown or rejects this value; None: it accepts it."""
     if name not in PARSERS:
         return f"{name} is no option of the service"
     try:
@@ -70,7 +69,7 @@ def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def open_entries() -> Iterator[str]:
-    """Yield the entries of OPEN that the service takes by now."""
+    """Yield the entries of OPEN that the service accepts by now."""
     for name, value in OPEN:
         if unreadable(name, value) is None:
             yield (
@@ -140,7 +139,7 @@ def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def scalers_ask_for_metrics_that_exist(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that autoscalers name gauges of the service, of their own namespace."""
+    """Check that autoscalers query gauges of the service, in their own namespace."""
     known = {f"headlight_{name}" for name in GAUGES}
     for scaler in look.of_kind(manifests, "HorizontalPodAutoscaler", "ScaledObject"):
         spec = scaler["spec"]

@@ -23,7 +23,7 @@ def breaches(deploy: Path = DEPLOY) -> Iterator[str]:
 
 
 def images_come_from_one_place(deploy: Path) -> Iterator[str]:
-    """Check that only the overlay's kustomization.yaml names images, not placeholders."""
+    """Check that only an overlay's kustomization.yaml names images; others have placeholders."""
     for path in sorted(deploy.rglob("*.yaml")):
         if path.name != "kustomization.yaml" and path.relative_to(deploy).parts[0] in (
             "base",
@@ -47,7 +47,7 @@ def kustomizations_explain_themselves(deploy: Path) -> Iterator[str]:
 
 
 def components_are_tried(deploy: Path) -> Iterator[str]:
-    """Check that each component is in an overlay or example, else no check would see it."""
+    """Check that each component is used by an overlay or example: otherwise no check sees it."""
     used: set[Path] = set()
     for path in (
         *deploy.glob("overlays/*/kustomization.yaml"),

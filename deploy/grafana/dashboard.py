@@ -1,4 +1,4 @@
-"""Grafana dashboard, generated from its rows; an unknown metric name is refused."""
+"""Grafana dashboard, generated from its rows; an unknown metric name is an error."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def text() -> str:
 
 
 def _alerts() -> Json:
-    """Return the marks of firing alerts."""
+    """Return the annotation that marks firing alerts."""
     return {
         "name": "Alerts",
         "datasource": SOURCE,

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """An expression and the names of its series: {{label}} stands for a label's value."""
+    """An expression and the name of its series: {{label}} stands for a label's value."""
 
     expr: str
     legend: str

@@ -1,9 +1,11 @@
 #!/bin/sh
-# What the image holds, put below a folder: DIR/venv (the locked packages), DIR/headlight (our code) and nothing else. The Dockerfile
-# runs this and tests/image runs this, so that what is tested is what is shipped.
+# Installs the content of the image into a folder: DIR/venv (the locked packages), DIR/headlight
+# (our code) and nothing else. The Dockerfile and tests/image both run this, so that the tested tree
+# is the shipped one.
 #   deploy/image/install.sh cpu|gpu DIR
-# Needs a Python 3.11 or later (PYTHON, default python3) and a pip that can install for another Python (PIP, default `PYTHON -m pip`;
-# 22.3 or later). Neither pip nor setuptools is put into DIR. DIR must not hold an earlier installation.
+# Needs Python 3.11 or later (PYTHON, default python3) and a pip that can install for another Python
+# (PIP, default `PYTHON -m pip`; 22.3 or later). Neither pip nor setuptools is installed into DIR.
+# DIR must not hold an earlier installation.
 set -eu
 
 variant="${1:?usage: install.sh cpu|gpu DIR}"
@@ -22,13 +24,14 @@ umask 022
 mkdir -p "$target/headlight"
 target="$(cd "$target" && pwd)"
 
-# Only wheels, so that nothing of a package runs while it is installed; only those whose digests are locked; only those that are named.
+# Only wheels, so that no code of a package runs during installation; only with locked digests; only
+# the listed packages.
 "$python" -m venv --without-pip "$target/venv"
 # shellcheck disable=SC2086  # `python3 -m pip` is three words
 $pip --python "$target/venv/bin/python" install --require-hashes --no-deps --only-binary :all: --no-compile \
   --disable-pip-version-check --no-input --quiet --requirement "$requirements"
 
-# Commands of packages (f2py, ovc, ...) and what activates an environment in a shell: nobody runs them in an image.
+# Commands of packages (f2py, ovc, ...) and activation scripts are not used in an image.
 find "$target/venv/bin" ! -type d ! -name 'python*' -delete
 
 # Our own code is copied, not installed: neither pip nor setuptools is needed. A .pth makes it importable from any folder.
@@ -43,11 +46,12 @@ cp "$source/LICENSE" "$source/NOTICE" "$target/headlight/"
 site="$("$target/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 echo "$target/headlight" >"$site/headlight.pth"
 
-# Compiled once, by content and not by date: nothing is written at run time, and two builds have the same bytes.
+# Compiled once, with hash-based .pyc files: nothing is written at run time, and two builds have the
+# same bytes.
 "$target/venv/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$target/headlight" "$site"
 chmod -R go-w,a+rX "$target/venv" "$target/headlight"
 
-# A tree that cannot start is found here and not in a cluster.
+# Fail here, not in a cluster, if the tree cannot be imported.
 cd / && "$target/venv/bin/python" -I -c '
 import importlib.util, headlight_service.app.lifecycle
 unwanted = [name for name in ("pip", "setuptools", "torch", "onnx", "transformers") if importlib.util.find_spec(name)]

@@ -1,7 +1,9 @@
 #!/bin/sh
-# The packages of each image variant and of the release tools, to the last digest: `make lock`. What pyproject.toml asks for, at the
-# versions of constraints.txt, for Linux on any processor and every Python that we support; uv asks PyPI, or the index that UV_INDEX_URL names.
-#   deploy/image/lock.sh UV [DIR]    DIR (default: this folder) may hold an earlier lock, whose versions are kept where they still fit
+# Locks the packages of each image variant and of the release tools with digests: `make lock`. The
+# packages are those of pyproject.toml at the versions of constraints.txt, for Linux on any
+# processor and every supported Python. uv queries PyPI, or the index that UV_INDEX_URL names.
+#   deploy/image/lock.sh UV [DIR]
+# DIR (default: this folder) may hold an earlier lock; its versions are kept if they still fit.
 set -eu
 
 uv="$1"

@@ -44,8 +44,8 @@ def read_lock(path: Path) -> dict[str, Pin]:
     """Read every package of a lock file, by its canonical name.
 
     Raises:
-        ValueError: an entry is not pinned to one version and to digests, or is there twice; names
-            the file and the entry.
+        ValueError: an entry is not pinned to one version and to digests, or occurs twice; the
+            message names the file and the entry.
     """
     pins: dict[str, Pin] = {}
     for entry in _entries(path):

@@ -55,7 +55,7 @@ def last_words(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def uncommitted() -> Problems:
-    """Check that all is committed: a release is made of commits."""
+    """Check that everything is committed: a release is made of commits."""
     done = run("git", "status", "--porcelain")
     if done.returncode:
         yield last_words(done)
@@ -141,10 +141,10 @@ def locks() -> Problems:
 
 
 def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
-    """Return pip's installation report. Requests metadata of the index, not files.
+    """Return pip's installation report. It requests metadata from the index, not files.
 
     Raises:
-        RuntimeError: pip would not install; with the end of its output.
+        RuntimeError: pip would not install; the message has the end of its output.
     """
     platforms = [f"manylinux_2_{minor}_{processor}" for minor in range(GLIBC, 4, -1)]
     platforms += [f"manylinux{year}_{processor}" for year in ("2014", "2010", "1")]

@@ -1,8 +1,11 @@
 #!/bin/sh
-# Builds the CPU image for real, without a container engine or a registry: a base made by debootstrap, built upon by buildah. Then starts it as a
-# pod would: its root read-only, a writable /tmp, another user without capabilities; and asks it something.
-#   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]    needs root and `apt-get install buildah debootstrap`; leaves the image in STORE (build/image-try)
-# PYTHON has Headlight's client. For gpu it also looks whether CUDA's libraries are found, and then serves on the CPU.
+# Builds the CPU image without a container engine or a registry: a base made by debootstrap, built
+# upon by buildah. Then starts it like a pod: read-only root, writable /tmp, another user without
+# capabilities; and sends it a request.
+#   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]
+# Needs root and `apt-get install buildah debootstrap`; leaves the image in STORE (build/image-try).
+# PYTHON has Headlight's client. For gpu it also checks that CUDA's libraries are found, and then
+# serves on the CPU.
 set -eu
 
 python="$1"
@@ -22,7 +25,8 @@ mkdir -p "$store"
 export BUILDAH_ISOLATION=chroot
 buildah() { command buildah --root "$store/store" --runroot "$store/run" "$@"; }
 
-# debian:12-slim is debootstrap's smallest set too. What this machine trusts goes along: its way to the index may have a certificate of its own.
+# debian:12-slim is debootstrap's smallest set too. The machine's trusted certificates are copied,
+# because the package index may need a private one.
 if ! test -e "$store/base/.made"; then
   rm -rf "$store/base"
   debootstrap --variant=minbase --include=ca-certificates bookworm "$store/base" http://deb.debian.org/debian >"$store/debootstrap.log"
@@ -50,14 +54,14 @@ finish() {
 trap finish EXIT
 
 if [ "$variant" = gpu ]; then
-  # All that the CUDA provider asks of the loader is there, but for the driver, which comes from the node.
+  # The loader finds every library of the CUDA provider except the driver, which the node provides.
   missing="$(chroot "$mounted" sh -c 'ldd /opt/venv/lib/python3.*/site-packages/onnxruntime/capi/libonnxruntime_providers_cuda.so' | grep 'not found' || true)"
   echo "not in the image: ${missing:-nothing}"
   chroot "$mounted" /opt/venv/bin/python -c 'import ctypes; [ctypes.CDLL(name) for name in ("libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13")]'
   test "$(echo "$missing" | grep -c 'not found')" = "$(echo "$missing" | grep -c 'libcuda.so.1')"
 fi
 
-# The variables of the image, one in a line; none of them has a space.
+# The variables of the image, one per line; none has a space.
 variables="$(buildah inspect --format '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' "$image")"
 cat >"$store/start.sh" <<'START'
 set -eu

@@ -68,11 +68,7 @@ def known_names(recorded: Iterable[str]) -> set[str]:
 
 
 def check_names(found: Iterable[str], known: set[str], where: str) -> None:
-    """Refuse unknown names.
-
-    Raises:
-        ValueError: with the name and its place.
-    """
+    """Raise ValueError for unknown names; the message has the names and their place."""
     unknown = sorted(set(found) - known)
     if unknown:
         raise ValueError(

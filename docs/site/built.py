@@ -1,6 +1,6 @@
 """python -m docs.site.built SITE: check every link of the site that was built.
 
-Zensical checks links between pages. This also checks pictures, links in HTML and links to what
+Zensical checks links between pages. This also checks pictures, links in HTML, links to objects that
 docstrings define, and that no page loads anything from another host.
 """
 

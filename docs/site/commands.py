@@ -27,7 +27,7 @@ def client_parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def other_parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command that calls none."""
+    """Return the parser of each other command."""
     return {"serve": service_parser(dataclasses.fields(Config)), "export": export_parser()}
 
 

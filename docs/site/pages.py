@@ -73,7 +73,7 @@ def is_shown_as_it_is(path: Path) -> bool:
 
 
 def linked_files(text: str, page: Path) -> Iterator[Path]:
-    """Yield the files and folders that a page links to and that are no pages."""
+    """Yield the files and folders that a page links to, without pages."""
     for target in LINK.findall(prose(text)):
         path = (page.parent / target).resolve()
         if path.exists() and path.suffix != ".md":

@@ -1,6 +1,6 @@
-"""Griffe extension: a row for each name of "heads, layers: ..." in a docstring.
+"""Griffe extension: one row for each name in a docstring entry such as "heads, layers: ...".
 
-Loaded by mkdocstrings alone, as docs/site/zensical.toml names it.
+Loaded by mkdocstrings only, as docs/site/zensical.toml names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def separated(text: str) -> str:
 
 
 class Together(griffe.Extension):  # type: ignore[misc]  # not in .venv, which mypy reads
-    """Rewrites docstrings before they are parsed."""
+    """Griffe extension that rewrites docstrings before they are parsed."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

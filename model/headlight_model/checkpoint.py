@@ -1,4 +1,4 @@
-"""A checkpoint is a folder: config.json, model.safetensors and, for texts, tokenizer.json.
+"""Checkpoint folders: config.json, model.safetensors and, for text models, tokenizer.json.
 
 No pickle is ever read or written.
 """
@@ -17,8 +17,8 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-TRAINING = "training.json"  # how the weights came about, where our training wrote them
-# Other prefixes (training heads) may stand beside it and are left alone.
+TRAINING = "training.json"  # origin of the weights, if our training wrote them
+# Tensors with other prefixes (training heads) are ignored.
 ENCODER_PREFIX = "encoder."
 
 
@@ -28,16 +28,16 @@ def save_checkpoint(
     tokenizer_json: str | None,
     extra: dict[str, Tensor] | None = None,
 ) -> None:
-    """Write `encoder` to `folder`, its weights rounded to float16, which halves the file.
+    """Write `encoder` to `folder`, with weights rounded to float16, which halves the file.
 
     Args:
         folder: created if missing.
-        tokenizer_json: the text of tokenizer.json; None: the model will take token ids alone.
+        tokenizer_json: the text of tokenizer.json; None: the model takes token ids only.
         extra: further tensors (a training head), under names that do not begin with "encoder.".
 
     Raises:
-        ValueError: a tensor holds a number that float16 has not; the message names it, and nothing
-            is written.
+        ValueError: a value is not finite in float16; the message names the tensor, and nothing is
+            written.
     """
     tensors = {ENCODER_PREFIX + name: value for name, value in encoder.state_dict().items()} | (
         extra or {}
@@ -59,8 +59,7 @@ def load_checkpoint(folder: Path) -> Encoder:
 
     Raises:
         FileNotFoundError: a file of the checkpoint is missing; the message names it.
-        ValueError: the config or the weights are not what an encoder needs; the message names the
-            key.
+        ValueError: the config is invalid, or the weights do not fit it; the message names the key.
     """
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
@@ -76,7 +75,7 @@ def load_checkpoint(folder: Path) -> Encoder:
 
 
 def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raises ValueError, in one line, unless the weights are those that the config describes."""
+    """Raise ValueError, with a message of one line, unless the weights match the config."""
     if not found:
         raise ValueError(
             f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight "
@@ -109,12 +108,15 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
 
 
 def printable(name: str) -> str:
-    """The name of a weight as a message may hold it: a file chooses it."""
+    """Return the name of a weight for a message: ASCII, at most 100 characters.
+
+    The name comes from an untrusted file.
+    """
     return ascii(name)[1:-1][:100]
 
 
 def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
-    """The float32 tensors of a checkpoint whose names begin with `prefix`, which is cut off.
+    """Return the float32 tensors whose names begin with `prefix`, with the prefix removed.
 
     Raises:
         ValueError: the file is damaged, or one of these tensors is not finite.
@@ -132,7 +134,7 @@ def load_tensors(folder: Path, prefix: str) -> dict[str, Tensor]:
 
 
 def as_float32(file: Path, name: str, tensor: Tensor) -> Tensor:
-    """A tensor of a file in float32. Raises ValueError where that is not finite."""
+    """Return a tensor of `file` in float32. Raise ValueError if a value is not finite."""
     tensor = tensor.to(torch.float32)
     if not tensor.isfinite().all():
         raise ValueError(

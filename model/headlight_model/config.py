@@ -1,6 +1,6 @@
-"""What an encoder is, as one frozen value.
+"""Architecture of an encoder as one frozen value.
 
-Everything needed to rebuild the module before its weights are read.
+It holds everything needed to rebuild the module before its weights are read.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 from headlight_model.fields import build
 from headlight_model.positions.rope import RopeScaling
 
-# Of the feed-forward networks; "gelu": the exact erf form.
+# Activations of the feed-forward networks; "gelu" is the exact erf form.
 ACTIVATIONS = ("gelu", "gelu_tanh", "silu", "relu")
 DENSE_ACTIVATIONS = (*ACTIVATIONS, "tanh", "sigmoid", "identity")
-# The words that a field may hold.
+# Accepted values of each string field.
 CHOICES = {
     "norm": ("pre", "post"),
     "norm_type": ("layer", "rms"),
@@ -27,7 +27,7 @@ CHOICES = {
     "alibi": ("symmetric", "signed"),
     "pooling": ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"),
 }
-# The smallest number that a field may hold.
+# Minimum of each integer field.
 LEAST = {
     **dict.fromkeys(
         ("vocab_size", "dim", "heads", "layers", "ffn_dim", "trained_length", "max_length"), 1
@@ -43,9 +43,9 @@ MOST = {"layers": 1024, "max_length": 1 << 20}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dense:
-    """A linear map behind pooling, and what follows it."""
+    """Linear layer after pooling, and its activation."""
 
-    width: int  # of what it yields
+    width: int  # of the output
     bias: bool = False
     activation: str = "identity"
 
@@ -62,26 +62,28 @@ class Dense:
 class EncoderConfig:
     """Architecture of an encoder.
 
-    Immutable; every value but `positions`, which the encoder looks up, is checked here.
+    Immutable. Every value is checked here except `positions`, which the encoder looks up.
 
     Raises:
-        ValueError: naming the field, the value and what would be accepted.
+        ValueError: the message names the field, its value and the accepted values.
     """
 
     vocab_size: int
     dim: int  # width of the residual stream
-    heads: int  # dim must be a multiple of it, unless head_width says how wide they are
+    heads: int  # dim must be a multiple of it, unless head_width is set
     layers: int
     ffn_dim: int  # customarily 4 * dim
     positions: str  # a name in headlight_model.positions.position_schemes.POSITIONS
     head_width: int = 0  # of each query, key and value; 0: dim / heads
-    # Of keys and values, shared by as many queries each (Ainslie et al. 2023); 0: as heads.
+    # Heads of keys and values, each shared by heads / kv_heads query heads (Ainslie et al. 2023);
+    # 0: as many as heads.
     kv_heads: int = 0
-    # Embeddings are so wide, and a linear map brings them to dim; 0: they are dim wide.
+    # Width of the embeddings, which a linear layer projects to dim; 0: dim.
     embedding_dim: int = 0
-    # "pre": x + f(LN(x)), trains without warm-up pains; "post": LN(x + f(x)), as BERT.
+    # "pre": x + f(LN(x)), trains stably without a long warm-up; "post": LN(x + f(x)), as BERT.
     norm: str = "pre"
-    # For norm "pre": the last block's output is normed; without, lengths of token vectors tell.
+    # For norm "pre": the last block's output is normed. Without it, the lengths of token vectors
+    # weight them in pooling.
     final_norm: bool = True
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
@@ -89,40 +91,40 @@ class EncoderConfig:
     # For norm "pre": embeddings are normed; for "post" they always are.
     embedding_norm: bool = False
     first_norm: bool = True  # for norm "pre": the first block norms what its attention reads
-    # "head": queries and keys are normed before positions, each head by itself.
+    # "head": queries and keys are normed per head, before positions are applied.
     qk_norm: str = "none"
     attention_bias: bool = True  # the projections to Q, K and V have biases
-    attention_out_bias: bool = True  # the projection behind the heads has one
-    causal: bool = False  # a token sees itself and those before it, none behind it
-    window: int = 0  # a token of a local layer sees those at most so many places away
-    local_layers: tuple[int, ...] = ()  # which layers are local
+    attention_out_bias: bool = True  # the output projection has one
+    causal: bool = False  # a token sees itself and earlier tokens only
+    window: int = 0  # in a local layer, a token sees those at most this many places away
+    local_layers: tuple[int, ...] = ()  # indices of the local layers
     # "plain": down(act(up x)); "gated": down(act(gate x) * up x), as Shazeer 2020.
     ffn: str = "plain"
     activation: str = "gelu"
     ffn_bias: bool = True  # of up and gate
     ffn_out_bias: bool = True  # of down
-    # Token types (first text, second text, ...) with an embedding each; 0: the model knows none.
+    # Token types (first text, second text, ...) with an embedding each; 0: none.
     segments: int = 0
     scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
     # Base of the rotary wavelengths; this and the other rope_ fields are for positions "rope".
     rope_theta: float = 10000.0
-    rope_local_theta: float = 0.0  # the same of local layers; 0: as rope_theta
+    rope_local_theta: float = 0.0  # the same for local layers; 0: as rope_theta
     rope_scaling: RopeScaling | None = (
-        None  # for texts longer than those of the training; not of local layers of their own theta
+        None  # for texts longer than in training; not used in local layers with their own theta
     )
-    rope_values: bool = False  # values turn as queries and keys do (RoFormer's rotary_value)
-    rope_fraction: float = 1.0  # of each head's dimensions, which turn; the others know no position
+    rope_values: bool = False  # values are rotated too (RoFormer's rotary_value)
+    rope_fraction: float = 1.0  # share of each head's dimensions that is rotated
     rope_offset: int = 0  # position of the first token
     # For positions "alibi"; see headlight_model.positions.position_schemes.Alibi.
     alibi: str = "symmetric"
     pooling: str = "mean"  # a name in headlight_model.layers.pooling.POOLING
     include_prompt: bool = True  # pooling counts the tokens of a prompt
-    dense: tuple[Dense, ...] = ()  # applied to what pooling yields, one after the other
+    dense: tuple[Dense, ...] = ()  # applied to the pooled vector, in order
     normalize: bool = True  # pooled vectors have unit length
-    dropout: float = 0.0  # training only: of what each half of a block adds
-    embedding_dropout: float = 0.0  # training only: of embeddings with positions and segments added
+    dropout: float = 0.0  # training only: on what each half of a block adds
+    embedding_dropout: float = 0.0  # training only: on embeddings with positions and segments added
     trained_length: int = 128  # tokens; the longest sequence seen in training
-    # Tokens; the longest sequence that will be accepted; rows of the table of learned positions.
+    # Tokens; the longest accepted sequence, and the rows of a table of learned positions.
     max_length: int = 2048
     pad_id: int = 0
 
@@ -163,7 +165,7 @@ class EncoderConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at most {most}")
 
     def _check_heads(self) -> None:
-        """Sizes that must fit each other, and layers that must be there."""
+        """Check that sizes fit each other and that local layers exist."""
         if not self.head_width and self.dim % self.heads:
             raise ValueError(
                 f"dim {self.dim} is not a multiple of heads {self.heads}; each head needs the "
@@ -187,7 +189,7 @@ class EncoderConfig:
             )
 
     def _check_positions(self) -> None:
-        """What one scheme demands, and whoever uses another need not fulfil."""
+        """Check the fields that only one position scheme uses."""
         if self.positions == "rope" and not math.isfinite(self.rope_fraction):
             raise ValueError(
                 f"rope_fraction is {self.rope_fraction}; it must be above 0 and at most 1"
@@ -214,7 +216,7 @@ class EncoderConfig:
 
     @property
     def key_heads(self) -> int:
-        """Heads of keys and of values."""
+        """Number of key heads, and of value heads."""
         return self.kv_heads or self.heads
 
     @property
@@ -229,7 +231,7 @@ class EncoderConfig:
 
     @property
     def rope_width(self) -> int:
-        """Dimensions of each head that rotary positions turn."""
+        """Number of dimensions of each head that are rotated."""
         return int(self.head_dim * self.rope_fraction)
 
     def to_json(self) -> str:
@@ -240,7 +242,8 @@ class EncoderConfig:
         """Build from parsed JSON.
 
         Raises:
-            ValueError: an unknown or missing key, or a value of the wrong type, by name.
+            ValueError: an unknown or missing key, or a value of the wrong type; the message names
+                it.
         """
         return build(cls, values)
 
@@ -249,7 +252,7 @@ class EncoderConfig:
         """Read a checkpoint's config.json.
 
         Raises:
-            ValueError: naming the file and the key at fault.
+            ValueError: the config is invalid; the message names the file and the key.
         """
         try:
             return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))

@@ -1,6 +1,6 @@
-"""The demo: `python -m headlight_model.demo --bundle DIR`.
+"""Demo of the service: `python -m headlight_model.demo --bundle DIR`.
 
-Starts the service on a bundle, asks it something worth asking, and says how to go on.
+Starts the service on a bundle, queries it, and prints commands to continue with.
 
 child process (service)  <--gRPC--  functions of the standard library, four questions,
                                     one attention map
@@ -31,7 +31,7 @@ from headlight.cli.files import screen
 from headlight_model.syntax import links
 from headlight_model.train.data.functions import Function, document_text, functions
 
-# Enough of the library to find something in, and parsed in two seconds; all of it takes eight.
+# A part of the library: it is parsed in two seconds, all of it takes eight.
 MODULES = """
     argparse base64 bisect calendar collections configparser contextlib copy csv datetime difflib
     fnmatch fractions glob gzip hashlib heapq html http inspect ipaddress json logging mimetypes
@@ -48,18 +48,18 @@ QUESTIONS = (
 CODE = "names = {user[0]: len(user[1]) for user in users}"
 NEAREST = 4
 LINKS = 12
-# A cold disk and a slow machine; a service that cannot start ends by itself long before.
+# Enough for a cold disk and a slow machine; a service that cannot start exits much earlier.
 READY_SECONDS = 120
 STOP_SECONDS = 60
 LOG_LINES = 12
 
 
 class DemoError(Exception):
-    """Why there is nothing to show; the message is for the reader."""
+    """Failure of the demo; the message is for the user."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the demonstration. Returns 0, or 1 with one message on standard error."""
+    """Run the demo. Return 0, or 1 with one message on standard error."""
     parser = argparse.ArgumentParser(
         prog="python -m headlight_model.demo", description="Start the service and show an answer."
     )
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
     parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
     arguments = parser.parse_args(argv)
-    # So that the service is stopped in any case.
+    # SIGTERM becomes SystemExit, so that the service is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         with (
@@ -93,9 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """The service as a child process that writes to `log`, stopped at the end whatever happened.
+    """Start the service as a child process that logs to `log`, and stop it at the end in any case.
 
-    Raises DemoError.
+    Raise DemoError if there is no bundle or an address cannot be listened on.
     """
     if not arguments.bundle.is_dir():
         raise DemoError(f"there is no bundle at {arguments.bundle}; `make export` makes one")
@@ -103,7 +103,7 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
     refuse_taken_port("--http", arguments.http)
     command = [sys.executable, "-m", "headlight", "serve", "--bundle", arguments.bundle]
     command += ["--grpc", arguments.grpc, "--http", arguments.http]
-    # A session of its own: Ctrl-C reaches this process alone, which then stops the child in order.
+    # A session of its own: Ctrl-C reaches only this process, which then stops the child gracefully.
     child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         yield child
@@ -121,15 +121,15 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
 
 
 def refuse_taken_port(option: str, address: str) -> None:
-    """Raises DemoError where an address cannot be listened on.
+    """Raise DemoError if an address cannot be listened on.
 
-    The demo would else talk to whoever is there already.
+    Otherwise the demo would talk to the process that already listens there.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            # Else one that has just been closed counts.
+            # Otherwise a port that was just closed would count as taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, int(port)))
     except (ValueError, OverflowError):
@@ -146,9 +146,9 @@ def refuse_taken_port(option: str, address: str) -> None:
 
 
 def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Watches grpc.health.v1 until it says SERVING.
+    """Watch grpc.health.v1 until it reports SERVING.
 
-    Raises DemoError where the service dies first, or takes too long.
+    Raise DemoError if the service exits first or takes too long.
     """
     reconnect = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 500)]
     with grpc.insecure_channel(target, reconnect) as channel:
@@ -169,14 +169,14 @@ def wait_until_serving(target: str, child: subprocess.Popen[bytes], log: IO[byte
 
 
 def last_lines(log: IO[bytes]) -> str:
-    """The end of the service's log."""
+    """Return the end of the service's log."""
     return "\n".join(
         Path(log.name).read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
     )
 
 
 def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Questions with their nearest functions, and an attention map."""
+    """Print the nearest functions for each question, and an attention map."""
     width, colour = screen(None)
     corpus = library()  # while the service starts
     wait_until_serving(target, child, log)
@@ -199,9 +199,9 @@ def answer(target: str, child: subprocess.Popen[bytes], log: IO[bytes]) -> None:
 
 
 def library() -> list[Function]:
-    """The public functions, one of each name.
+    """Return the public functions, one of each name.
 
-    Without a docstring too: what they are found by holds none.
+    Functions without a docstring are included: the searched texts hold none.
     """
     known: dict[tuple[str, str], Function] = {}
     for function in functions(MODULES.split()):
@@ -211,9 +211,9 @@ def library() -> list[Function]:
 
 
 def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
-    """The functions with the highest scores, a line each.
+    """Return the functions with the highest scores, one per line.
 
-    Vectors of unit length: the score is the cosine.
+    Vectors have unit length, so the score is the cosine.
     """
     lines = []
     for index in np.argsort(-scores)[:NEAREST]:
@@ -224,7 +224,7 @@ def nearest(scores: np.ndarray, corpus: Sequence[Function], width: int) -> str:
 
 
 def attention_view(attention: Attention, width: int, colour: bool) -> str:
-    """The map of the head that looks most often from a bracket to the one that it belongs to."""
+    """Return the map of the head that attends most often from a bracket to its partner."""
     labels, special = attention.tokens.labels(CODE), attention.tokens.special
     pairs = [(q, k) for kind, q, k in links(labels) if kind == "matching bracket"]
     queries, keys = zip(*pairs, strict=True)
@@ -242,12 +242,12 @@ def attention_view(attention: Attention, width: int, colour: bool) -> str:
 
 
 def heading(text: str, colour: bool) -> str:
-    """A line that stands out on a terminal."""
+    """Return `text` in bold, or as it is without colour."""
     return f"\x1b[1m{text}\x1b[0m" if colour else text
 
 
 def print_how_to_go_on(target: str, http: str) -> None:
-    """How to call the service that is running."""
+    """Print commands that call the running service."""
     beside = Path(sys.executable).parent / "headlight"
     program = beside if beside.is_file() else f"{Path(sys.executable).name} -m headlight"
     method = "headlight.v1.HeadlightService/Encode"

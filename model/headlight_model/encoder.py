@@ -1,6 +1,6 @@
-"""The encoder: token embeddings, segments, positions, N blocks, pooling.
+"""Encoder: token embeddings, segments, positions, N blocks, pooling.
 
-Read from here downwards.
+Start here to read the model.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from headlight_model.positions.position_schemes import Positions, build_position
 
 @dataclasses.dataclass(frozen=True)
 class EncoderOutput:
-    """What one forward pass yields. B texts, S tokens, D wide, H heads, L layers."""
+    """Output of one forward pass: B texts, S tokens, D dimensions, H heads, L layers."""
 
     pooled: Tensor  # [B, config.pooled_dim] float
     tokens: Tensor  # [B, S, D] float; after the last norm; zeros at padding
     # L + 1 of [B, S, D]: the embeddings, then each block's output (before the last norm).
     hidden: tuple[Tensor, ...]
-    # L of [B, H, S, S], rows are queries; empty where the fused kernel was used.
+    # L of [B, H, S, S], rows are queries; empty if the fused kernel was used.
     attention: tuple[Tensor, ...]
     scores: tuple[Tensor, ...]  # the same before the softmax; MASKED_SCORE at invisible keys
 
 
 class Dense(nn.Linear):
-    """A linear map of pooled vectors and its activation."""
+    """Linear layer on pooled vectors, and its activation."""
 
     def __init__(self, inputs: int, config: DenseConfig) -> None:
         super().__init__(inputs, config.width, bias=config.bias)
@@ -48,17 +48,17 @@ class Dense(nn.Linear):
 
 
 class View(NamedTuple):
-    """What the layers of one kind, global or local, see of a batch."""
+    """Visible keys and positions for the layers of one kind, global or local."""
 
     visible: Tensor  # bool [B, 1, 1 or S, S]: which keys a query sees
     positions: Positions
-    state: tuple[Tensor, ...]  # what the scheme prepared
+    state: tuple[Tensor, ...]  # what the scheme's `prepare` returned
 
 
 class Encoder(nn.Module):
     """A Transformer encoder (Vaswani et al. 2017) built from an EncoderConfig.
 
-    Bidirectional unless that says causal.
+    Bidirectional unless the config says causal.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -87,7 +87,7 @@ class Encoder(nn.Module):
         )
 
     def _build_local_positions(self) -> Positions | None:
-        """The scheme of local layers, where these have one of their own."""
+        """Return the scheme of local layers, or None if they use the global one."""
         config = self.config
         if not config.local_layers or config.rope_local_theta in (0, config.rope_theta):
             return None
@@ -112,17 +112,16 @@ class Encoder(nn.Module):
             ids: int64 [B, S].
             mask: bool or int64 [B, S]; nonzero for a token, zero for padding. None: no padding.
             positions: int64 [B, S] or [1, S], each in 0 .. config.max_length-1; None: 0 .. S-1.
-            segments: int64 [B, S], each in 0 .. config.segments-1; None: zeros. Refused by a model
-                that knows none.
-            head_mask: float [B, L, H], by which what each head contributes is multiplied: 0 removes
-                it. None: ones.
-            pool_mask: bool or int64 [B, S]; zero for a token that pooling leaves out, as it does
-                padding. None: ones.
+            segments: int64 [B, S], each in 0 .. config.segments-1; None: zeros. Must be None if
+                config.segments is 0.
+            head_mask: float [B, L, H], a factor on the output of each head: 0 removes the head.
+                None: ones.
+            pool_mask: bool or int64 [B, S]; zero for a token that pooling skips, like padding.
+                None: ones.
             fused: False to compute attention in plain operations and return its weights.
 
         Raises:
-            ValueError: S is beyond config.max_length, or there are segments that the model does not
-                know.
+            ValueError: S exceeds config.max_length, or segments are given to a model without them.
         """
         length = ids.shape[1]
         if not torch.compiler.is_compiling() and length > self.config.max_length:
@@ -152,7 +151,10 @@ class Encoder(nn.Module):
         )
 
     def views(self, keep: Tensor, positions: Tensor) -> tuple[View, View]:
-        """What global layers see, and what local ones see. Bool [B, S]; int64 [B or 1, S]."""
+        """Return the views of global and of local layers.
+
+        From bool [B, S] and int64 [B or 1, S].
+        """
         state = self.positions.prepare(positions)
         everywhere = View(self.visible(keep), self.positions, state)
         if not self.config.local_layers:
@@ -165,9 +167,9 @@ class Encoder(nn.Module):
         )
 
     def visible(self, keep: Tensor, window: int = 0) -> Tensor:
-        """Which keys a query sees: all tokens of its text, those up to itself, those near.
+        """Return which keys each query sees: bool [B, S] -> [B, 1, 1 or S, S].
 
-        Bool [B, S] -> [B, 1, 1 or S, S].
+        All tokens of its text; if causal, those up to the query; with a window, only those near it.
         """
         visible = keep[:, None, None, :]
         places = torch.arange(keep.shape[1], device=keep.device)
@@ -177,7 +179,10 @@ class Encoder(nn.Module):
         return visible & (ahead.abs() <= window) if window else visible
 
     def embed(self, ids: Tensor, segments: Tensor | None) -> Tensor:
-        """int64 [B, S], int64 [B, S] or None -> [B, S, embedding width], before positions."""
+        """Embed ids and segments, without positions: [B, S, embedding width].
+
+        From int64 [B, S], and int64 [B, S] or None.
+        """
         x: Tensor = self.embedding(ids) * self.embedding_scale
         if self.segment_embedding is not None:
             x = x + self.segment_embedding(torch.zeros_like(ids) if segments is None else segments)
@@ -188,7 +193,7 @@ class Encoder(nn.Module):
         return x
 
     def pool(self, tokens: Tensor, counted: Tensor) -> Tensor:
-        """[B, S, D], bool [B, S] -> [B, config.pooled_dim], as the config says."""
+        """Pool as the config says: [B, S, D], bool [B, S] -> [B, config.pooled_dim]."""
         pooled = POOLING[self.config.pooling](tokens, counted)
         for dense in self.dense:
             pooled = dense(pooled)

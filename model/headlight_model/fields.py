@@ -1,4 +1,4 @@
-"""Parsed JSON to a frozen dataclass, with the name of whatever does not fit."""
+"""Conversion of parsed JSON to a frozen dataclass, with errors that name the key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 def build(kind: type[T], values: Any) -> T:
-    """An instance of the dataclass `kind` from a JSON object.
+    """Return an instance of the dataclass `kind` from a JSON object.
 
-    Objects become dataclasses, lists tuples.
+    Nested objects become dataclasses, lists become tuples.
 
     Raises:
-        ValueError: an unknown or missing key, or a value of the wrong type, by name.
+        ValueError: an unknown or missing key, or a value of the wrong type; the message names it.
     """
     if not isinstance(values, dict):
         raise ValueError("is not a JSON object")
@@ -32,7 +32,7 @@ def build(kind: type[T], values: Any) -> T:
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:
-    """A value as its annotation wants it: plain type, `X | None`, `tuple[X, ...]`, dataclass."""
+    """Convert a value to its annotation: plain type, `X | None`, `tuple[X, ...]`, dataclass."""
     if get_origin(hint) is types.UnionType:
         [hint] = [part for part in get_args(hint) if part is not types.NoneType]
         return None if value is None else _value(name, hint, value)
@@ -44,7 +44,7 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         )
     if dataclasses.is_dataclass(hint):
         try:
-            # A class: annotations hold no instances.
+            # `hint` is a class: annotations hold no instances.
             return build(hint, value)  # type: ignore[arg-type]
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None

@@ -12,9 +12,9 @@ MASKED_SCORE = -1e30
 
 
 def score_bias(visible: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What is added to the scores: `bias` where the key is visible, MASKED_SCORE elsewhere.
+    """Return what is added to the scores: `bias` at visible keys, MASKED_SCORE elsewhere.
 
-    None for nothing.
+    None if nothing is added.
     """
     if visible is not None:
         bias = torch.where(visible, 0.0 if bias is None else bias, MASKED_SCORE)

@@ -13,12 +13,12 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def is_identifier(piece: str) -> bool:
-    """Whether a piece can be a whole name; keywords and pieces inside words are not."""
+    """Return whether a piece can be a whole name; keywords and pieces inside words cannot."""
     return bool(IDENTIFIER.fullmatch(piece)) and not keyword.iskeyword(piece)
 
 
 def links(tokens: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """(kind, query, key) of the syntax in a window of source, as far as its brackets match."""
+    """Yield (kind, query, key) of the syntax in a source window, as far as its brackets match."""
     texts = [token.removeprefix("##") for token in tokens]
     opened: list[tuple[str, int]] = []
     for place, text in enumerate(texts):

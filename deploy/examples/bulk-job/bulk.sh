@@ -1,11 +1,14 @@
 #!/bin/sh
-# Files number i, i + SHARDS, i + 2 SHARDS ... of DATA/in (sorted by name, counted from 0) to DATA/out, where i is JOB_COMPLETION_INDEX.
-# Arguments are handed on to `headlight embed`: --tls, say, or --dtype float16.
-# Ends with 2 where a file can never be embedded (an empty line, not UTF-8), or an argument is wrong, after the others; with 1, at once, where
-# the service failed, is away, or does not know the token or the model, or the volume is full: another try may find it otherwise.
+# Embeds files number i, i + SHARDS, i + 2 SHARDS ... of DATA/in (sorted by name, counted from 0)
+# into DATA/out; i is JOB_COMPLETION_INDEX. Arguments are passed to `headlight embed`: --tls, for
+# example, or --dtype float16. Exits with 2, after the other files, if a file can never be embedded
+# (an empty line, not UTF-8) or an argument is wrong. Exits with 1, at once, if the service fails,
+# is unavailable, or rejects the token or the model, or if the volume is full: a retry may succeed.
 set -eu
 : "${JOB_COMPLETION_INDEX:?is set by an Indexed Job}" "${SHARDS:?how many workers share the files}" "${DATA:=/data}"
-trap 'exit 143' TERM # after the file at hand, or killed within it, which loses nothing; a shell that is process 1 would ignore it
+# A shell that is process 1 ignores TERM without a trap. It exits after the current file; being
+# killed during a file loses nothing.
+trap 'exit 143' TERM
 
 mkdir -p "$DATA/out"
 number=0
@@ -17,7 +20,8 @@ for input in "$DATA"/in/*.txt; do
   [ "$shard" -eq "$JOB_COMPLETION_INDEX" ] || continue
   output="$DATA/out/$(basename "$input" .txt).npz"
   [ ! -e "$output" ] || continue
-  # It appears when it is whole. What came of it until then is in $output.partial, from where the next try goes on.
+  # $output appears when it is complete; until then its results are in $output.partial, from which a
+  # retry resumes.
   if python -m headlight embed --file "$input" --priority bulk --format npz --out "$output" "$@"; then
     echo "$output"
   else

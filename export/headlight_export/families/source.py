@@ -123,7 +123,7 @@ class Weights:
         return name in self._left
 
     def peek(self, name: str) -> Tensor:
-        """Return a tensor that is not yet taken. Raises Unfit if there is none."""
+        """Return a tensor that is not yet taken. Raise Unfit if there is none."""
         if name not in self._left:
             raise Unfit(
                 f"the weights have no {name}, which config.json promises; is the file whole?"
@@ -131,7 +131,7 @@ class Weights:
         return self._left[name][1]
 
     def take(self, name: str) -> Tensor:
-        """Return a tensor, once. Raises Unfit if there is none."""
+        """Return a tensor, once. Raise Unfit if there is none."""
         tensor = self.peek(name)
         del self._tensors[self._left.pop(name)[0]]
         return tensor

@@ -192,7 +192,7 @@ def _trained_dimensions(folder: Path) -> tuple[int, ...]:
 def _length(config: EncoderConfig, recipe: Recipe, rows: Any, asked: int | None) -> str:
     """Return a line on the length of texts, and the folder's length if that is larger.
 
-    Some of the `rows` of a table may stand for no position.
+    `rows` is the size of a position table in config.json; some rows may stand for no position.
     """
     said = recipe.max_length or 0
     if asked is not None:

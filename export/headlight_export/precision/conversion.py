@@ -12,8 +12,8 @@ types, so the engine needs no change.
 - int8: weights in int8 with a scale for each column, inputs in uint8 with a scale for each row.
   A row is a token, so a text's vector does not depend on its batch. (One scale for the whole input,
   as in ONNX's DynamicQuantizeLinear, is less exact. It moves pooled vectors by up to 2e-3 with the
-  batch.) Products add up in int32, without rounding. Tables are float16: in int8 they would cost
-  three times as many neighbours as all products do (measured on `docs-rope`).
+  batch.) Products add up in int32, without rounding. Tables are float16: in int8 they would change
+  three times as many nearest neighbours as all products do (measured on `docs-rope`).
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _spread(count: int, few: int) -> list[int]:
 
 
 def _unit(vectors: Floats) -> Floats:
-    """Scale [N, D] to length 1; a vector of zeros stays so, and is near none."""
+    """Scale [N, D] to length 1; a zero vector stays zero, and is similar to none."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Floats = vectors / np.maximum(lengths, np.float32(1e-30))
     return unit

@@ -66,7 +66,7 @@ class Exported:
     rows: list[Row]
     own_error: dict[str, float]
     transformers: Compared  # our PyTorch against theirs
-    truncate_dim: int | None = None  # to which the folder's own library cuts vectors by default
+    truncate_dim: int | None = None  # length to which the folder's library truncates by default
     tokens: str | None = None  # comparison of token ids; see `compare_ids`
     variants: tuple[Row, ...] = ()  # rows of other precisions and providers, if requested
     quality: tuple[Quality, ...] = ()  # of each, fp32 first

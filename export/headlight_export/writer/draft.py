@@ -42,11 +42,11 @@ def sha256(paths: Iterable[Path]) -> str:
 def earlier_limit(
     out: Path, tokenizer: str, measured: TokenizerLimit, max_length: int
 ) -> TokenizerLimit:
-    """Return the limit in the bundle at `out` if its tokenizer is the same, else `measured`.
+    """Return the limit in the bundle at `out` if it still holds, else `measured`.
 
-    Also `measured` if the limits differ by more than a factor of two. The same if the earlier one
-    is too small for a text of `max_length` tokens. Noise would otherwise give an unchanged export
-    another manifest, and another digest to pin.
+    It holds if the tokenizer is the same, the limits differ by at most a factor of two, and it is
+    enough for a text of `max_length` tokens. Otherwise noise of the measurement would give an
+    unchanged export another manifest, and another digest to pin.
     """
     try:
         manifest = Manifest.parse(json.loads((out / MANIFEST).read_bytes()))

@@ -1,4 +1,4 @@
-"""What the shipped models can do, beside simpler means.
+"""Evaluation of the shipped models beside simpler methods.
 
 Measured on modules that took no part in their training.
 """

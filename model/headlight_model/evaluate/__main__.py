@@ -1,4 +1,4 @@
-"""`make evaluate`: measure the shipped models and write the page and the same figures as JSON."""
+"""Command of `make evaluate`: measure the shipped models, write the page and its JSON figures."""
 
 from __future__ import annotations
 

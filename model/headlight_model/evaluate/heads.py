@@ -1,8 +1,8 @@
 """Roles of attention heads, measured on source code that the model has not seen.
 
-A head is called what its strongest weight falls on for at least half of the tokens, as Voita et al.
-2019 ("Analyzing multi-head self-attention", 4) do for positions; Clark et al. 2019 ("What does BERT
-look at?") find the same kinds.
+A head is named after the kind of key that its strongest weight falls on for at least half of the
+tokens, as Voita et al. 2019 ("Analyzing multi-head self-attention", 4) do for positions; Clark et
+al. 2019 ("What does BERT look at?") find the same kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from headlight_model.encoder import Encoder
 from headlight_model.train.attention_roles import ROLES, targets
 
-CALLED = 0.5  # of the tokens
+CALLED = 0.5  # share of the tokens from which a head has the name
 BATCH = 16
 
 
@@ -32,7 +32,7 @@ class Head:
 
     @property
     def name(self) -> str:
-        """The first kind that holds; empty where none does."""
+        """The first kind that reaches CALLED; empty if none does."""
         return next((kind for kind in ROLES if self.strongest[kind] >= CALLED), "")
 
 
@@ -40,16 +40,15 @@ class Head:
 def analyse(
     encoder: Encoder, windows: Tensor, pieces: Sequence[str]
 ) -> tuple[list[Head], dict[str, float]]:
-    """Look at all heads.
+    """Measure the roles of all heads.
 
     Args:
         encoder: in evaluation mode.
-        windows: int64 [N, S], each [CLS] ... [SEP] without padding; special tokens are no queries.
+        windows: int64 [N, S], each [CLS] ... [SEP] without padding; special tokens are not queries.
         pieces: of the vocabulary, in the order of the ids.
 
     Returns:
-        The heads in order, and by kind the weight that falls on such keys if a head looks
-        everywhere alike.
+        The heads in order, and by kind the weight on such keys under uniform attention.
     """
     shape = (encoder.config.layers, encoder.config.heads)
     weight = {kind: torch.zeros(shape, dtype=torch.float64) for kind in ROLES}

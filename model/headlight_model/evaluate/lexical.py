@@ -1,4 +1,4 @@
-"""What search without a model finds: BM25 and TF-IDF over words."""
+"""Lexical search baselines: BM25 and TF-IDF over words."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from headlight_model.evaluate.task import Task
 from headlight_model.train.data.functions import NAME_WEIGHT, document_text, split_words
 
 STOP_WORDS = frozenset(STOPWORDS_EN)
-NOTHING = "\0"  # stands in a text without words, which the index would refuse
+NOTHING = "\0"  # placeholder in a text without words, which the index rejects
 
 _stemmer = snowballstemmer.stemmer("english")
 
 
 def raw_words(text: str) -> list[str]:
-    """The lower-case words of a text."""
+    """Return the lower-case words of a text."""
     return split_words(text)
 
 
 def stems(text: str) -> list[str]:
-    """The stems of its words, stop words left out."""
+    """Return the stems of a text's words, without stop words."""
     return [_stemmer.stemWord(word) for word in split_words(text) if word not in STOP_WORDS]
 
 
 def bm25(
     task: Task, terms: Callable[[str], list[str]] = stems, name_weight: int = NAME_WEIGHT
 ) -> Floats:
-    """Scores [Q, C] of BM25 as Lucene computes it, k1 1.5, b 0.75.
+    """Return BM25 scores [Q, C] as Lucene computes them, k1 1.5, b 0.75.
 
     Args:
         task: questions and candidates.
@@ -54,7 +54,10 @@ def bm25(
 
 
 def tf_idf(task: Task) -> Floats:
-    """Cosines [Q, C] of stem vectors weighted (1 + ln tf) ln(N / df) (Manning et al. 2008, 6.4)."""
+    """Return cosines [Q, C] of stem vectors weighted (1 + ln tf) ln(N / df).
+
+    After Manning et al. 2008, 6.4.
+    """
     documents = [stems(document_text(function)) for function in task.candidates]
     number = {
         term: column
@@ -80,9 +83,9 @@ def tf_idf(task: Task) -> Floats:
 
 
 def overlap(task: Task) -> Floats:
-    """Share of each question's stems that its right answer holds: [Q], 0 to 1.
+    """Return the share of each question's stems that its right answer holds: [Q], 0 to 1.
 
-    It is 1 for a question of stop words alone.
+    It is 1 for a question that holds only stop words.
     """
     shares = []
     for row, question in zip(task.asked, task.questions, strict=True):

@@ -1,4 +1,4 @@
-"""Retrieval by encoders: the shipped ones, and those that they are built from."""
+"""Retrieval by encoders: the shipped models, and the same before their training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = list[list[int]]
 
 
 class Shipped:
-    """A checkpoint folder of the training, opened.
+    """A trained model, loaded from its checkpoint folder.
 
     Raises:
         FileNotFoundError, ValueError: as `load_checkpoint`.
@@ -45,7 +45,7 @@ class Shipped:
         self.head.load_state_dict(load_tensors(folder, HEAD_PREFIX))
         self.head.eval()
         self.tokenizer: Tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-        # Models of the standard library alone learnt from documents of another form.
+        # Models trained on the standard library alone used another document format.
         self.new_form = "packages" in recipe
 
     def texts(self, task: Task) -> tuple[Rows, Rows]:
@@ -58,18 +58,18 @@ class Shipped:
         )
 
     def vectors(self, rows: Rows) -> Tensor:
-        """Float32 [N, D]."""
+        """Return the pooled vectors of rows of token ids: float32 [N, D]."""
         return embed(self.encoder, rows)[0]
 
     def text_vectors(self, texts: list[str]) -> Floats:
-        """Float [N, D] of some short texts."""
+        """Return the vectors of some short texts: float [N, D]."""
         with torch.inference_mode():
             return (
                 self.vectors(encode(self.tokenizer, texts, self.sentence_length)).double().numpy()
             )
 
     def shuffled(self, task: Task) -> tuple[Rows, Rows]:
-        """The texts with their tokens shuffled, between [CLS] and [SEP]."""
+        """Return the texts with their tokens shuffled, between [CLS] and [SEP]."""
         random = np.random.default_rng(0)
         queries, documents = (
             [[row[0], *random.permutation(row[1:-1]).tolist(), row[-1]] for row in rows]
@@ -78,16 +78,16 @@ class Shipped:
         return queries, documents
 
     def scores(self, task: Task) -> Floats:
-        """Cosines [Q, C]."""
+        """Return cosines [Q, C]."""
         return cosines(self.vectors, *self.texts(task))
 
     def scores_without_order(self, task: Task) -> Floats:
-        """The same with the tokens of every text shuffled."""
+        """Return cosines [Q, C] with the tokens of every text shuffled."""
         return cosines(self.vectors, *self.shuffled(task))
 
     @contextlib.contextmanager
     def without_layer(self, layer: int) -> Iterator[None]:
-        """The model as if one layer were not there."""
+        """Remove one layer within a `with` block."""
         blocks = self.encoder.blocks
         self.encoder.blocks = nn.ModuleList(
             block for place, block in enumerate(blocks) if place != layer
@@ -99,11 +99,9 @@ class Shipped:
 
 
 class Beginnings:
-    """What a shipped model was before its steps.
+    """A model before its training steps: starting weights, then pre-trained word vectors.
 
-    Weights as they start, and word vectors as they are learnt first.
-
-    Made anew with the model's own recipe and seed from the corpus at hand.
+    Rebuilt with the model's own recipe and seed from the present corpus.
     """
 
     def __init__(self, model: Shipped, state: Path) -> None:
@@ -115,23 +113,23 @@ class Beginnings:
         self.trainer.parts.eval()
 
     def untrained(self, task: Task) -> Floats:
-        """Cosines [Q, C] of the encoder with its starting weights."""
+        """Return cosines [Q, C] of the encoder with its starting weights."""
         return cosines(lambda rows: embed(self.trainer.encoder, rows)[0], *self.texts(task))
 
     def learn_words(self) -> None:
-        """Take the first part of the training; what was untrained before is not any more."""
+        """Run the first part of the training; `untrained` is not valid afterwards."""
         self.trainer.learn_words()
 
     def words(self, task: Task, name_weight: int) -> Floats:
-        """Cosines [Q, C] of mean word vectors."""
+        """Return cosines [Q, C] of mean word vectors."""
         return cosines(
             lambda rows: bag_of_words(self.trainer.encoder, rows), *self.texts(task, name_weight)
         )
 
     def texts(self, task: Task, name_weight: int = 1) -> tuple[Rows, Rows]:
-        """Token ids of the questions and of the candidates' documents.
+        """Return token ids of the questions and of the candidates' documents.
 
-        Documents are not cut for the sake of the name.
+        The length limit grows with `name_weight`, so that repeated names truncate nothing.
         """
         documents = [document_text(function, name_weight) for function in task.candidates]
         tokenizer, recipe = self.trainer.tokenizer, self.recipe
@@ -142,12 +140,12 @@ class Beginnings:
 
 
 def recipe_of(model: Shipped) -> Recipe:
-    """The recipe that a model was trained by; the present one for a model of an earlier kind."""
+    """Return the training recipe of a model, or the present one if its format is older."""
     return build(Recipe, model.facts["recipe"]) if model.new_form else Recipe()
 
 
 @torch.inference_mode()
 def cosines(vectors: Callable[[Rows], torch.Tensor], queries: Rows, documents: Rows) -> Floats:
-    """Products [Q, C] of unit vectors."""
+    """Return products [Q, C] of unit vectors."""
     scores: Floats = (vectors(queries) @ vectors(documents).T).double().numpy()
     return scores

@@ -1,4 +1,4 @@
-"""Effect of token order: hidden tokens with and without it, roles of heads, worth of each head."""
+"""Effect of token order: hidden tokens with and without it, roles and importance of heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headlight_model.train.data.corpus import Part
 from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.evaluate import masked_token_metrics
 
-HEAD_WINDOWS = 128  # looked at
+HEAD_WINDOWS = 128  # windows on which heads are measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Order:
     masked: dict[str, float | int]  # see masked_token_metrics
     pairs: OrderPairs
     heads: list[Head]
-    uniform: dict[str, float]  # by kind: the weight of a head that looks everywhere alike
-    importance: list[float]  # by head: what masked accuracy loses without it
+    uniform: dict[str, float]  # by kind: the weight under uniform attention
+    importance: list[float]  # by head: the loss of masked accuracy without it
 
 
 def measure(model: Shipped) -> Order:
-    """Masked tokens, pairs and heads of one model."""
+    """Measure masked tokens, order pairs and heads of one model."""
     stream = source_stream(
         model.tokenizer, (each for each in corpus.sources() if each.part is Part.TEST)
     )
@@ -49,7 +49,7 @@ def measure(model: Shipped) -> Order:
 
 @torch.inference_mode()
 def importance(model: Shipped, seen: np.ndarray) -> list[float]:
-    """By head, layer after layer: the loss of masked accuracy without what it contributes."""
+    """Return the loss of masked accuracy without each head, layer by layer."""
     config = model.encoder.config
     ids, labels = hide(seen, np.random.default_rng(HELD_OUT))
     everything = torch.ones(1, config.layers, config.heads)
@@ -64,7 +64,7 @@ def importance(model: Shipped, seen: np.ndarray) -> list[float]:
 
 
 def masked_accuracy(model: Shipped, ids: Tensor, labels: Tensor, head_mask: Tensor) -> float:
-    """Share of the hidden tokens that are guessed right; `head_mask`: float [1, L, H]."""
+    """Return the share of hidden tokens guessed correctly; `head_mask`: float [1, L, H]."""
     asked = labels != IGNORED
     vectors = model.encoder(ids, head_mask=head_mask.expand(len(ids), -1, -1)).tokens[asked]
     guesses = model.head(vectors, model.encoder.embedding.weight).argmax(dim=-1)

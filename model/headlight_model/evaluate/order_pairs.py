@@ -1,4 +1,4 @@
-"""Accuracy on pairs of answers of the same words, of which one is in the right order."""
+"""Accuracy on pairs of answers with the same words, of which one is in the right order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OrderPairs:
 
 
 def measure(vectors: Vectors) -> OrderPairs:
-    """Let a model choose."""
+    """Measure how often a model prefers the right answer."""
     asked = list(questions())
     question, right, wrong = (
         vectors([getattr(each, name) for each in asked]) for name in ("question", "right", "wrong")

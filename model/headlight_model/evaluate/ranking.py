@@ -1,4 +1,4 @@
-"""From scores to ranks, from ranks to figures with their uncertainty."""
+"""Ranks from scores, and retrieval metrics with their uncertainty."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Interval:
 def ranks(
     scores: Floats, asked: Sequence[int], also: Sequence[Collection[int]] = ()
 ) -> NDArray[np.int64]:
-    """Rank of the best right answer to each question, 1 is best; among equal scores it comes last.
+    """Return the rank of the best right answer to each question; 1 is best.
+
+    Among equal scores the right answer comes last.
 
     Args:
         scores: [Q, C] of each candidate for each question.
@@ -48,24 +50,24 @@ def ranks(
 
 
 def reciprocal_ranks(of_questions: NDArray[np.int64]) -> Floats:
-    """1 / rank, 0 beyond CUTOFF: [Q]. Their mean is MRR@10."""
+    """Return 1 / rank, or 0 beyond CUTOFF: [Q]. The mean is MRR@10."""
     return np.where(of_questions <= CUTOFF, 1 / of_questions, 0.0)
 
 
 def found(of_questions: NDArray[np.int64]) -> Floats:
-    """1 where the rank is within CUTOFF: [Q]. Their mean is Recall@10."""
+    """Return 1 if the rank is within CUTOFF, else 0: [Q]. The mean is Recall@10."""
     return (of_questions <= CUTOFF).astype(np.float64)
 
 
 def bootstrap(differences: Floats, groups: Sequence[str] | None = None, seed: int = 0) -> Interval:
-    """The mean of paired differences and its percentile interval.
+    """Return the mean of paired differences and its percentile interval.
 
     After Efron and Tibshirani 1993, ch. 13.
 
     Args:
         differences: [Q], of two contestants for each question.
-        groups: the group of each question, drawn whole, because questions of one module are alike;
-            None: each alone.
+        groups: the group of each question. Whole groups are resampled, because questions of one
+            module are alike. None: each question by itself.
     """
     names = list(groups) if groups is not None else [str(row) for row in range(len(differences))]
     number = {name: index for index, name in enumerate(dict.fromkeys(names))}
@@ -79,7 +81,7 @@ def bootstrap(differences: Floats, groups: Sequence[str] | None = None, seed: in
 
 
 def standardised(scores: Floats) -> Floats:
-    """Each row of [Q, C] with mean 0 and deviation 1; zeros where all its scores are equal."""
+    """Scale each row of [Q, C] to mean 0 and deviation 1; zeros if all its scores are equal."""
     deviation = scores.std(axis=1, keepdims=True)
     scaled: Floats = (scores - scores.mean(axis=1, keepdims=True)) / np.where(
         deviation > 0, deviation, 1.0
@@ -88,14 +90,17 @@ def standardised(scores: Floats) -> Floats:
 
 
 def fuse(first: Floats, second: Floats, weight: float) -> Floats:
-    """Weighted sum of standardised scores, [Q, C] each; `weight`, 0 to 1, is that of the first."""
+    """Return the weighted sum of standardised scores [Q, C].
+
+    `weight`, 0 to 1, is that of the first.
+    """
     return weight * standardised(first) + (1 - weight) * standardised(second)
 
 
 def best_weight(first: Floats, second: Floats, asked: Sequence[int]) -> float:
-    """The weight, in steps of a twentieth, at which `fuse` has the highest MRR@10.
+    """Return the weight, in steps of 0.05, at which `fuse` has the highest MRR@10.
 
-    The least of equals.
+    Of equal ones the smallest.
     """
     weights = [step / 20 for step in range(21)]
     means = [

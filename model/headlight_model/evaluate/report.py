@@ -1,4 +1,4 @@
-"""The evaluation as a page."""
+"""Markdown report of the evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headlight_model.train.attention_roles import ROLES
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What the figures were measured with."""
+    """Corpus and versions that the figures were measured with."""
 
     corpus_sha256: str
     python: str
@@ -23,7 +23,7 @@ class Origin:
 
 
 def page(origin: Origin, order: list[Order], retrieval: list[Retrieval]) -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     parts = [
         _introduction(origin),
         *map(_retrieval, retrieval),

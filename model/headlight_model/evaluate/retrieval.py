@@ -20,14 +20,14 @@ from headlight_model.evaluate.ranking import (
 from headlight_model.evaluate.task import Task
 from headlight_model.train.data.functions import NAME_WEIGHT
 
-LITTLE = 1 / 4  # of a question's stems in its answer: what words alone hardly find
+LITTLE = 1 / 4  # share of a question's stems in its answer that lexical search hardly finds
 BM25 = "BM25, stemmed, name weighted"
 WORDS = "mean of trained word vectors"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One contestant."""
+    """Metrics of one contestant."""
 
     name: str
     mrr: float  # at 10, of all questions
@@ -60,10 +60,10 @@ class Retrieval:
 
 
 def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floats]) -> Retrieval:
-    """Ranks of all contestants on a task, and what the first model is worth.
+    """Rank the candidates with all contestants, and compare the first model with the others.
 
     Args:
-        scored: scores of the contestants that are no models, as `baselines` returns.
+        scored: scores of the task's baselines, as `baselines` returns.
     """
     scores = lexical_scores(task) | scored
     for place, model in enumerate(models):
@@ -94,7 +94,7 @@ def measure(name: str, task: Task, models: list[Shipped], scored: dict[str, Floa
 
 
 def lexical_scores(task: Task) -> dict[str, Floats]:
-    """Scores [Q, C] of search by words."""
+    """Return scores [Q, C] of lexical search."""
     return {
         "BM25, raw words": lexical.bm25(task, lexical.raw_words, name_weight=1),
         BM25: lexical.bm25(task),
@@ -103,7 +103,7 @@ def lexical_scores(task: Task) -> dict[str, Floats]:
 
 
 def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[str, Floats]]:
-    """Scores [Q, C] by task and contestant of what the model was made from."""
+    """Return scores [Q, C], by task and contestant, of a model before its training."""
     scores = {
         task: {f"{beginnings.name} untrained": beginnings.untrained(each)}
         for task, each in tasks.items()
@@ -119,7 +119,7 @@ def baselines(beginnings: Beginnings, tasks: dict[str, Task]) -> dict[str, dict[
 
 @torch.inference_mode()
 def variants(model: Shipped, task: Task) -> dict[str, Floats]:
-    """Scores [Q, C] of a model: whole, without order, without each layer, with smaller vectors."""
+    """Return scores [Q, C] of a model: whole, without order, without each layer, compressed."""
     queries, documents = (model.vectors(rows).double().numpy() for rows in model.texts(task))
     scores: dict[str, Floats] = {model.name: queries @ documents.T}
     scores[f"{model.name}, tokens shuffled"] = model.scores_without_order(task)

@@ -1,7 +1,4 @@
-"""The retrieval tasks.
-
-Given a question, find the function among those of one part of the corpus.
-"""
+"""Retrieval tasks: given a question, find the function among those of one part of the corpus."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ QUESTIONS = Path(__file__).with_name("questions.txt")
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The candidates and the questions about them."""
+    """Candidates and the questions about them."""
 
     candidates: tuple[Function, ...]
-    asked: tuple[int, ...]  # rows of the candidates that a question is asked for
-    # By question, further rows that are right; empty: none of any.
+    asked: tuple[int, ...]  # by question, the row of its right candidate
+    # By question, all rows that are right; empty: only those of `asked`.
     also: tuple[frozenset[int], ...] = ()
-    said: tuple[str, ...] = ()  # the questions; empty: the summaries of the rows asked for
+    said: tuple[str, ...] = ()  # the questions; empty: the summaries of the `asked` rows
 
     @property
     def questions(self) -> list[str]:
-        """One for each row that is asked for."""
+        """The question for each row of `asked`."""
         return list(self.said) or [self.candidates[row].summary for row in self.asked]
 
     @property
@@ -40,9 +37,9 @@ class Task:
 
 
 def described_task(candidates: Iterable[Function]) -> Task:
-    """Find each described function by the first sentence of its docstring.
+    """Return the task of finding each described function by the first sentence of its docstring.
 
-    A sentence that describes another function too is left out.
+    A sentence that describes several functions is not asked.
     """
     described = tuple(function for function in candidates if function.summary)
     times = Counter(function.summary for function in described)
@@ -50,18 +47,21 @@ def described_task(candidates: Iterable[Function]) -> Task:
 
 
 def retrieval_task(part: Part) -> Task:
-    """The task of one part of the standard library."""
+    """Return the task of one part of the standard library."""
     return described_task(f for f in functions() if corpus.part_of(f.module) is part)
 
 
 def package_task(part: Part) -> Task:
-    """The task of the packages of one part."""
+    """Return the task of the packages of one part."""
     chosen = [source for source in packages.sources() if source.part is part]
     return described_task(function for source in chosen for function in parse(source))
 
 
 def newcomer_task(file: Path = QUESTIONS) -> Task:
-    """The questions by hand; all public functions of the standard library are candidates."""
+    """Return the task of the questions written by hand.
+
+    All public functions of the standard library are candidates.
+    """
     known: dict[str, Function] = {}
     for function in functions():
         if not function.name.rpartition(".")[2].startswith("_"):

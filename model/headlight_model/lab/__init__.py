@@ -1,4 +1,4 @@
-"""The positional lab.
+"""Positional lab.
 
-What each encoding of positions does, measured and drawn with the `model/` code that is served.
+Measures and plots what each position encoding does, with the `model/` code that is served.
 """

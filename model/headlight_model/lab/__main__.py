@@ -1,4 +1,4 @@
-"""`python -m headlight_model.lab`: train, measure, draw, and write the page.
+"""Command `python -m headlight_model.lab`: train, measure, draw, and write the page.
 
 `make lab` calls it.
 """
@@ -27,20 +27,20 @@ SEEDS = 3
 
 
 def main() -> None:
-    """Everything, or what the options leave of it."""
+    """Run the lab, or the parts that the options select."""
     options = _parser().parse_args()
     root = QUICK if options.quick else DOCS
     out = root / "positions"
     found = load(out) if options.draw else measure(options)
     save(found | unmodelled(quick=found["about"]["quick"]), out)
-    results = load(out)  # what is drawn and quoted is what the file says, to its last digit
+    results = load(out)  # plots and page use the rounded values of the file
     pictures = [*encodings.draw(out), *measured.draw(results, out), *attention.draw(results, out)]
     for path in (*pictures, write(results, root / "positions.md", out)):
         print(f"wrote {path}")
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All results that take a model."""
+    """Return all results that need a model."""
     seeds = range(1 if options.quick else SEEDS)
     jobs = all_jobs(list(EXPERIMENTS), seeds, quick=options.quick)
     return {
@@ -58,7 +58,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def unmodelled(*, quick: bool) -> dict[str, Any]:
-    """What takes no model: lines to compare with, and how many questions the models are asked.
+    """Return the results that need no model: baselines, and numbers of questions.
+
+    They are the same in every run.
+
+    They are the same in every run.
 
     The same whenever it is computed.
 
@@ -68,7 +72,7 @@ def unmodelled(*, quick: bool) -> dict[str, Any]:
     """
     one = {
         (name, job.task): job for name, job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
-    }  # all are asked the same
+    }  # every seed is asked the same questions
     return {
         "baselines": tasks.baselines(held_out(one["reversal", "reverse"], LENGTH)),
         "floors": {str(length): extrapolation.floors(length) for length in extrapolation.LENGTHS},

@@ -1,6 +1,7 @@
-"""Trained on short sequences, asked on long ones.
+"""Length extrapolation: trained on short sequences, tested on long ones.
 
-Asked are the left neighbour (local) and what followed the same key earlier (induction).
+Two questions are asked: the left neighbour (local), and what followed the same key earlier
+(induction).
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from headlight_model.lab.training import (
 TRAINED = (16, 32)
 LENGTHS = (32, 64, 128, 512)  # 1, 2, 4 and 16 times the longest of the training
 FLOOR_SEED = 0xF1004
-# Of "recall" to who knows no places, at each length; a model is asked as few as 256.
+# "recall" questions per length for the floor; a model is asked as few as 256.
 FLOOR_QUESTIONS = 1 << 18
 AT_ONCE = 256  # sequences
 
 
 def trainings(seeds: range) -> list[Training]:
-    """What is to be trained."""
+    """Return the trainings of this experiment."""
     return [
         Training(task="recall", scheme=scheme, seed=seed, steps=4000, lengths=TRAINED)
         for scheme in SCHEMES
@@ -41,12 +42,12 @@ def trainings(seeds: range) -> list[Training]:
 
 
 def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
-    """Train and measure; arguments as of `training.trained`.
+    """Train and measure; arguments as in `training.trained`.
 
     Returns:
-        `accuracy`: for each length what `questions` measures; the message of the refusal where the
-            encoder accepts no such length.
-        `mirrored`: see there, at the longest length of the training.
+        `accuracy`: by length, the result of `questions`, or the error message if the encoder
+            rejects the length.
+        `mirrored`: the result of `mirrored` at the longest length of the training.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
     return {
@@ -56,15 +57,13 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 
 
 def floors(length: int) -> dict[str, float]:
-    """What either question is answered by who knows no places, see `tasks.floor`.
+    """Return the accuracy on both questions without positions, see `tasks.floor`.
 
-    Mean over many draws.
-
-    On the few questions that models are asked at 512 tokens it would be 7.8 %, which is 2 standard
-    errors too much.
+    A mean over many draws: the few questions that models are asked at 512 tokens would give 7.8 %,
+    which is 2 standard errors too much.
     """
     random = torch.Generator().manual_seed(FLOOR_SEED)
-    # As `few_keys` has them.
+    # As many keys as in `few_keys`.
     make, keys = TASKS["recall"].make, min(keys_of(length), keys_of(TRAINED[1]))
     draws = FLOOR_QUESTIONS // (AT_ONCE * keys)
     left = [floor(make(AT_ONCE, length, random), "left") for _ in range(draws)]
@@ -73,9 +72,9 @@ def floors(length: int) -> dict[str, float]:
 
 
 def asked(training: Training, length: int) -> dict[str, int]:
-    """How many questions of each kind are asked at a length.
+    """Return how many questions of each kind are asked at a length.
 
-    Of every scheme and seed the same ones.
+    They are the same for every scheme and seed.
     """
     dense, few = held_out(training, length), few_keys(training, length)
     return {
@@ -85,7 +84,7 @@ def asked(training: Training, length: int) -> dict[str, int]:
 
 
 def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:
-    """What `questions` measures, or what the encoder says against so many tokens."""
+    """Return the result of `questions`, or the encoder's error message for this length."""
     try:
         return questions(encoder, training, length)
     except ValueError as refusal:
@@ -93,12 +92,12 @@ def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, fl
 
 
 def questions(encoder: Encoder, training: Training, length: int) -> dict[str, float]:
-    """Accuracies, each with that held which is not the question.
+    """Return the accuracy of each question.
 
     Returns:
-        "left": of sequences with as large a share of keys as in training, as far as there are keys.
-        "recall": of sequences with as many keys as in training, each of which could be meant.
-        "left, few keys": of these.
+        "left": on sequences with the same share of keys as in training, as far as there are keys.
+        "recall": on sequences with as many keys as in training, so that the choice stays the same.
+        "left, few keys": on the same sequences as "recall".
     """
     few = accuracy(encoder, few_keys(training, length))
     dense = accuracy(encoder, held_out(training, length))
@@ -106,7 +105,7 @@ def questions(encoder: Encoder, training: Training, length: int) -> dict[str, fl
 
 
 def mirrored(encoder: Encoder, examples: Examples) -> float:
-    """Share of the questions for the left neighbour that are answered with the right one."""
+    """Return the share of questions for the left neighbour answered with the right neighbour."""
     right = functional.pad(examples.ids[:, 1:], (0, 1), value=IGNORED)
     asked = (examples.targets["left"] != IGNORED) & (right != IGNORED)
     return float((name_all(encoder, examples.ids) == right)[asked].float().mean())

@@ -1,4 +1,4 @@
-"""What single heads look at, and what is lost without them."""
+"""Attention of single heads, and the accuracy lost without each."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from headlight_model.lab.training import accuracy, places
 
 @torch.inference_mode()
 def maps(encoder: Encoder, ids: Tensor, *, blind: bool = False) -> Tensor:
-    """Attention of every head: float [L, B, H, S, S], rows are queries.
+    """Return the attention of every head: float [L, B, H, S, S], rows are queries.
 
-    Arguments as of `training.accuracy`.
+    Arguments as in `training.accuracy`.
     """
     return torch.stack(encoder(ids, positions=places(ids, blind=blind), fused=False).attention)
 
 
 def antidiagonal_mass(weights: Tensor) -> Tensor:
-    """Share of the attention that goes to the mirrored token: [..., S, S] -> [...].
+    """Return the share of attention on the mirrored token: [..., S, S] -> [...].
 
     That token is as far from the end as the query is from the start.
 
-    mean_i A[i, S-1-i]: 1 for a head that reads nothing else, 1/S for one that looks everywhere
-    alike.
+    mean_i A[i, S-1-i]: 1 for a head that attends to nothing else, 1/S for uniform attention.
     """
     return weights.flip(-1).diagonal(dim1=-2, dim2=-1).mean(dim=-1)
 
 
 def lost_without(encoder: Encoder, examples: Examples, kind: str) -> list[list[float]]:
-    """The loss of accuracy if one head is removed: [L][H].
+    """Return the loss of accuracy if one head is removed: [L][H].
 
     The other heads stay as they are (Michel et al. 2019, 3.2).
     """

@@ -1,9 +1,7 @@
-"""What must hold exactly by the mathematics of each scheme, and what must not.
+"""Exact mathematical properties of the position schemes.
 
-Measured on encoders of random weights.
-
-No training takes part. Every property is tried with every scheme that it can be stated for, so the
-table says as much by what is violated as by what holds.
+Measured on encoders with random weights, without training. Every property is tested with every
+scheme that it can be stated for, so the table also shows which schemes violate it.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from torch import Tensor
 from headlight_model.encoder import Encoder, EncoderOutput
 from headlight_model.lab import schemes
 
-TOLERANCE = 1e-5  # float32: what holds is nearer than that
+TOLERANCE = 1e-5  # float32: a property holds if it is met to within this
 TEXTS, LENGTH = 4, 24  # tokens
-SWAPPED = (5, 16)  # places; not mirror images of each other, else a swap were half a reversal
+SWAPPED = (5, 16)  # places; not mirror images, or a swap would be half a reversal
 SHIFT = 1000  # positions
 LINEAR_SHIFTS = (1, 7, 100, SHIFT)  # positions
 MAX_LENGTH = 4096
@@ -30,33 +28,33 @@ SHARPNESS = 3.0  # random queries and keys give near uniform attention, which wo
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Property:
-    """Something that could be said of a scheme of positions."""
+    """A property that a position scheme may have."""
 
     text: str
     schemes: frozenset[str]  # for which it must hold
-    # How far from holding, by text or whatever it is tried with: float [n]. None: cannot be said of
-    # the scheme.
+    # Distance from holding, for each text or other trial: float [n]. None: not defined for the
+    # scheme.
     measure: Callable[[Encoder, Tensor], Tensor | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A property tried with a scheme."""
+    """Result of testing a property with a scheme."""
 
     property: str
     scheme: str
-    # How far from holding: a greatest absolute difference, or for swaps a relative one. Of the
-    # texts that one counts which speaks most against what is expected: the furthest of a property
-    # that must hold, the nearest of one that must not.
+    # Distance from holding: a greatest absolute difference, or for swaps a relative one. The text
+    # that contradicts the expectation most counts: the furthest if the property must hold, else
+    # the nearest.
     delta: float
     holds: bool  # delta is below TOLERANCE
     expected: bool  # whether it must hold
 
 
 def measure(seed: int = 0) -> list[Row]:
-    """Tries every property with every scheme.
+    """Test every property with every scheme.
 
-    The same seed gives the same rows; torch's own state is left as it was.
+    The same seed gives the same rows; torch's random state is restored.
     """
     rows = []
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -76,9 +74,9 @@ def measure(seed: int = 0) -> list[Row]:
 
 
 def random_encoder(scheme: str) -> Encoder:
-    """An encoder whose attention is far from uniform.
+    """Return an encoder whose attention is far from uniform.
 
-    Its biases and gains are not their defaults.
+    Its biases and gains differ from their defaults.
     """
     encoder = Encoder(schemes.config(scheme, max_length=MAX_LENGTH))
     for name, parameter in encoder.named_parameters():
@@ -90,13 +88,16 @@ def random_encoder(scheme: str) -> Encoder:
 
 
 def encode(encoder: Encoder, ids: Tensor, positions: Tensor | None = None) -> EncoderOutput:
-    """With attention weights, in the plain operations that are exported."""
+    """Encode with attention weights, in the plain operations that are exported."""
     out: EncoderOutput = encoder(ids, positions=positions, fused=False)
     return out
 
 
 def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
-    """Distance of f(reordered x) from reordered f(x): token vectors and attention, by text."""
+    """Return the distance of f(reordered x) from reordered f(x), by text.
+
+    Over token vectors and attention.
+    """
     plain, changed = encode(encoder, ids), encode(encoder, ids[:, order])
     pairs = [(plain.tokens[:, order], changed.tokens)]
     pairs += [
@@ -107,7 +108,7 @@ def moved(encoder: Encoder, ids: Tensor, order: Tensor) -> Tensor:
 
 
 def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
-    """Between a text that begins at position 0 and one that begins at SHIFT: as `moved`."""
+    """Return the distance between a text at position 0 and the same at SHIFT, as in `moved`."""
     places = torch.arange(LENGTH)[None]
     here, there = encode(encoder, ids, places), encode(encoder, ids, places + SHIFT)
     return furthest(
@@ -116,7 +117,7 @@ def shifted(encoder: Encoder, ids: Tensor) -> Tensor:
 
 
 def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
-    """Relative change when two tokens change places, by text.
+    """Return the relative change when two tokens swap places, by text.
 
     Of the pooled vector, or of the vectors of the other tokens.
     """
@@ -135,10 +136,10 @@ def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
 
 
 def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
-    """Between PE(p + k) and M PE(p) over all p, M being for each k the better of two: by k.
+    """Return the distance of PE(p + k) from M PE(p) over all p, for the better of two M: by k.
 
-    Tried are the rotation of each pair by the angle that PE(k) itself shows, and the linear map of
-    least squares. None where the scheme adds no vector to the embeddings.
+    The two are the rotation of each pair by the angle of PE(k), and the linear map of least
+    squares. None if the scheme adds no vector to the embeddings.
     """
     scheme = encoder.positions
     if not scheme.adds:
@@ -155,16 +156,16 @@ def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
 
 
 def turned(rows: Tensor, by: Tensor) -> Tensor:
-    """Pairs (sin a, cos a) of rows [P, D], each turned by an angle.
+    """Rotate the pairs (sin a, cos a) of rows [P, D].
 
-    It is the angle that its pair of `by` [D] shows: a linear map of the rows.
+    The angle is that of the same pair of `by` [D]: a linear map of the rows.
     """
     sine, cosine, s, c = rows[:, 0::2], rows[:, 1::2], by[0::2], by[1::2]
     return torch.stack((sine * c + cosine * s, cosine * c - sine * s), dim=-1).flatten(1)
 
 
 def furthest(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """The greatest absolute difference within the pairs, by text: [B]."""
+    """Return the greatest absolute difference within the pairs, by text: [B]."""
     return torch.stack([(a - b).abs().flatten(1).amax(1) for a, b in pairs]).amax(0)
 
 

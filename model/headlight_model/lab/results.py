@@ -1,6 +1,6 @@
-"""What results.json holds, and how it is read.
+"""Reading and writing of results.json.
 
-One list of runs for each experiment, each run with its task, scheme, seed and theta.
+It holds one list of runs for each experiment, each run with its task, scheme, seed and theta.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 FILE = "results.json"
-DIGITS = 4  # that count: seeds differ in the third
+DIGITS = 4  # significant ones; seeds differ in the third
 Results = dict[str, Any]
 Run = Mapping[str, Any]
 
 
 def load(folder: Path) -> Results:
-    """Raises FileNotFoundError where `make lab` has written nothing there."""
+    """Read the results. Raise FileNotFoundError if `make lab` has not written them."""
     results: Results = json.loads((folder / FILE).read_text(encoding="utf-8"))
     return results
 
 
 def save(results: Results, folder: Path) -> Path:
-    """Write them, every float cut to DIGITS. Returns the file."""
+    """Write the results, every float rounded to DIGITS. Return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
     file.write_text(json.dumps(rounded(results), separators=(",", ":")) + "\n", encoding="utf-8")
@@ -32,7 +32,7 @@ def save(results: Results, folder: Path) -> Path:
 
 
 def rounded(value: Any) -> Any:
-    """The same with every float cut."""
+    """Return the same with every float rounded to DIGITS."""
     if isinstance(value, Mapping):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -41,13 +41,13 @@ def rounded(value: Any) -> Any:
 
 
 def select(results: Mapping[str, Any], experiment: str, task: str, scheme: str) -> list[Run]:
-    """The runs of one task and scheme, one for each seed."""
+    """Return the runs of one task and scheme, one for each seed."""
     return [run for run in results[experiment] if (run["task"], run["scheme"]) == (task, scheme)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """A figure over seeds."""
+    """Least, mean and greatest value of a figure over seeds."""
 
     least: float
     mean: float
@@ -59,10 +59,10 @@ class Range:
 
     @classmethod
     def over(cls, runs: Sequence[Run], read: Callable[[Run], float]) -> Range:
-        """Of what `read` finds in each run."""
+        """Return the range of what `read` returns for each run."""
         return cls.of([read(run) for run in runs])
 
     def percent(self) -> str:
-        """As "97.1 (95.0–98.8)"; the mean alone where seeds do not differ in what is shown."""
+        """Format as "97.1 (95.0–98.8)", or as the mean alone if the seeds do not visibly differ."""
         least, mean, most = (f"{100 * value:.1f}" for value in (self.least, self.mean, self.most))
         return mean if least == most else f"{mean} ({least}–{most})"

@@ -1,6 +1,6 @@
-"""Reverse a sequence, which cannot be done without positions, and copy one, which can.
+"""Reversal of a sequence, which needs positions, and copying, which does not.
 
-Each scheme is trained alike.
+Every scheme is trained in the same way.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headlight_model.lab.training import (
 )
 
 LENGTH = 16
-MARKED = ("none", "rope", "alibi", "alibi signed")  # schemes that know distances alone, or nothing
+MARKED = ("none", "rope", "alibi", "alibi signed")  # distances only, or no positions
 SHOWN = 0  # the seed whose attention is drawn, of the schemes DRAWN
 DRAWN = ("learned", "none")
 
 
 def trainings(seeds: range) -> list[Training]:
-    """What is to be trained."""
+    """Return the trainings of this experiment."""
     plans = [("copy", scheme, 500) for scheme in SCHEMES]
     plans += [("reverse", scheme, 2000) for scheme in SCHEMES]
     plans += [("reverse marked", scheme, 2000) for scheme in MARKED]
@@ -39,12 +39,12 @@ def trainings(seeds: range) -> list[Training]:
 
 
 def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
-    """Train and measure; arguments as of `training.trained`.
+    """Train and measure; arguments as in `training.trained`.
 
     Returns:
-        accuracy, and `blind` without positions at test time; `curve`: [[steps, accuracy of the
-        window that ends there], ...]; for "reverse" also `antidiagonal` and `lost` of each head,
-        [L][H], and of those that are drawn the `maps` and `blind_maps` of one sequence,
+        `accuracy`; `blind`, the same without positions at test time; `curve`: [[steps, accuracy of
+        the window that ends there], ...]. For "reverse" also `antidiagonal` and `lost` of each
+        head, [L][H], and for the drawn runs the `maps` and `blind_maps` of one sequence,
         [L][H][S][S].
     """
     encoder, curve = trained(training, checkpoints, step, again=again)

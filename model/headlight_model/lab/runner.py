@@ -1,6 +1,6 @@
-"""Trainings side by side.
+"""Parallel trainings.
 
-One process and one thread each, so that their weights do not depend on what runs beside them.
+Each has a process and one thread of its own, so that its weights do not depend on the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from headlight_model.lab.training import Training
 EXPERIMENTS: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module for module in (reversal, extrapolation, scaling)
 }
-Job = tuple[str, Training]  # of an experiment
-_steps: Any = None  # of this process: where steps are reported
+Job = tuple[str, Training]  # name of the experiment, training
+_steps: Any = None  # queue for finished steps, set in each worker process
 
 
 def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[Job]:
-    """Every training of some experiments.
+    """Return every training of some experiments.
 
-    If quick, all of them are so short that they show nothing but that they run.
+    If `quick`, they are so short that they only show that the code runs.
     """
     jobs = [
         (name, training) for name in experiments for training in EXPERIMENTS[name].trainings(seeds)
@@ -48,11 +48,11 @@ def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[J
 def run_all(
     jobs: Sequence[Job], checkpoints: Path, workers: int | None = None, *, again: bool = False
 ) -> dict[str, list[dict[str, object]]]:
-    """Train and measure, with a bar of progress on standard error.
+    """Train and measure, with a progress bar on standard error.
 
     Args:
-        jobs: what.
-        checkpoints: folder in which each leaves one.
+        jobs: the trainings.
+        checkpoints: folder for their checkpoints.
         workers: processes; None: one for each core.
         again: see `training.trained`.
 
@@ -84,16 +84,16 @@ def run_all(
 
 
 def planned(job: Job) -> int:
-    """How many steps a job takes."""
+    """Return how many steps a job takes."""
     name, training = job
     more = scaling.more_steps(training) * len(scaling.KINDS) if name == "scaling" else 0
     return training.steps + more
 
 
 def _taken(steps: Any, futures: Sequence[Future[Any]]) -> Iterator[int]:
-    """Steps as they are reported, until all is done.
+    """Yield the steps as they are reported, until all jobs are done.
 
-    What failed is raised at once and the rest not begun.
+    The first failure is raised at once, and jobs that have not begun are cancelled.
     """
     pending: set[Future[Any]] = set(futures)
     while pending:
@@ -108,12 +108,12 @@ def _taken(steps: Any, futures: Sequence[Future[Any]]) -> Iterator[int]:
 
 
 def _begin(steps: Any) -> None:
-    global _steps  # noqa: PLW0603 # what a pool's processes are given, they can keep nowhere else
+    global _steps  # noqa: PLW0603 # a pool's initialiser has no other place to keep it
     _steps = steps
     torch.set_num_threads(1)
 
 
-REPORTED = 20  # steps at once
+REPORTED = 20  # steps per report
 
 
 def _run(job: Job, checkpoints: Path, again: bool) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Rotary positions stretched to four times the length of the training.
+"""Rotary positions scaled to four times the training length.
 
-As they are, and after a little more training there.
+Measured as scaled, and after a little more training there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MORE = Training(task="recall", scheme="rope", seed=0, steps=100, lengths=(128, 2
 
 
 def trainings(seeds: range) -> list[Training]:
-    """What is to be trained."""
+    """Return the trainings of this experiment."""
     return [
         Training(
             task="recall",
@@ -51,19 +51,18 @@ def trainings(seeds: range) -> list[Training]:
 
 
 def more_steps(training: Training) -> int:
-    """Steps after each stretching: a fortieth of the training's."""
+    """Return the steps after each scaling: a fortieth of the training's."""
     return max(1, training.steps // 40)
 
 
 def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
-    """Train and measure; arguments as of `training.trained`.
+    """Train and measure; arguments as in `training.trained`.
 
-    What was stretched is always trained further anew, and left there too.
+    The training after scaling is always repeated; its checkpoint is saved too.
 
     Returns:
-        For each kind of stretching, `zero_shot` and `tuned`: for each length, the accuracy of
-            either question and that of "far": recall
-        over more places than the training had.
+        For each kind of scaling, `zero_shot` and `tuned`. Each has, by length, the accuracy of
+        either question and of "far", which is recall over more places than in the training.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
     result: dict[str, object] = {}
@@ -78,7 +77,7 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 
 
 def stretched(encoder: Encoder, kind: str) -> Encoder:
-    """A copy of an encoder whose rotary positions are scaled."""
+    """Return a copy of an encoder with scaled rotary positions."""
     scaling = (
         None if kind == "none" else RopeScaling(kind=kind, factor=FACTOR, trained_length=TRAINED[1])
     )
@@ -88,7 +87,7 @@ def stretched(encoder: Encoder, kind: str) -> Encoder:
 
 
 def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float]]:
-    """Accuracies at each length."""
+    """Return the accuracies at each length."""
     found = {}
     for length in LENGTHS:
         found[str(length)] = questions(encoder, training, length)
@@ -98,21 +97,21 @@ def by_length(encoder: Encoder, training: Training) -> dict[str, dict[str, float
 
 
 def far(encoder: Encoder, examples: Examples) -> float:
-    """Accuracy of recall where the answer stands further away than any did in the training."""
+    """Return the accuracy of recall if the answer is further away than any in the training."""
     right = name_all(encoder, examples.ids) == examples.targets["recall"]
     return float(right[distant(examples)].float().mean())
 
 
 def distant(examples: Examples) -> Tensor:
-    """Which tokens ask for something that stands so far away: bool [B, S]."""
-    assert examples.away is not None  # these are of "recall"
+    """Return which tokens ask for an answer that far away: bool [B, S]."""
+    assert examples.away is not None  # set by "recall"
     return (examples.targets["recall"] != IGNORED) & (examples.away > TRAINED[1])
 
 
 def asked(training: Training, length: int) -> dict[str, int]:
-    """How many questions of each kind are asked at a length.
+    """Return how many questions of each kind are asked at a length.
 
-    Of every stretching and seed the same ones.
+    They are the same for every scaling and seed.
     """
     return extrapolation.asked(training, length) | {
         "far": int(distant(few_keys(training, length)).sum())

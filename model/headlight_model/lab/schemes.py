@@ -1,4 +1,4 @@
-"""The schemes that the lab compares, by the names that its tables and pictures use."""
+"""Position schemes that the lab compares, by the names in its tables and plots."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FIELDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 
 def config(scheme: str, **changes: Any) -> EncoderConfig:
-    """A small encoder of a scheme: two layers of four heads, 64 wide.
+    """Return the config of a small encoder of a scheme: two layers of four heads, 64 wide.
 
     `changes` are fields of EncoderConfig.
 
     Raises:
         KeyError: no such scheme.
-        ValueError: a field that does not fit.
+        ValueError: a field has a value that is not accepted.
     """
     values = {
         "vocab_size": 32,
@@ -43,5 +43,5 @@ def config(scheme: str, **changes: Any) -> EncoderConfig:
 
 
 def positions(scheme: str, **changes: Any) -> Positions:
-    """The scheme by itself, as an encoder of `config(scheme, **changes)` holds it."""
+    """Return the scheme by itself, as an encoder of `config(scheme, **changes)` holds it."""
     return build_positions(config(scheme, **changes))

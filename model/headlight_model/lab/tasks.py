@@ -1,9 +1,8 @@
-"""The lab's tasks.
+"""Synthetic tasks of the lab.
 
 Sequences made from a seed, and for each token the one that an encoder should name in its place.
 
-What can be scored without knowing where tokens stand is computed here too: it is the line that
-positions must lift a model above.
+The score without positions is computed here too: positions must lift a model above it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch.nn import functional
 
 SPECIAL = ("[PAD]", "[UNK]")
 FIRST = len(SPECIAL)  # id of the first symbol
-IGNORED = -100  # a target that nobody is asked for
+IGNORED = -100  # target of a token that is not asked for
 LETTERS = tuple(string.ascii_lowercase + "012345")  # 32 symbols
 KEYS = tuple(f"k{number}" for number in range(32))
 MARKS = ("<", ">")
@@ -31,10 +30,10 @@ class Examples:
 
     Attributes:
         ids: int64 [B, S].
-        targets: of each question, int64 [B, S]; IGNORED where nothing is asked. Questions of one
-            kind are scored by themselves.
-        away: int64, broadcastable to [B, S]: how many places from its target each token of "recall"
-            stands.
+        targets: by kind of question, int64 [B, S]; IGNORED where nothing is asked. Each kind is
+            scored separately.
+        away: int64, broadcastable to [B, S]: for "recall", the distance of each asking token from
+            its target.
     """
 
     ids: Tensor
@@ -44,12 +43,13 @@ class Examples:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What is asked of an encoder.
+    """A task for an encoder.
 
     Attributes:
-        symbols: as they are written.
-        make: count, length and generator to examples; of "recall" also how many keys ask.
-        marks: tokens of a sequence beside its length.
+        symbols: the tokens, as they are written.
+        make: makes examples from count, length and generator; "recall" also takes the number of
+            keys.
+        marks: tokens of a sequence that its length does not count.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Task:
 
     @property
     def vocabulary(self) -> int:
-        """How many ids there are."""
+        """Number of ids."""
         return FIRST + len(self.symbols)
 
     def tokenizer_json(self) -> str:
-        """tokenizer.json of a model of this task: symbols between spaces, nothing added."""
+        """Return tokenizer.json of a model of this task: symbols between spaces, nothing added."""
         ids = {token: place for place, token in enumerate((*SPECIAL, *self.symbols))}
         tokenizer = Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[1]))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -72,7 +72,7 @@ class Task:
 
 
 def _letters(count: int, length: int, random: torch.Generator) -> Tensor:
-    """Each drawn by itself, all alike probable: int64 [count, length]."""
+    """Draw letters independently and uniformly: int64 [count, length]."""
     return torch.randint(FIRST, FIRST + len(LETTERS), (count, length), generator=random)
 
 
@@ -87,7 +87,7 @@ def _reverse(count: int, length: int, random: torch.Generator) -> Examples:
 
 
 def _reverse_marked(count: int, length: int, random: torch.Generator) -> Examples:
-    """The same between two marks, which tell a scheme of distances where the ends are.
+    """Return reversal examples between two marks, which show a scheme of distances the ends.
 
     `length` tokens and the marks.
     """
@@ -98,14 +98,14 @@ def _reverse_marked(count: int, length: int, random: torch.Generator) -> Example
 
 
 def keys_of(length: int) -> int:
-    """How many keys ask in a sequence of "recall" that trains."""
+    """Return how many keys ask in a training sequence of "recall"."""
     return min(len(KEYS), max(1, length // 8))
 
 
 def _recall(count: int, length: int, random: torch.Generator, keys: int | None = None) -> Examples:
-    """Two questions at once.
+    """Return examples of two questions.
 
-    Asked are the left neighbour of each letter, and what followed the same key earlier.
+    The left neighbour of each letter, and what followed the same key earlier.
     """
     ids = _letters(count, length, random)
     half, pairs = length // 2, (length // 2 - 1) // 2
@@ -116,7 +116,7 @@ def _recall(count: int, length: int, random: torch.Generator, keys: int | None =
         return torch.rand(count, choices, generator=random).argsort(dim=1)[:, :asked]
 
     asking = FIRST + len(LETTERS) + some(len(KEYS))
-    # No key follows a key there.
+    # All sources of a row are even or all odd: no key follows a key there.
     sources = 2 * some(pairs) + torch.randint(2, (count, 1), generator=random)
     places = half + some(length - half)
     nothing = torch.full_like(ids, IGNORED)
@@ -142,22 +142,22 @@ TASKS = {
 
 
 def baselines(examples: Examples) -> dict[str, float]:
-    """Shares of right answers on "reverse" without places.
+    """Return shares of right answers on "reverse" without positions.
 
-    Known are the token that asks, and of all others what they are and not where they stand.
+    Known are the asking token and which other tokens there are, but not their places.
 
     Args:
         examples: of an even length S, so that no token asks for itself.
 
     Returns:
-        "chance": of who names any symbol.
-        "multiset": of who names one of the others, drawn at random: mean of n_t / (S-1), n_t of the
-        others being what is asked for. "most frequent": of who names the most frequent of them,
-        which is the best that can be done, but for luck where several are.
+        "chance": naming any symbol.
+        "multiset": naming one of the others at random: mean of n_t / (S-1), n_t of the others being
+        the answer. "most frequent": naming the most frequent of them, the best possible answer;
+        ties are left to luck.
     """
     ids, wanted = examples.ids, examples.targets["reverse"]
     present = functional.one_hot(ids, FIRST + len(LETTERS))  # [B, S, ids]
-    others = present.sum(dim=1, keepdim=True) - present  # of each token that asks
+    others = present.sum(dim=1, keepdim=True) - present  # for each asking token
     right = others.gather(2, wanted.unsqueeze(-1)) / (ids.shape[1] - 1)
     return {
         "chance": 1 / len(LETTERS),
@@ -167,9 +167,9 @@ def baselines(examples: Examples) -> dict[str, float]:
 
 
 def floor(examples: Examples, question: str) -> float:
-    """Share of right answers on "recall" by naming the most frequent token.
+    """Return the share of right answers on "recall" by naming the most frequent token.
 
-    So answers who does not know where anything stands.
+    This is the accuracy without positions.
     """
     ids, wanted = examples.ids, examples.targets[question]
     counts = torch.zeros(len(ids), int(ids.max()) + 1, dtype=torch.int64).scatter_add_(

@@ -1,6 +1,6 @@
-"""One small encoder, trained on one task.
+"""Training of one small encoder on one task.
 
-Its own embeddings read its token vectors: the answer is the id whose embedding fits best.
+The embeddings are also the output layer: the answer is the id whose embedding fits best.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from headlight_model.lab.schemes import FIELDS, config
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples, keys_of
 
 SCHEMES = tuple(FIELDS)
-MAX_LENGTH = 2048  # tokens that are accepted where no table ends
-TEST_SEED = 0x7E57  # of sequences that are measured on; trainings have small ones
+MAX_LENGTH = 2048  # accepted tokens, for schemes without a learned table
+TEST_SEED = 0x7E57  # of test sequences; trainings have small seeds
 WARM_UP, WARM_UP_SHARE = 100, 5  # steps, and at most a fifth of all
 WINDOW = 50  # steps whose accuracies make one point of a curve
 RECORD = "training.json"  # beside a checkpoint
-Step = Callable[[], None]  # called after each
+Step = Callable[[], None]  # called after each step step
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class Training:
         steps: updates of the weights.
         lengths: shortest and longest sequence; each step draws one.
         batch: sequences a step.
-        rate: the greatest learning rate.
+        rate: the peak learning rate.
         rope_theta: base of the wavelengths, for "rope".
-        tested: tokens of the sequences that it is measured on, at each length.
+        tested: tokens of the test sequences at each length.
     """
 
     task: str
@@ -58,7 +58,7 @@ class Training:
 
     @property
     def name(self) -> str:
-        """For people and for folders: what tells it from the lab's other trainings."""
+        """Name that distinguishes it from the lab's other trainings, also used for folders."""
         theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
         return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(
             " ", "-"
@@ -66,9 +66,9 @@ class Training:
 
 
 def encoder_config(training: Training) -> EncoderConfig:
-    """The lab's encoder of a scheme.
+    """Return the lab's encoder config of a scheme.
 
-    A table of learned positions ends with the longest sequence.
+    A table of learned positions ends with the longest training sequence.
     """
     longest = training.lengths[1] + TASKS[training.task].marks
     return config(
@@ -94,7 +94,7 @@ def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
 
 
 def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
-    """Train an encoder further, as `train` does and with what it returns."""
+    """Train an encoder further, as `train` does; return the accuracy of each WINDOW."""
     task, random = TASKS[training.task], torch.Generator().manual_seed(training.seed)
     optimizer = torch.optim.AdamW(
         encoder.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True
@@ -123,7 +123,7 @@ def take_steps(encoder: Encoder, training: Training, step: Step) -> list[float]:
 
 
 def rate_share(number: int, steps: int) -> float:
-    """Share of the learning rate that a step has.
+    """Return the share of the peak learning rate at a step.
 
     Linear warm-up, then half a cosine to a twentieth.
     """
@@ -132,7 +132,7 @@ def rate_share(number: int, steps: int) -> float:
 
 
 def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
-    """Loss in nats, one share for each kind of question; and the share of right answers."""
+    """Return the loss in nats, summed over kinds of question, and the share of right answers."""
     said = fit_scores(encoder, examples.ids)  # [B, S, vocabulary]
     losses = [
         functional.cross_entropy(said.flatten(0, 1), wanted.flatten(), ignore_index=IGNORED)
@@ -146,12 +146,12 @@ def score(encoder: Encoder, examples: Examples) -> tuple[Tensor, float]:
 def fit_scores(
     encoder: Encoder, ids: Tensor, positions: Tensor | None = None, head_mask: Tensor | None = None
 ) -> Tensor:
-    """How well each id fits in each place: float [B, S, vocabulary].
+    """Return how well each id fits in each place: float [B, S, vocabulary].
 
-    Arguments as of Encoder.forward.
+    Arguments as in Encoder.forward.
 
-    Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of an encoder is
-    all there is, and a client can read token vectors that it was served.
+    Input and output share the embeddings (Press and Wolf 2017), so a checkpoint of the encoder is
+    complete, and a client can decode token vectors that the service returned.
     """
     tokens = encoder(ids, positions=positions, head_mask=head_mask).tokens
     said: Tensor = tokens @ encoder.embedding.weight.T / math.sqrt(tokens.shape[-1])
@@ -159,9 +159,9 @@ def fit_scores(
 
 
 def held_out(training: Training, length: int, **more: int) -> Examples:
-    """Sequences of this training's task from a seed of their own, the same for every scheme.
+    """Return test sequences of this training's task, the same for every scheme.
 
-    `more`: as the task's make takes it.
+    `more`: further arguments of the task's `make`.
     """
     count = max(4, training.tested // length)
     return TASKS[training.task].make(
@@ -170,9 +170,9 @@ def held_out(training: Training, length: int, **more: int) -> Examples:
 
 
 def few_keys(training: Training, length: int) -> Examples:
-    """The same of "recall", with no more keys than the longest sequence of the training has.
+    """Return test sequences of "recall" with no more keys than the longest training sequence.
 
-    What grows is how far an answer stands.
+    With the length, only the distance of the answers grows.
     """
     return held_out(training, length, keys=min(keys_of(length), keys_of(training.lengths[1])))
 
@@ -180,13 +180,12 @@ def few_keys(training: Training, length: int) -> Examples:
 def accuracy(
     encoder: Encoder, examples: Examples, *, blind: bool = False, head_mask: Tensor | None = None
 ) -> dict[str, float]:
-    """Share of right answers to each kind of question.
+    """Return the share of right answers to each kind of question.
 
     Args:
         encoder: in evaluation mode.
-        examples: whose length it accepts.
-        blind: every token says that it stands at position 0, which takes from each scheme all that
-            it knows.
+        examples: of a length that the encoder accepts.
+        blind: give every token position 0, which removes the position information of any scheme.
         head_mask: float [1, L, H]; 0 removes a head.
     """
     named = name_all(encoder, examples.ids, blind=blind, head_mask=head_mask)
@@ -197,7 +196,7 @@ def accuracy(
 
 
 def places(ids: Tensor, *, blind: bool) -> Tensor | None:
-    """Positions for Encoder.forward: the default, or int64 [1, S] of zeros."""
+    """Return positions for Encoder.forward: None, the default, or int64 [1, S] of zeros."""
     return torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
 
 
@@ -205,7 +204,7 @@ def places(ids: Tensor, *, blind: bool) -> Tensor | None:
 def name_all(
     encoder: Encoder, ids: Tensor, *, blind: bool = False, head_mask: Tensor | None = None
 ) -> Tensor:
-    """The answers, int64 [B, S]. Arguments as of `accuracy`."""
+    """Return the answers, int64 [B, S]. Arguments as in `accuracy`."""
     parts = []
     for some in torch.split(ids, max(1, (1 << 14) // ids.shape[1])):
         mask = None if head_mask is None else head_mask.expand(len(some), -1, -1)
@@ -216,15 +215,15 @@ def name_all(
 def trained(
     training: Training, folder: Path, step: Step, *, again: bool = False
 ) -> tuple[Encoder, list[float]]:
-    """Train, and leave a checkpoint in `folder`, under the training's name; as `train`.
+    """Train as `train` does, and save a checkpoint in `folder` under the training's name.
 
-    It exports and serves like any other.
+    It can be exported and served like any other.
 
     Args:
-        training: what.
+        training: what to train.
         folder: of all checkpoints.
-        step: called after each.
-        again: where one of equal values stands there already, take that one.
+        step: called after each step.
+        again: load the checkpoint of an equal training instead, if there is one.
     """
     place = folder / training.name
     record = {"training": json.loads(json.dumps(dataclasses.asdict(training)))}
@@ -241,5 +240,5 @@ def trained(
 
 
 def save(encoder: Encoder, training: Training, folder: Path, name: str) -> None:
-    """A checkpoint of this training's task, with its tokenizer, at folder/name."""
+    """Save a checkpoint of this training's task, with its tokenizer, at folder/name."""
     save_checkpoint(folder / name, encoder, TASKS[training.task].tokenizer_json())

@@ -1,4 +1,4 @@
-"""What stands between two linear maps."""
+"""Activations between linear layers."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def activation(name: str) -> nn.Module:
-    """The activation of that name, one of ACTIVATIONS."""
+    """Return the activation of that name, one of ACTIVATIONS."""
     return ACTIVATIONS[name]()

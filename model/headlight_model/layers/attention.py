@@ -1,8 +1,8 @@
 """Scaled dot-product attention and its multi-head form.
 
 The mathematics stands here in plain operations, beside the fused kernel that computes the same
-output without ever showing the weights. Training uses the fused kernel; whoever wants weights, and
-the exported graph, use the plain form.
+output without materialising the weights. The exported graph, and callers that need the weights,
+use the plain form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headlight_model.positions.position_schemes import Positions
 
 
 class Maps(NamedTuple):
-    """What attention looked like, [B, H, Q, K] each; rows are queries, columns keys.
+    """Attention maps, [B, H, Q, K] each; rows are queries, columns keys.
 
     Attributes:
         weights: each row sums to 1, or is all zeros where the query sees no key.
@@ -35,7 +35,7 @@ class Maps(NamedTuple):
 def masked_scores(
     query: Tensor, key: Tensor, visible: Tensor | None, bias: Tensor | None = None
 ) -> Tensor:
-    """Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K].
+    """Return Q K^T / sqrt(d) + bias, MASKED_SCORE at invisible keys: [B, H, Q, K].
 
     Arguments as in `attend`.
     """
@@ -45,7 +45,7 @@ def masked_scores(
 
 
 def sees_any(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """[..., Q or 1, 1]: 1 where the query sees at least one key, else 0.
+    """Return 1 where the query sees at least one key, else 0: [..., Q or 1, 1].
 
     `visible` as in `attend`.
     """
@@ -61,7 +61,7 @@ def attend(
     *,
     fused: bool,
 ) -> tuple[Tensor, Maps | None]:
-    """Scaled dot-product attention (Vaswani et al. 2017, eq. 1).
+    """Compute scaled dot-product attention (Vaswani et al. 2017, eq. 1).
 
     It is softmax(Q K^T / sqrt(d) + bias) V, rows being queries.
 
@@ -73,7 +73,7 @@ def attend(
         fused: use the kernel that does not materialise the weights.
 
     Returns:
-        Context [B, H, Q, d], zeros for a query that sees no key; and the maps, or None where fused.
+        Context [B, H, Q, d], zeros for a query that sees no key; and the maps, or None if fused.
     """
     if fused:
         added = score_bias(visible, bias, query.dtype)
@@ -84,19 +84,19 @@ def attend(
     context = weights @ value
     if visible is None:
         return context, Maps(weights, scores)
-    # Blind rows are zeroed behind the product, on d columns instead of K: a graph that returns no
-    # weights pays little.
+    # Rows without a visible key are zeroed after the product, on d columns instead of K: cheap for
+    # a graph that returns no weights.
     seen = sees_any(visible, context.dtype)
     return context * seen, Maps(weights * seen, scores)
 
 
 class MultiHeadAttention(nn.Module):
-    """W_o concat_h attend(W_q x, W_k x, W_v x).
+    """Multi-head attention: W_o concat_h attend(W_q x, W_k x, W_v x).
 
-    Q and K are turned and the scores biased if the scheme of positions says so.
+    The position scheme may rotate Q and K, and bias the scores.
 
-    With fewer heads of keys and values than of queries, as many neighbouring queries share one
-    (Ainslie et al. 2023).
+    With fewer heads of keys and values than of queries, neighbouring query heads share one (Ainslie
+    et al. 2023).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -124,20 +124,20 @@ class MultiHeadAttention(nn.Module):
         head_mask: Tensor | None = None,
         fused: bool,
     ) -> tuple[Tensor, Maps | None]:
-        """Self-attention over x.
+        """Compute self-attention over x.
 
         Args:
             x: [B, S, D] float.
             visible: bool, broadcastable to [B, H, S, S].
             positions: the encoder's position scheme; `state` is what its `prepare` returned for
                 this sequence.
-            head_mask: float [B, H]; what each head contributes is multiplied by it, 0 removing the
-                head (Michel et al. 2019, eq. 2). None: ones.
+            head_mask: float [B, H], a factor on the output of each head: 0 removes the head (Michel
+                et al. 2019, eq. 2). None: ones.
             fused: see `attend`.
 
         Returns:
-            [B, S, D], and the maps [B, H, S, S] or None where fused: of every head, whatever the
-            mask makes of it.
+            [B, S, D], and the maps [B, H, S, S] or None if fused: of every head, also of a masked
+            one.
         """
         # [B, S, H d], and twice [B, S, key heads d]
         query, key, value = self.project_in(x).split(self.widths, dim=-1)
@@ -155,11 +155,11 @@ class MultiHeadAttention(nn.Module):
         return self.project_out(context.transpose(1, 2).flatten(2)), maps
 
     def _split(self, joined: Tensor) -> Tensor:
-        """[B, S, h d] -> [B, h, S, d]."""
+        """Split the heads: [B, S, h d] -> [B, h, S, d]."""
         return joined.view(*joined.shape[:2], -1, self.head_dim).transpose(1, 2)
 
     def _share(self, heads: Tensor) -> Tensor:
-        """A head of keys or values for each head of queries.
+        """Repeat heads of keys or values, so that each query head has one.
 
         [B, key heads, S, d] -> [B, H, S, d].
         """

@@ -1,4 +1,4 @@
-"""One Transformer block.
+"""Transformer block.
 
 Attention and a feed-forward network, each inside a residual connection and a norm.
 """
@@ -15,7 +15,7 @@ from headlight_model.positions.position_schemes import Positions
 
 
 class FeedForward(nn.Module):
-    """Linear(D, F), activation, Linear(F, D), at each position alone.
+    """Feed-forward network: Linear(D, F), activation, Linear(F, D), at each position alone.
 
     Gated, act(gate x) * up x in between (Shazeer 2020).
     """
@@ -41,9 +41,9 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm: x + f(N(x)). Post-norm: N(x + f(x)).
+    """Transformer block, pre-norm x + f(N(x)) or post-norm N(x + f(x)).
 
-    N is a norm, f attention, then the feed-forward network.
+    N is a norm; f is attention, then the feed-forward network.
     """
 
     def __init__(self, config: EncoderConfig, layer: int) -> None:
@@ -66,9 +66,9 @@ class Block(nn.Module):
         head_mask: Tensor | None = None,
         fused: bool,
     ) -> tuple[Tensor, Maps | None]:
-        """x: [B, S, D] -> [B, S, D] and the attention maps [B, H, S, S] (None where fused).
+        """Apply the block: [B, S, D] -> [B, S, D] and the maps [B, H, S, S] (None if fused).
 
-        See MultiHeadAttention.
+        Arguments as in MultiHeadAttention.forward.
         """
         source = self.attention_norm(x) if self.pre_norm else x
         mixed, maps = self.attention(

@@ -1,4 +1,4 @@
-"""Normalising the rows of the residual stream."""
+"""Norms of the residual stream."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headlight_model.config import EncoderConfig
 
 
 class RMSNorm(nn.Module):
-    """g * x / sqrt(mean(x^2) + eps), without mean subtraction and bias (Zhang and Sennrich 2019).
+    """RMSNorm: g * x / sqrt(mean(x^2) + eps), no mean subtraction, no bias.
 
-    Written out, because ONNX has an operator for it only from opset 23 on.
+    After Zhang and Sennrich 2019. Written out, because ONNX has the operator only from opset 23 on.
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -25,7 +25,7 @@ class RMSNorm(nn.Module):
 
 
 def build_norm(config: EncoderConfig, width: int) -> nn.Module:
-    """The norm that config.norm_type names, over the last axis, which is `width` wide."""
+    """Return the norm that config.norm_type names, over the last axis, which is `width` wide."""
     if config.norm_type == "rms":
         return RMSNorm(width, config.norm_eps)
     return nn.LayerNorm(width, eps=config.norm_eps, bias=config.norm_bias)

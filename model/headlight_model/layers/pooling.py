@@ -1,4 +1,4 @@
-"""From a vector per token to a vector per text."""
+"""Pooling: from one vector per token to one per text."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ MASKED = -1e30  # finite, so that nothing downstream is NaN
 
 
 def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the tokens that are not padding.
+    """Return the mean over the tokens that are not padding.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
     """
     keep = mask.unsqueeze(-1).to(tokens.dtype)  # [B, S, 1]
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0)
 
 
 def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the first token that counts.
+    """Return the vector of the first token that is not padding.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros where none does.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
     """
     first = mask & (mask.cumsum(dim=1) == 1)
     return (tokens * first.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
 def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The vector of the last token that is not padding.
+    """Return the vector of the last token that is not padding.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
     """
     places = torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask  # [B, S]; 0 at padding
     last = mask & (places == places.amax(dim=1, keepdim=True))
@@ -37,16 +37,16 @@ def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The largest of each dimension, padding apart.
+    """Return the maximum of each dimension, without padding.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros where all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
     """
     largest = torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
     return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
 
 
 def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The mean, the i-th token counted i times (Muennighoff 2022, SGPT).
+    """Return the mean in which the i-th token has weight i (Muennighoff 2022, SGPT).
 
     [B, S, D] float, [B, S] bool -> [B, D].
     """
@@ -56,7 +56,7 @@ def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
 
 
 def mean_sqrt_len_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """The sum over the square root of the number of tokens.
+    """Return the sum divided by the square root of the number of tokens.
 
     [B, S, D] float, [B, S] bool -> [B, D].
     """

@@ -17,7 +17,7 @@ FINE = 256
 
 
 def inverse_wavelengths(width: int, base: float) -> Tensor:
-    """base^(-2i/width) in radians per position: float64 [ceil(width/2)].
+    """Return base^(-2i/width) in radians per position: float64 [ceil(width/2)].
 
     i runs over 0 .. ceil(width/2)-1.
 
@@ -29,7 +29,10 @@ def inverse_wavelengths(width: int, base: float) -> Tensor:
 
 
 class Angles(nn.Module):
-    """cos and sin of p * frequency, exact to float32 rounding for p in 0 .. max_length-1."""
+    """Tables of cos and sin of p * frequency.
+
+    Exact to float32 rounding for p in 0 .. max_length-1.
+    """
 
     coarse_cos: Tensor
     coarse_sin: Tensor
@@ -44,12 +47,12 @@ class Angles(nn.Module):
             ("fine", torch.arange(FINE, dtype=torch.float64)),
         ):
             angles = positions[:, None] * frequencies[None, :]  # [rows, pairs] float64
-            # Not persistent: computable, so no checkpoint carries them.
+            # Not persistent: they are computed, so no checkpoint holds them.
             self.register_buffer(f"{name}_cos", angles.cos().float(), persistent=False)
             self.register_buffer(f"{name}_sin", angles.sin().float(), persistent=False)
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """positions: int64 [B or 1, S] -> cos, sin: each float32 [B or 1, S, pairs]."""
+        """Return cos and sin at int64 positions [B or 1, S]: each float32 [B or 1, S, pairs]."""
         coarse = positions // FINE
         fine = positions - coarse * FINE
         cos_a, sin_a = (

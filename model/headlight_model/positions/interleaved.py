@@ -1,6 +1,6 @@
-"""Rotary checkpoints of the interleaved layout (RoFormer, GPT-J).
+"""Conversion of rotary checkpoints from the interleaved layout (RoFormer, GPT-J) to the half-split.
 
-Brought to the half-split one when they are imported.
+Used when they are imported.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from torch import Tensor
 def to_half_split(rows: Tensor, heads: int, width: int) -> Tensor:
     """Reorder the rows of W_q or W_k, or the entries of their biases.
 
-    Rope then turns the pairs that were trained.
+    Rope then rotates the pairs that were trained.
 
-    The interleaved layout turns the pairs (2i, 2i+1) of a head, Rope the pairs (i, i + width/2). A
+    The interleaved layout rotates the pairs (2i, 2i+1) of a head, Rope (i, i + width/2). A
     head's rotated rows are therefore put into the order 0, 2, 4, ..., 1, 3, 5, ...; Q and K alike,
     so every score is the sum of the same products.
 
     Args:
         rows: [heads * d, ...], of Q or of K alone.
-        heads: in them.
-        width: dimensions of each head that turn (config.rope_width); those behind it stay.
+        heads: number of heads in the rows.
+        width: rotated dimensions of each head (config.rope_width); the others stay in place.
 
     Raises:
         ValueError: the rows do not divide into the heads, or the width is odd or more than a head

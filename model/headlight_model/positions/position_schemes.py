@@ -12,23 +12,23 @@ from headlight_model.positions.rope import rope_frequencies
 
 
 class Positions(nn.Module):
-    """The seam between the encoder and a scheme.
+    """Base class of the position schemes; by itself it changes nothing.
 
-    The base class does nothing at the three places where one may act.
+    A scheme may act at three points: `embed`, `rotate` and `bias`.
 
     Attributes:
-        adds: whether `embed` adds to the token embeddings, which must then not be so large that
-            they drown it.
-        needs_training: whether a position means nothing before it was seen in training.
+        adds: whether `embed` adds to the token embeddings, which must then be small enough not to
+            drown it.
+        needs_training: whether a position is meaningless until it was seen in training.
     """
 
     adds = False
     needs_training = False
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Computed once per forward from int64 positions [B or 1, S].
+        """Compute the state of a forward pass from int64 positions [B or 1, S].
 
-        The methods below are handed the result.
+        The methods below receive it.
         """
         return ()
 
@@ -41,15 +41,15 @@ class Positions(nn.Module):
         return heads
 
     def bias(self, state: tuple[Tensor, ...]) -> Tensor | None:
-        """What is added to the attention scores: float, broadcastable to [B, H, S, S].
+        """Return what is added to the attention scores: float, broadcastable to [B, H, S, S].
 
-        None for nothing.
+        None if nothing is added.
         """
         return None
 
 
 class Nowhere(Positions):
-    """No positions at all, the ablation.
+    """Scheme without positions, for ablation.
 
     A bidirectional encoder is then equivariant to permutations of its tokens.
     """
@@ -59,9 +59,9 @@ class Nowhere(Positions):
 
 
 class Sinusoidal(Positions):
-    """Adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same; any width.
+    """Sinusoidal positions: adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
 
-    After Vaswani et al. 2017, 3.5.
+    Any width. After Vaswani et al. 2017, 3.5.
     """
 
     adds = True
@@ -82,9 +82,9 @@ class Sinusoidal(Positions):
 
 
 class Learned(Positions):
-    """Adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT).
+    """Learned positions: adds a row of a trained table [max_length, D] (Gehring et al. 2017; BERT).
 
-    There is nothing beyond its last row.
+    There are no positions beyond its last row.
     """
 
     adds = True
@@ -102,15 +102,14 @@ class Learned(Positions):
 
 
 class Rope(Positions):
-    """Turns the pairs (i, i + r/2) of each query and key by p * theta^(-2i/r).
+    """Rotary positions: rotates the pairs (i, i + r/2) of queries and keys by p * theta^(-2i/r).
 
     This is the half-split layout (Su et al. 2021).
 
-    r is config.rope_width: the first r dimensions of a head turn, the rest stay. The score of a
-    query and a key then depends on their distance only. Checkpoints that pair neighbours (2i, 2i +
-    1) are brought to this layout by `headlight_model.positions.interleaved`.
-    `headlight_model.positions.rope` says how fast the pairs turn where they are made for longer
-    texts.
+    r is config.rope_width: the first r dimensions of a head are rotated, the rest stay. The score
+    of a query and a key then depends on their distance only. Checkpoints that pair neighbours (2i,
+    2i + 1) are converted by `headlight_model.positions.interleaved`. The frequencies, also those
+    scaled to longer texts, come from `headlight_model.positions.rope`.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -136,7 +135,7 @@ class Rope(Positions):
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], if H is a power of two.
+    """Return m_h = 2^(-8h/H) for h in 1 .. H, float64 [H], if H is a power of two.
 
     After Press et al. 2022, section 3.
 
@@ -150,13 +149,15 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class Alibi(Positions):
-    """Adds -m_h |i - j| to the score of query i and key j (Press et al. 2022). No table, so no end.
+    """ALiBi: adds -m_h |i - j| to the score of query i and key j (Press et al. 2022).
+
+    It has no table, so no maximum length.
 
     "symmetric": as written. Alone it cannot tell left from right: reversing the input reverses the
-    output. "signed": heads 0, 2, ... see the keys up to their query alone, heads 1, 3, ... those
-    from it on; two such heads share a slope. (Dropping the sign of the distance instead, m_h (j -
-    i), would tell a bidirectional encoder nothing of distance: softmax cancels -m_h i, which is the
-    same for every key. Under a causal mask it is the symmetric form.)
+    output. "signed": heads 0, 2, ... see only the keys up to their query, heads 1, 3, ... only
+    those from it on; two such heads share a slope. (Dropping the sign of the distance instead, m_h
+    (j - i), would tell a bidirectional encoder nothing of distance: softmax cancels -m_h i, which
+    is the same for every key. Under a causal mask it is the symmetric form.)
     """
 
     slopes: Tensor
@@ -195,10 +196,10 @@ POSITIONS: dict[
 
 
 def build_positions(config: EncoderConfig) -> Positions:
-    """The scheme that config.positions names.
+    """Return the scheme that config.positions names.
 
     Raises:
-        ValueError: no such scheme; the message lists those there are.
+        ValueError: there is no such scheme; the message lists the schemes.
     """
     try:
         return POSITIONS[config.positions](config)

@@ -1,9 +1,7 @@
-"""The speed at which each pair of a rotary head turns, and how that is stretched.
+"""Rotary frequencies, and their scaling to texts longer than in training.
 
-Stretched are heads for texts longer than those of the training.
-
-The choice is made once, from the config alone: were it made by the length at hand, as "dynamic"
-scalings do, a text's vector would depend on what it shares a batch with.
+The scaling is fixed by the config. With "dynamic" scalings, which follow the current length, a
+text's vector would depend on the other texts of its batch.
 """
 
 from __future__ import annotations
@@ -21,25 +19,25 @@ KINDS = ("linear", "ntk", "yarn", "llama3")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """A stretching of rotary positions.
+    """Scaling of rotary positions to longer texts.
 
-    f_i = theta^(-2i/d) below is the frequency of pair i, d the width that turns.
+    Below, f_i = theta^(-2i/d) is the frequency of pair i, and d the rotated width.
 
     "linear": f_i / factor (Chen et al. 2023, position interpolation).
     "ntk": theta times factor^(d / (d - 2)), so that the slowest pair turns `factor` times slower
     and the fastest as before (bloc97 2023, "NTK-aware"). "yarn": pairs that turn more than
     beta_fast times within trained_length stay, those below beta_slow times are divided by factor,
-    those between are mixed; and cos and sin are multiplied by `attention_factor` (Peng et al.
+    those between are interpolated; cos and sin are multiplied by `attention_factor` (Peng et al.
     2023). "llama3": the same with a ramp in wavelengths, between trained_length / high and
     trained_length / low, and no factor on cos and sin (Llama 3.1).
 
     Raises:
-        ValueError: naming the field, the value and what would be accepted.
+        ValueError: the message names the field and the accepted values.
     """
 
     kind: str
     factor: float  # how many times longer
-    trained_length: int = 0  # tokens, before the stretching; for "yarn" and "llama3"
+    trained_length: int = 0  # tokens, before the scaling; for "yarn" and "llama3"
     beta_fast: float = 32.0  # turns; for "yarn"
     beta_slow: float = 1.0
     attention_factor: float = 0.0  # for "yarn"; 0: 0.1 ln(factor) + 1
@@ -68,18 +66,21 @@ class RopeScaling:
 
     @property
     def amplitude(self) -> float:
-        """By what cos and sin are multiplied."""
+        """Factor on cos and sin."""
         if self.kind != "yarn":
             return 1.0
         return self.attention_factor or 0.1 * math.log(self.factor) + 1.0
 
 
 def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> Tensor:
-    """Radians per position of each pair of `width` rotated dimensions: float64 [width / 2]."""
+    """Return radians per position of each pair of `width` rotated dimensions.
+
+    Float64 [width / 2].
+    """
     if scaling is None:
         return inverse_wavelengths(width, theta)
     if scaling.kind == "ntk":
-        # One pair alone is both the fastest and the slowest: it stays.
+        # A single pair is both the fastest and the slowest: its frequency stays.
         return inverse_wavelengths(
             width, theta * scaling.factor ** (width / (width - 2)) if width > 2 else theta
         )
@@ -95,7 +96,7 @@ def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> T
 
 
 def _unscaled_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
-    """How much of each pair's own frequency stays.
+    """Return the share of each pair's own frequency that YaRN keeps.
 
     Float64 [width / 2], 1 at the fastest, falling to 0.
     """
@@ -110,12 +111,12 @@ def _unscaled_by_yarn(width: int, theta: float, scaling: RopeScaling) -> Tensor:
         begin, end = math.floor(begin), math.ceil(end)
     begin, end = max(begin, 0), min(end, width - 1)
     if begin == end:
-        end += 0.001  # a step
+        end += 0.001  # makes the ramp a step
     pairs = torch.arange(width // 2, dtype=torch.float64)
     return 1 - ((pairs - begin) / (end - begin)).clamp(0, 1)
 
 
 def _unscaled_by_llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """The same, by how often each pair turns within the training length."""
+    """Return the same for "llama3", from the turns of each pair within the training length."""
     turns = scaling.trained_length * frequencies / (2 * math.pi)
     return ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)

@@ -24,11 +24,11 @@ CUTOFF = 10  # a right answer below this rank counts nothing
 def masked_token_metrics(
     encoder: Encoder, head: MaskedTokenHead, stream: NDArray[np.integer], seed: int
 ) -> dict[str, float | int]:
-    """Masked-token accuracy with order intact, destroyed in two ways, and positions all alike.
+    """Return masked-token accuracy with order intact, destroyed in two ways, and no positions.
 
-    Permuting the position ids and permuting the tokens come to the same for an encoder that knows
-    order from its positions alone: two figures that agree (they are two draws) confirm that it
-    does. [CLS] and [SEP] stay in place.
+    For an encoder that knows order from its positions alone, permuting the position ids and
+    permuting the tokens are equivalent. Two figures that agree (they are two draws) confirm it.
+    [CLS] and [SEP] stay in place.
     """
     random = np.random.default_rng([seed, HELD_OUT])
     length = encoder.config.trained_length
@@ -49,10 +49,7 @@ def masked_token_metrics(
 
 
 def shuffles(count: int, length: int, random: np.random.Generator) -> Tensor:
-    """Random orders, int64 [count, length]: 0 and length-1 stay in place in each row.
-
-    A permutation of the rest stands between them.
-    """
+    """Return random orders, int64 [count, length], in which 0 and length-1 stay in place."""
     inner = random.permuted(np.tile(np.arange(1, length - 1), (count, 1)), axis=1)
     return torch.from_numpy(
         np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (0, length - 1)))
@@ -62,7 +59,7 @@ def shuffles(count: int, length: int, random: np.random.Generator) -> Tensor:
 def accuracy(
     encoder: Encoder, head: MaskedTokenHead, ids: Tensor, labels: Tensor, positions: Tensor
 ) -> float:
-    """Share of the asked tokens that are guessed right. All int64 [B, S]."""
+    """Return the share of the asked tokens guessed correctly. All int64 [B, S]."""
     right, asked = 0.0, 0
     for start in range(0, len(ids), BATCH):
         rows = slice(start, start + BATCH)
@@ -77,9 +74,9 @@ def accuracy(
 
 @torch.inference_mode()
 def retrieval_metrics(encoder: Encoder, pairs: Pairs) -> dict[str, float | int]:
-    """MRR at 10 and recall at 10 of the function that a sentence describes.
+    """Return MRR at 10 and recall at 10 of the function that a sentence describes.
 
-    It is sought among all described ones.
+    The candidates are all described functions.
     """
     # [N, D]
     queries, documents = embed(encoder, pairs.queries)[0], embed(encoder, pairs.documents)[0]

@@ -1,7 +1,7 @@
-"""Starting weights, where PyTorch's own would not do.
+"""Starting weights that differ from PyTorch's own.
 
-Embeddings begin as word vectors, of which pooling makes a good vector of a text from the start.
-What blocks add to them begins small, so that training starts from a bag of words and can only gain.
+Embeddings begin as word vectors, whose mean is a good text vector from the start. Blocks begin with
+small outputs, so that training starts from a bag of words and can only gain.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from headlight_model.encoder import Encoder
 from headlight_model.train.objectives import MaskedTokenHead
 
 POSITION_DEVIATION = 0.02  # of learned positions
-# Deviation, times sqrt(dim) the length, of the rarest word's vector there.
+# Deviation of the rarest word's vector if positions are added; times sqrt(dim), its length.
 WORDS_BESIDE_POSITIONS = 0.6
-# What a block adds to the stream.
+# Weights and biases of what a block adds to the stream.
 WRITES = ("project_out.weight", "down.weight", "project_out.bias", "down.bias")
-QUIET = 0.1  # of PyTorch's own deviation
-POSITION_ENERGY = 0.995  # of what positions vary, hidden from the vectors of texts
+QUIET = 0.1  # factor on PyTorch's own starting values
+POSITION_ENERGY = 0.995  # share of the variance of positions that text vectors leave out
 
 
 def word_scale(encoder: Encoder) -> float:
-    """By how much the word vectors, at most of length 1, are multiplied.
+    """Return the factor on the word vectors, which have at most length 1.
 
-    The encoder multiplies the rest by sqrt(dim).
+    It is 1 if no positions are added: the encoder then multiplies by sqrt(dim).
     """
     return WORDS_BESIDE_POSITIONS * math.sqrt(encoder.config.dim) if encoder.positions.adds else 1.0
 
@@ -35,7 +35,7 @@ def word_scale(encoder: Encoder) -> float:
 def initialise_encoder(encoder: Encoder, words: Tensor) -> None:
     """Set the embeddings, the projection and what blocks add.
 
-    A sinusoidal model begins by looking around itself.
+    A sinusoidal model begins with heads that attend to near tokens.
 
     Args:
         words: float [V, dim], of length 1 at most.
@@ -45,11 +45,11 @@ def initialise_encoder(encoder: Encoder, words: Tensor) -> None:
     length = words.norm(dim=1, keepdim=True)
     inside = words - words @ hidden.T @ hidden
     inside = inside * (length / inside.norm(dim=1, keepdim=True)) * word_scale(encoder)
-    # Less what positions add on average, which would make all texts alike.
+    # Minus the mean of the positions, which would make all texts alike.
     encoder.embedding.weight.copy_(inside - places.mean(dim=0))
     dim = encoder.config.dim
     turn, _ = torch.linalg.qr(torch.randn(dim, dim))
-    # Angles are kept; what positions vary by is left out.
+    # The projection keeps angles, and removes the directions in which positions vary.
     encoder.dense[0].get_parameter("weight").copy_(turn - turn @ hidden.T @ hidden)
     for table in encoder.positions.parameters():
         nn.init.normal_(table, std=POSITION_DEVIATION)
@@ -61,9 +61,9 @@ def initialise_encoder(encoder: Encoder, words: Tensor) -> None:
 
 
 def position_vectors(encoder: Encoder) -> Tensor:
-    """What fixed positions add to the tokens of a text: float [trained_length, dim].
+    """Return what fixed positions add to the tokens of a text: float [trained_length, dim].
 
-    Zeros where nothing fixed is added.
+    Zeros if nothing fixed is added.
     """
     length, dim = encoder.config.trained_length, encoder.config.dim
     if encoder.config.positions != "sinusoidal":
@@ -74,9 +74,9 @@ def position_vectors(encoder: Encoder) -> Tensor:
 
 
 def varying_directions(places: Tensor) -> Tensor:
-    """Orthonormal rows [K, D] that span nearly all that the rows of float [S, D] differ by.
+    """Return orthonormal rows [K, D] that span nearly all variance of the rows of float [S, D].
 
-    None where they are equal.
+    K is 0 if the rows are equal.
     """
     _, lengths, directions = torch.linalg.svd(places - places.mean(dim=0), full_matrices=False)
     energy = lengths.square().cumsum(0)
@@ -106,7 +106,7 @@ def look_around(encoder: Encoder) -> None:
 def initialise_head(head: MaskedTokenHead, encoder: Encoder) -> None:
     """Scale the head's norm so that logits start at variance 1.
 
-    That holds whatever the size of the embeddings they are read by.
+    This holds for any size of the embeddings that compute them.
     """
     length = encoder.embedding.weight[:, : head.dim].norm(dim=1).square().mean().sqrt()
     nn.init.constant_(head.norm.weight, 1 / float(length))

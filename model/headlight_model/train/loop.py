@@ -1,6 +1,6 @@
-"""From the corpus to a checkpoint folder.
+"""Training run, from the corpus to a checkpoint folder.
 
-Tokenizer, steps with a progress bar, a state to resume from, figures.
+Tokenizer, steps with a progress bar, resumable state, figures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SMOOTHING = 0.98  # of the figures in the progress bar
 class Job:
     """One model to train.
 
-    Everything beside where it is written and how often it is saved decides its weights.
+    Its weights depend on every field except the paths, `resume` and `save_every`.
     """
 
     positions: str
@@ -46,9 +46,9 @@ class Job:
     recipe: Recipe
     seed: int = 0  # 0 to 2**32 - 1
     resume: bool = False
-    stage: int = 0  # the training ends behind it, 1 being the first; 0: behind the last
+    stage: int = 0  # the training ends after it, 1 being the first; 0: after the last
     save_every: int = 25  # steps between resumable states
-    # Where they are; None: build/train/NAME, NAME being the last part of `out`
+    # Folder of these states; None: build/train/NAME, NAME being the last part of `out`.
     state: Path | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ def train(job: Job) -> dict[str, object]:
     Returns:
         What training.json holds.
     """
-    job.out.mkdir(parents=True, exist_ok=True)  # now, not after the work: it may fail
+    job.out.mkdir(parents=True, exist_ok=True)  # now, because it may fail
     state = job.state or STATE_FOLDER / job.out.name
     trainer = begin(job, state)
     if job.resume:
@@ -82,7 +82,7 @@ def train(job: Job) -> dict[str, object]:
 
 
 def begin(job: Job, state: Path) -> Trainer:
-    """A trainer before its first step.
+    """Return a trainer before its first step.
 
     Tokenizer and data are read from `state` if they were made from this corpus.
     """
@@ -105,7 +105,7 @@ def begin(job: Job, state: Path) -> Trainer:
 
 
 def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
-    """What the vocabulary is learnt from.
+    """Return the texts that the vocabulary is learnt from.
 
     Both sides of the training pairs, and source of the standard library.
     """
@@ -118,9 +118,9 @@ def training_texts(chosen: Iterable[Source], pairs: TextPairs) -> list[str]:
 
 
 def take_steps(trainer: Trainer, job: Job, state: Path) -> None:
-    """The remaining steps up to the end of the stage.
+    """Take the remaining steps up to the end of the stage.
 
-    Saves every `job.save_every` and at the end.
+    Save every `job.save_every` steps and at the end.
     """
     last = job.recipe.end(job.stage) if job.stage else job.recipe.steps
     with tqdm(
@@ -148,9 +148,9 @@ def smooth(shown: dict[str, float], report: StepReport, elapsed: float) -> None:
 
 
 def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
-    """The figures on the validation modules, with the weights as they will be written.
+    """Return the figures on the validation modules.
 
-    Rounded to float16.
+    The weights are rounded to float16 first, as they will be written.
     """
     trainer.parts.eval()
     with torch.no_grad():
@@ -161,7 +161,7 @@ def measure(trainer: Trainer, validation: Data) -> dict[str, object]:
 
 
 def provenance(trainer: Trainer) -> dict[str, object]:
-    """What the weights came from."""
+    """Return the origin of the weights."""
     return {
         "steps": trainer.step,
         "seconds": round(trainer.seconds, 1),
@@ -173,7 +173,7 @@ def provenance(trainer: Trainer) -> dict[str, object]:
 
 
 def write(out: Path, trainer: Trainer, report: dict[str, object]) -> None:
-    """The checkpoint folder."""
+    """Write the checkpoint folder."""
     head = {HEAD_PREFIX + name: value for name, value in trainer.head.state_dict().items()}
     save_checkpoint(out, trainer.encoder, trainer.tokenizer.to_str(pretty=True) + "\n", head)
     (out / TRAINING).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

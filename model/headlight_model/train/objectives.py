@@ -1,6 +1,6 @@
-"""Losses of the training: texts that belong together, order, hidden and replaced tokens.
+"""Training losses: matching texts, order, hidden and replaced tokens.
 
-Pairs of texts alone hardly need order: a bag of words does nearly as well. The others do.
+Matching texts hardly needs order: a bag of words does nearly as well. The others need it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headlight_model.train.data.altered import IGNORED, Altered
 from headlight_model.train.recipe import Recipe, TaughtHead
 
 LEAST_WEIGHT = 1e-6  # on wanted keys: below it the logarithm would be unbounded
-LEAST_APART = 1e-4  # of two vectors of the same words, squared: below it is rounding
+LEAST_APART = 1e-4  # squared distance of two vectors of the same words; below it is rounding
 
 
 class MaskedTokenHead(nn.Module):
-    """Guesses tokens from the first `dim` dimensions of their vectors.
+    """Head that guesses tokens from the first `dim` dimensions of their vectors.
 
-    These are read with those of the embedding.
+    Its output weights are the same dimensions of the embedding.
 
     Norm, then the head of Devlin et al. 2018: dense, GELU, norm, the transposed embedding plus a
     bias.
@@ -46,7 +46,7 @@ class MaskedTokenHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Says of a token whether it was replaced, from its vector. Training alone needs it."""
+    """Head that detects replaced tokens from their vectors. Only training needs it."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def masked_token_loss(
     labels: Tensor,
     positions: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy in nats of the hidden tokens, and the share of them guessed right.
+    """Return the cross-entropy in nats of the hidden tokens, and the share guessed correctly.
 
     Args:
         ids: int64 [B, S] without padding, some tokens of which are corrupted.
@@ -82,9 +82,9 @@ def masked_token_loss(
 def guess_loss(
     encoder: Encoder, head: MaskedTokenHead, tokens: Tensor, labels: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same from the vectors of all tokens: float [B, S, D]."""
+    """Return the same from the vectors of all tokens: float [B, S, D]."""
     asked = labels != IGNORED  # [B, S]
-    # [N, D] -> [N, V]: the wide product only for the tokens that are asked for
+    # [N, D] -> [N, V]: the large product only for the tokens that are asked for
     logits = head(tokens[asked], encoder.embedding.weight).float()
     truth = labels[asked]
     return functional.cross_entropy(logits, truth), (logits.argmax(dim=-1) == truth).float().mean()
@@ -98,7 +98,7 @@ def source_loss(
     recipe: Recipe,
     wanted: Mapping[str, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the hidden tokens, of which tokens are replaced, and of the taught heads.
+    """Return the weighted sum of three losses: hidden tokens, replaced tokens, taught heads.
 
     Args:
         wanted: by role, the keys that a query would look at, bool [B, S, S].
@@ -123,7 +123,7 @@ def taught_loss(
     batch: Altered,
     heads: Iterable[TaughtHead],
 ) -> Tensor:
-    """Sum over heads of the mean negative logarithm of the weight on wanted keys: a scalar.
+    """Return the sum over heads of the mean negative logarithm of the weight on wanted keys.
 
     Queries and keys that are hidden or replaced do not count.
 
@@ -146,12 +146,16 @@ def taught_loss(
 def contrastive_loss(
     queries: Tensor, documents: Tensor, same: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Symmetric InfoNCE (van den Oord et al. 2018; Radford et al. 2021) over the pairs of a batch.
+    """Compute symmetric InfoNCE over the pairs of a batch.
+
+    After van den Oord et al. 2018; Radford et al. 2021.
+
+    After van den Oord et al. 2018; Radford et al. 2021.
 
     Args:
         queries, documents: float [B, D] of unit length; row i of one belongs to row i of the other.
-        same: bool [B, B]; True where a pair off the diagonal is no wrong answer; it is left out of
-            the sum.
+        same: bool [B, B]; True where a pair off the diagonal is not a wrong answer; it is left out
+            of the sum.
         temperature: divides the cosine.
 
     Returns:
@@ -168,7 +172,7 @@ def contrastive_loss(
 def nested_loss(
     queries: Tensor, documents: Tensor, same: Tensor, temperature: float, widths: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Mean contrastive loss of the first dimensions, so many each, and of all.
+    """Return the mean contrastive loss of all dimensions and of the first ones, for each width.
 
     After Kusupati et al. 2022, Matryoshka.
 
@@ -183,13 +187,11 @@ def nested_loss(
 
 
 def order_loss(queries: Tensor, documents: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the choice between two answers of the same words.
+    """Return the mean cross-entropy of choosing the answer and of choosing the question.
 
-    The choice between two such questions is added.
-
-    Vectors of the same words begin so much alike that gradients would vanish: both differences are
-    factors of them. So scores are divided by the product of the differences where that is smaller
-    than the temperature.
+    Both answers, and both questions, hold the same words. Their vectors begin so much alike that
+    gradients would vanish: both differences are factors of them. So scores are divided by the
+    product of the differences if that is smaller than the temperature.
 
     Args:
         queries, documents: float [B, 2, D] of unit length; [:, i] of one belongs to [:, i] of the

@@ -9,9 +9,9 @@ from headlight_model.train.recipe import Recipe
 
 
 def build_optimizer(parts: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW; weight decay for the matrices of blocks and head alone.
+    """Return AdamW with weight decay for the matrices of blocks and heads only.
 
-    Embeddings at their own pace.
+    Embeddings have a learning rate of their own.
     """
     decayed: list[Tensor] = []
     free: list[Tensor] = []

@@ -37,15 +37,15 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything beside the corpus, the scheme of positions and the seed that decides the weights.
+    """Everything that decides the weights except corpus, position scheme and seed.
 
     The work is counted in steps, never in time, so that a slower machine trains the same model.
     """
 
-    # The pinned packages belong to the corpus, not the standard library alone.
+    # Whether the corpus holds the pinned packages beside the standard library.
     packages: bool = True
-    # The first teaches the blocks order, syntax and the weight of a name, at half the price of a
-    # step with pairs. Vectors of texts are held near those of their words meanwhile: left alone,
+    # The first teaches the blocks order, syntax and the weight of a name, at half the cost of a
+    # step with pairs. Vectors of texts are held near those of their words meanwhile: otherwise
     # they drift away, and pairs then take thousands of steps to bring them back.
     stages: tuple[Stage, ...] = (
         Stage(steps=1400, learning_rate=2e-3, words=1.0, order=0.3, source=1.0, near=8.0),
@@ -60,28 +60,29 @@ class Recipe:
     gradient_norm: float = 1.0  # gradients are scaled down to it
     bfloat16: bool = True  # for the matrix products of the blocks
 
-    # Before those: word vectors alone learn to match pairs of texts, without order.
+    # Before the stages: word vectors alone learn to match pairs of texts, without order.
     word_steps: int = 600
     word_pairs: int = 512
     # Learning rate at the start, for vectors of unit length; falls linearly to 0.
     word_rate: float = 3e-3
 
-    pairs: int = 256  # of texts a step: each has so many wrong answers, less one
-    run: int = 8  # so many pairs are neighbours in the corpus, mostly of one module
+    pairs: int = 256  # of texts a step; each has pairs - 1 wrong answers
+    run: int = 8  # consecutive pairs of the corpus drawn together, mostly of one module
     drop_tokens: float = 0.2  # of the texts of pairs, so that no pair is learnt by a single word
     temperature: float = 0.05
-    widths: tuple[int, ...] = (64, 128)  # first dimensions that make a vector of their own
+    widths: tuple[int, ...] = (64, 128)  # leading dimensions that are usable as a shorter vector
     near_pairs: int = 48  # a step
     order_triplets: int = 32  # a step
     # Tokens a window, drawn each step; short texts must work too.
     lengths: tuple[int, ...] = (128, 128, 64, 32)
     window_tokens: int = 3072  # a step
-    # Of these tokens, shares are hidden (and asked), replaced by others of the batch, and, of
-    # brackets, by another kind. Who must see that a bracket is wrong has to find its partner.
+    # Shares of these tokens that are hidden (and asked for), replaced by others of the batch, and,
+    # of brackets, replaced by another kind: to detect a wrong bracket, a model must find its
+    # partner.
     hidden: float = 0.13
     replaced: float = 0.07
     replaced_brackets: float = 0.3
-    replaced_weight: float = 8.0  # of finding the replaced tokens, beside guessing the hidden
+    replaced_weight: float = 8.0  # of detecting replaced tokens, relative to guessing hidden ones
     taught_heads: tuple[TaughtHead, ...] = (
         TaughtHead("previous", 0, 0),
         TaughtHead("next", 0, 1),
@@ -89,17 +90,17 @@ class Recipe:
         TaughtHead("matching bracket", 2, 0),
         TaughtHead("call to arguments", 2, 1),
     )
-    taught_weight: float = 0.3  # of each, beside guessing the hidden
+    taught_weight: float = 0.3  # of each, relative to guessing hidden tokens
     sentence_length: int = 32  # tokens, longer ones are cut
     document_length: int = 80
 
     vocab_size: int = VOCAB_SIZE
     dim: int = 256
-    guess_dim: int = 256  # of `dim`: what the guess of a hidden token is read from
+    guess_dim: int = 256  # of `dim`, from which hidden tokens are guessed
     heads: int = 8
     layers: int = 4
     ffn_dim: int = 256  # gated: as many weights as a plain network of 384 has
-    dropout: float = 0.0  # the source is read about once: too seldom to be learnt by heart
+    dropout: float = 0.0  # the source is read about once, too rarely to be learnt by heart
 
     @property
     def steps(self) -> int:
@@ -107,7 +108,7 @@ class Recipe:
         return self.end(len(self.stages))
 
     def end(self, stage: int) -> int:
-        """The step at which a stage ends, 1 being the first."""
+        """Return the step at which a stage ends, 1 being the first."""
         return sum(each.steps for each in self.stages[:stage])
 
     def number(self, step: int) -> int:
@@ -115,7 +116,10 @@ class Recipe:
         return sum(step >= self.end(number) for number in range(1, len(self.stages)))
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step, 0-based: in each stage a linear warm-up, then half a cosine."""
+        """Return the learning rate of a 0-based step.
+
+        In each stage a linear warm-up, then half a cosine.
+        """
         number = self.number(step)
         stage, place = self.stages[number], step - self.end(number)
         if place < self.warmup_steps:
@@ -124,7 +128,7 @@ class Recipe:
         return stage.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done)))
 
     def encoder_config(self, positions: str, vocab_size: int) -> EncoderConfig:
-        """The architecture. `vocab_size`: what the tokenizer really has."""
+        """Return the architecture. `vocab_size`: the actual size of the tokenizer."""
         scheme = POSITIONS[positions]
         # The places that training visits.
         seen = max(*self.lengths, self.sentence_length, self.document_length)

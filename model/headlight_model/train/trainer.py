@@ -1,4 +1,4 @@
-"""One model under training: its weights, its optimiser, the step it has reached.
+"""Trainer of one model: its weights, its optimiser, the step it has reached.
 
 Saved to and resumed from a folder.
 """
@@ -54,7 +54,7 @@ STATE = "state.safetensors"
 
 @dataclasses.dataclass(frozen=True)
 class StepReport:
-    """What one step achieved, on its own batch and before its update, by objective."""
+    """Losses and accuracies of one step by objective, on its own batch, before its update."""
 
     loss: dict[str, float]  # nats
     accuracy: dict[str, float]
@@ -62,7 +62,7 @@ class StepReport:
 
 
 class Result(NamedTuple):
-    """What one objective yields in a step."""
+    """Result of one objective in a step."""
 
     loss: Tensor
     accuracy: Tensor
@@ -70,9 +70,9 @@ class Result(NamedTuple):
 
 
 class Trainer:
-    """Takes steps.
+    """Training of one model, step by step.
 
-    Two trainers of equal arguments take equal steps, whatever was saved and resumed in between.
+    Two trainers of equal arguments take equal steps, even if one is saved and resumed in between.
 
     `origin`: digests, by name, of what `data` was made from. `tokenizer`: for the questions of
     order.
@@ -110,11 +110,11 @@ class Trainer:
         self.seconds = 0.0  # of training so far, over all resumptions
 
     def learn_words(self) -> None:
-        """Train the word vectors; the first step expects it."""
+        """Train the word vectors; `advance` does so before the first step."""
         learn_words(self.encoder, self.data, self.recipe, self.seed)
 
     def advance(self) -> StepReport:
-        """One update of the weights."""
+        """Take one step: update the weights once."""
         if self.step == 0:
             self.learn_words()
         # For dropout: a resumed run drops what an unbroken one drops.
@@ -202,7 +202,7 @@ class Trainer:
         return Result(total, cosine, tokens)
 
     def facts(self) -> dict[str, object]:
-        """What a saved state must share with this trainer to continue it."""
+        """Return what a saved state must share with this trainer to be resumed."""
         return {
             "positions": self.encoder.config.positions,
             "seed": self.seed,
@@ -211,7 +211,7 @@ class Trainer:
         }
 
     def save(self, folder: Path) -> None:
-        """Write everything that `resume` needs. An interruption leaves the earlier state whole."""
+        """Write everything that `resume` needs. An interruption leaves the earlier state intact."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
             f"weights.{name}": value.detach() for name, value in self.parts.state_dict().items()
@@ -256,7 +256,7 @@ class Trainer:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts inside a saved state."""
+    """Return the facts inside a saved state."""
     with safe_open(path, framework="pt") as file:
         facts: dict[str, Any] = json.loads(file.metadata()["facts"])
     return facts

@@ -1,4 +1,4 @@
-"""Figures as they are quoted: each read from results.json, over seeds."""
+"""Figures that the page quotes: read from results.json, over seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOAL = 0.99  # accuracy from which a task counts as learnt
 def reversed_rightly(
     results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
 ) -> Range | None:
-    """Accuracy of reversal; None where that was not trained.
+    """Return the accuracy of reversal; None if it was not trained.
 
     `measure`: "accuracy", or "blind" without positions at test time.
     """
@@ -27,25 +27,25 @@ def reversed_rightly(
 
 
 def steps_to_goal(run: Run) -> float:
-    """After how many steps the accuracy of a window is GOAL for the first time.
+    """Return the number of steps at which the accuracy of a window first reaches GOAL.
 
-    Infinite where it never is.
+    Infinity if it never does.
     """
     return next((step for step, value in run["curve"] if value >= GOAL), float("inf"))
 
 
 def copied(results: Results, scheme: str) -> Range:
-    """Accuracy of copying."""
+    """Return the accuracy of copying."""
     return Range.over(select(results, "reversal", "copy", scheme), lambda run: run["accuracy"])
 
 
 def learnt_after(results: Results, task: str, scheme: str) -> Range:
-    """Steps to GOAL."""
+    """Return the steps to GOAL."""
     return Range.over(select(results, "reversal", task, scheme), steps_to_goal)
 
 
 def mirrored_head(results: Results, scheme: str) -> Range:
-    """Attention on the mirrored token, of the head that has most of it."""
+    """Return the attention on the mirrored token of the head with the most."""
     return Range.over(
         select(results, "reversal", "reverse", scheme),
         lambda run: max(map(max, run["antidiagonal"])),
@@ -53,14 +53,14 @@ def mirrored_head(results: Results, scheme: str) -> Range:
 
 
 def dearest_head(results: Results, scheme: str) -> Range:
-    """Accuracy lost without the head that is missed most."""
+    """Return the accuracy lost without the most important head."""
     return Range.over(
         select(results, "reversal", "reverse", scheme), lambda run: max(map(max, run["lost"]))
     )
 
 
 def at_length(results: Results, scheme: str, question: str, length: int) -> Range | None:
-    """Accuracy of "left" or "recall"; None where the encoder refuses the length."""
+    """Return the accuracy of "left" or "recall"; None if the encoder rejects the length."""
     runs = select(results, "extrapolation", "recall", scheme)
     found = [run["accuracy"][str(length)] for run in runs]
     return (
@@ -71,13 +71,13 @@ def at_length(results: Results, scheme: str, question: str, length: int) -> Rang
 
 
 def over_lengths(results: Results, scheme: str, question: str) -> list[Range]:
-    """The same at each length that the encoder accepts."""
+    """Return the same at each length that the encoder accepts."""
     found = [at_length(results, scheme, question, length) for length in LENGTHS]
     return [each for each in found if each is not None]
 
 
 def lost(run: Run, question: str) -> float:
-    """Accuracy at the length of the training less that at the greatest."""
+    """Return the accuracy at the training length minus that at the greatest length."""
     first, last = (run["accuracy"][str(length)][question] for length in (LENGTHS[0], LENGTHS[-1]))
     return float(first - last)
 
@@ -85,12 +85,12 @@ def lost(run: Run, question: str) -> float:
 def retained(
     results: Results, scheme: str, question: str, length: int, *, errors: float = 0.0
 ) -> Range:
-    """Accuracy above the floor at a length, as a share of that at the length of the training.
+    """Return accuracy above the floor at a length, as a share of that at the training length.
 
-    Below 0 where it is below the floor.
+    Negative if the accuracy is below the floor.
 
     Args:
-        errors: by how many standard errors the ends are moved apart.
+        errors: number of standard errors by which the range is widened at each end.
     """
     runs, questions = (
         select(results, "extrapolation", "recall", scheme),
@@ -110,14 +110,14 @@ def retained(
 
 
 def floor(results: Results, question: str, length: int) -> float:
-    """Accuracy of who does not know where anything stands, see `extrapolation.floors`."""
+    """Return the accuracy without positions, see `extrapolation.floors`."""
     return float(results["floors"][str(length)][question])
 
 
 def asked(results: Results, experiment: str, question: str, length: int) -> int:
-    """How many questions an accuracy rests on.
+    """Return how many questions an accuracy rests on.
 
-    The same ones for every seed, so no range over seeds holds what that leaves open.
+    They are the same for every seed, so a range over seeds leaves out their sampling error.
     """
     return int(results["asked"][experiment][str(length)][question])
 
@@ -128,12 +128,12 @@ def sampling_error(share: float, questions: int) -> float:
 
 
 def noise(results: Results, experiment: str, question: str, length: int, share: float) -> float:
-    """What an accuracy may be off by."""
+    """Return the possible sampling error of an accuracy: ERRORS standard errors."""
     return ERRORS * sampling_error(share, asked(results, experiment, question, length))
 
 
 def above_floor(results: Results, scheme: str, question: str, length: int) -> bool:
-    """Whether every seed answers better than who knows no places, by more than noise."""
+    """Return whether every seed is above the floor by more than noise."""
     found, line = at_length(results, scheme, question, length), floor(results, question, length)
     return found is not None and found.least > line + noise(
         results, "extrapolation", question, length, line
@@ -141,7 +141,7 @@ def above_floor(results: Results, scheme: str, question: str, length: int) -> bo
 
 
 def refusal(results: Results, scheme: str, length: int) -> str:
-    """What the encoder said. Raises KeyError where it refused nothing."""
+    """Return the encoder's error message. Raise KeyError if it accepted the length."""
     said = select(results, "extrapolation", "recall", scheme)[0]["accuracy"][str(length)]
     if not isinstance(said, str):
         raise KeyError(f"{scheme} accepts {length} tokens")
@@ -149,9 +149,9 @@ def refusal(results: Results, scheme: str, length: int) -> str:
 
 
 def mirrored_answers(results: Results, scheme: str) -> Range:
-    """Share of the questions for the left neighbour that are answered with the right one.
+    """Return the share of questions for the left neighbour answered with the right neighbour.
 
-    Measured at the length of the training.
+    Measured at the training length.
     """
     return Range.over(
         select(results, "extrapolation", "recall", scheme), lambda run: run["mirrored"]
@@ -161,7 +161,7 @@ def mirrored_answers(results: Results, scheme: str) -> Range:
 def stretched(
     results: Results, theta: float, kind: str, stage: str, length: int, question: str
 ) -> Range:
-    """Accuracy with rotary positions scaled.
+    """Return the accuracy with scaled rotary positions.
 
     `stage`: "zero_shot" or "tuned"; `question`: "left", "recall" or "far".
     """
@@ -171,7 +171,7 @@ def stretched(
 def ahead(
     results: Results, theta: float, kind: str, than: str, length: int, question: str
 ) -> Range:
-    """By how much one stretching answers better than another of the same seed, as stretched."""
+    """Return how much more accurate one scaling is than another, by seed, before more training."""
     runs = _scaled(results, theta)
     return Range.over(
         runs,
@@ -183,9 +183,9 @@ def ahead(
 
 
 def regained(results: Results, theta: float, kind: str, length: int, question: str) -> list[float]:
-    """What the training after stretching gained, as a share of what could be gained, by seed.
+    """Return the gain of the training after scaling, by seed, as a share of the possible gain.
 
-    NaN where that was nothing.
+    NaN if nothing could be gained.
     """
     before, after = (
         [run[kind][stage][str(length)][question] for run in _scaled(results, theta)]

@@ -1,4 +1,4 @@
-"""docs/positions.md, from results.json: the template page.md beside this, its figures filled in."""
+"""Writer of docs/positions.md: the template page.md with figures from results.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headlight_model.lab.results import Range
 from headlight_model.lab.scaling import KINDS, THETAS
 from headlight_model.lab.training import SCHEMES
 
-WORTH_SAYING = 0.005  # a standard error; below it the range over seeds is what counts
+WORTH_SAYING = 0.005  # smallest standard error to print; below it the range over seeds counts
 TEMPLATE = Path(__file__).with_name("page.md")
 
 
@@ -73,7 +73,7 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
 
 
 def about(results: Results) -> str:
-    """What the figures come from, in a sentence or two."""
+    """Return the origin of the figures, in a sentence or two."""
     facts = results["about"]
     seeds = len(facts["seeds"])
     text = f"{seeds} seed{'s'[: seeds > 1]}, {facts['machine']}, {facts['versions']}"
@@ -86,7 +86,7 @@ def about(results: Results) -> str:
 
 
 def properties(results: Results) -> str:
-    """Each property with each scheme: how far it is from holding, bold where it holds."""
+    """Return the table of properties by scheme: distance from holding, bold if it holds."""
     rows = results["properties"]
     schemes = list(dict.fromkeys(row["scheme"] for row in rows))
     found = {(row["property"], row["scheme"]): row for row in rows}
@@ -106,7 +106,7 @@ def properties(results: Results) -> str:
 
 
 def reversal(results: Results) -> str:
-    """Copying and reversing, by scheme."""
+    """Return the table of copying and reversing, by scheme."""
     lines = []
     for scheme in SCHEMES:
         marked = of.reversed_rightly(results, scheme, marked=True)
@@ -128,7 +128,7 @@ def reversal(results: Results) -> str:
 
 
 def heads(results: Results) -> str:
-    """The heads of the models that reverse."""
+    """Return the table of the heads of the reversing models."""
     lines = [
         [
             scheme,
@@ -148,7 +148,7 @@ def heads(results: Results) -> str:
 
 
 def lengths(results: Results, question: str) -> str:
-    """Accuracy by length, and how many questions it rests on."""
+    """Return the table of accuracy by length, with the number of questions."""
     titles = [f"{length} ({length // TRAINED[1]}×)" for length in LENGTHS]
     lines = [
         [scheme, *(_length(results, scheme, question, length) for length in LENGTHS)]
@@ -166,7 +166,7 @@ def lengths(results: Results, question: str) -> str:
 
 
 def few_keys(results: Results) -> str:
-    """The left neighbour at the greatest length where keys are rare."""
+    """Return the accuracy on the left neighbour at the greatest length, with few keys."""
     found = {
         scheme: of.at_length(results, scheme, "left, few keys", LENGTHS[-1]) for scheme in SCHEMES
     }
@@ -176,9 +176,9 @@ def few_keys(results: Results) -> str:
 
 
 def furthest(results: Results, question: str) -> str:
-    """Who answers best at the greatest length, and how well.
+    """Return the best scheme at the greatest length, with its accuracy.
 
-    Said only if that is more than knowing no places gives by more than noise.
+    If it is not above the floor by more than noise, the text says so instead.
     """
     found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
     best = max(
@@ -197,7 +197,7 @@ def _mean(found: Range | None) -> float:
 
 
 def scaling(results: Results, theta: float) -> str:
-    """Rotary positions stretched."""
+    """Return the table of scaled rotary positions."""
     asked = [(SHORT, "left"), (SHORT, "recall"), (LONG, "left"), (LONG, "recall"), (LONG, "far")]
     lines = []
     for kind in KINDS:
@@ -213,7 +213,7 @@ def scaling(results: Results, theta: float) -> str:
 
 
 def predictions(results: Results) -> str:
-    """What was expected, and what came out."""
+    """Return the table of predictions and outcomes."""
     lines = []
     for each in PREDICTIONS:
         finding, figures = each.check(results)
@@ -241,13 +241,13 @@ def _length(results: Results, scheme: str, question: str, length: int) -> str:
 
 
 def _worst_error(results: Results, question: str) -> str:
-    """Of recall after stretching, at the greatest length: where half of the answers are right."""
+    """Return the largest sampling error after scaling, at the greatest length: that of 50 %."""
     count = of.asked(results, "scaling", question, LONG)
     return f"{percent(of.sampling_error(0.5, count))} points on {count:,} questions"
 
 
 def _steps(found: Range) -> str:
-    """As "600 (550–650)"."""
+    """Format steps, as "600 (550–650)"."""
     if math.isinf(found.most):
         return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
     return (

@@ -1,4 +1,4 @@
-"""What was expected, and whether it came out so. The verdicts are computed, whatever they are."""
+"""Predictions of the lab, and whether they came true. The verdicts are computed."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ NOTES, CRITERION, OURS = "notes", "criterion", "ours"
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """One of them.
+    """One prediction.
 
     Attributes:
         text: what was expected.
-        source: NOTES, from before the lab; CRITERION, what it was asked to reach; OURS, while it
-            was built.
-        check: whether it holds in some results, and the figures that say so.
+        source: NOTES, made before the lab; CRITERION, a goal of the lab; OURS, made while it was
+            built.
+        check: returns whether it holds in some results, and the figures that show it.
     """
 
     text: str
@@ -155,9 +155,9 @@ def _decay(results: Results) -> Verdict:
 
 
 def _rope_most(results: Results) -> Verdict:
-    """The verdict at the longest length at which there is something to compare.
+    """Return the verdict at the greatest length at which a scheme is above the floor.
 
-    Of those that are all at the floor, none decays most.
+    If all are at the floor, none decays most.
     """
     above = [
         at
@@ -192,7 +192,7 @@ def _distance(results: Results) -> Verdict:
 def _if_learnt(
     results: Results, schemes: Sequence[str], question: str, finding: Finding
 ) -> Verdict:
-    """NOT_LEARNT if a scheme has not learnt the question at the length of the training."""
+    """Return `finding`, or NOT_LEARNT if a scheme fails the question at the training length."""
     found = {scheme: of.over_lengths(results, scheme, question) for scheme in schemes}
     learnt = all(each[0].least >= LEARNT for each in found.values())
     return finding if learnt else Unseen.NOT_LEARNT, series(found)
@@ -210,7 +210,7 @@ def _reversed(
     results: Results, scheme: str, *, measure: str = "accuracy", marked: bool = False
 ) -> Range:
     found = of.reversed_rightly(results, scheme, measure=measure, marked=marked)
-    assert found is not None  # asked of what was trained
+    assert found is not None  # called for trained schemes only
     return found
 
 

@@ -1,6 +1,6 @@
-"""What was expected of rotary positions stretched, and whether it came out so.
+"""Predictions about scaled rotary positions, and whether they came true.
 
-Stretchings are compared within each seed.
+Scalings are compared within each seed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHORT, LONG = TRAINED[1], TRAINED[1] * FACTOR
 
 
 def linear_hurts(results: Results) -> Verdict:
-    """At once, at the length of the training."""
+    """Check that linear scaling hurts at once, at the training length."""
 
     def finding(theta: float) -> Finding:
         return less(of.ahead(results, theta, "linear", "none", SHORT, "left"), -NEAR)
@@ -41,7 +41,7 @@ def linear_hurts(results: Results) -> Verdict:
 
 
 def local_survives(results: Results) -> Verdict:
-    """By NTK-aware scaling and YaRN, at the length of the training."""
+    """Check that NTK-aware scaling and YaRN keep the left neighbour at the training length."""
 
     def finding(theta: float) -> Finding:
         return every(
@@ -53,9 +53,9 @@ def local_survives(results: Results) -> Verdict:
 
 
 def none_worst(results: Results) -> Verdict:
-    """At recall from further away than any in training.
+    """Check that recall from further away than in training is worst without scaling.
 
-    By more than the few questions leave open.
+    The difference must exceed the sampling error of the few questions.
     """
 
     def behind(theta: float, kind: str) -> Finding:
@@ -75,7 +75,10 @@ def none_worst(results: Results) -> Verdict:
 
 
 def linear_recovers(results: Results) -> Verdict:
-    """In a little more training: a share, for points are gained most by who lost most."""
+    """Check that linear scaling regains the greatest share in a little more training.
+
+    A share, because a scheme that lost more can gain more points.
+    """
     findings, told = {}, {}
     for theta in THETAS:
         before, after = (
@@ -103,7 +106,7 @@ def linear_recovers(results: Results) -> Verdict:
 def _each_theta(
     results: Results, finding: Callable[[float], Finding], length: int, question: str
 ) -> Verdict:
-    """Whether something holds whatever theta, and the accuracies as stretched."""
+    """Return whether a finding holds for every theta, and the accuracies before more training."""
     told = {}
     for theta in THETAS:
         found = {
@@ -117,9 +120,9 @@ def _each_theta(
 def _over_thetas(
     results: Results, findings: dict[float, Finding], told: dict[float, str], question: str
 ) -> Verdict:
-    """NOT_LEARNT with a theta with which the question was not learnt by every seed.
+    """Combine the findings of all thetas.
 
-    Thetas that differ say what each came to.
+    A theta is NOT_LEARNT if a seed did not learn the question. Findings that differ are listed.
     """
     learnt = "recall" if question == "far" else question  # "far" is recall
     seen = {

@@ -1,6 +1,6 @@
-"""Whether something came out as expected.
+"""Verdicts on predictions.
 
-Said if every seed says it; otherwise the reason is said.
+A verdict is given only if all seeds agree; otherwise the reason is given.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from headlight_model.lab.results import Range
 
 
 class Unseen(enum.Enum):
-    """Why there is no verdict."""
+    """Reason for a missing verdict."""
 
-    # At the length of the training a scheme answers too little to lose anything.
+    # The accuracy at the training length is too low to measure a loss.
     NOT_LEARNT = "not learnt, so not seen"
-    AT_FLOOR = "cannot be seen: all at the floor"  # who knows no places answers as much
+    AT_FLOOR = "cannot be seen: all at the floor"  # no better than without positions
     AT_CEILING = "cannot be seen: nothing to gain"
     DISAGREE = "seeds disagree"  # it holds for some, or ranges overlap
 
 
 Finding = bool | Unseen
-Verdict = tuple[Finding, str]  # and the figures
-NEAR = 0.05  # accuracies less far apart count as alike
+Verdict = tuple[Finding, str]  # with the figures
+NEAR = 0.05  # accuracies closer than this count as equal
 NOISE = 0.01  # of an accuracy of thousands of answers
 ERRORS = 2.0  # standard errors that an accuracy of few answers may be off by
-# Of what a scheme answers rightly at the length of its training; who answers less has nothing to
-# lose.
+# Accuracy at the training length from which a question counts as learnt; below it there is little
+# to lose.
 LEARNT = 0.8
 
 
 def less(one: Range | float, other: Range | float) -> Finding:
-    """Whether one is less than the other, whatever the seeds.
+    """Return whether one is less than the other for all seeds.
 
     Ranges that overlap decide nothing.
     """
@@ -43,12 +43,12 @@ def less(one: Range | float, other: Range | float) -> Finding:
 
 
 def at_least(found: Range, bound: float) -> Finding:
-    """Whether every seed reaches a bound; False where none does."""
+    """Return whether every seed reaches a bound; False if none does."""
     return _not(less(found, bound))
 
 
 def at_most(found: Range, bound: float) -> Finding:
-    """Whether no seed goes beyond a bound; False where all do."""
+    """Return whether no seed exceeds a bound; False if all do."""
     return _not(less(bound, found))
 
 
@@ -57,30 +57,30 @@ def _not(finding: Finding) -> Finding:
 
 
 def every(findings: Iterable[Finding]) -> Finding:
-    """Whether all hold: one that fails decides, and then what cannot be seen."""
+    """Return False if a finding fails, else the first missing verdict, else True."""
     found = set(findings)
     return next((each for each in (False, *Unseen) if each in found), True)
 
 
 def said(finding: Finding) -> str:
-    """For people."""
+    """Return "yes", "no" or the reason for a missing verdict."""
     if isinstance(finding, Unseen):
         return finding.value
     return "yes" if finding else "no"
 
 
 def percent(value: float) -> str:
-    """For people."""
+    """Format a share as per cent, without the sign."""
     return f"{100 * value:.1f}"
 
 
 def listed(found: Mapping[str, Range]) -> str:
-    """With their ranges."""
+    """Format figures by name, with their ranges."""
     return ", ".join(f"{name} {each.percent()}" for name, each in found.items())
 
 
 def series(found: Mapping[str, Sequence[Range]]) -> str:
-    """Means by length."""
+    """Format means by length, for each name."""
     return "; ".join(
         f"{name} {' → '.join(percent(each.mean) for each in ranges)}"
         for name, ranges in found.items()

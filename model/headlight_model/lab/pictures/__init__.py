@@ -1,4 +1,4 @@
-"""The lab's pictures.
+"""Plots of the lab.
 
-PNG files to be read at the width of a README, by readers of any colour vision.
+PNG files at the width of a README, in colours for all kinds of colour vision.
 """

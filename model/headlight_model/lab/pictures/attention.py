@@ -1,4 +1,4 @@
-"""Attention of the models that reverse: what each head looks at, and what it is worth.
+"""Attention plots of the reversing models: where each head looks, and its importance.
 
 Drawn from results.json alone.
 """
@@ -24,30 +24,30 @@ TICKS = range(0, LENGTH, 5)  # tokens
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """All of them, into a folder."""
+    """Draw all of them into a folder. Return their paths."""
     return [maps(results, folder / "attention.png"), heads(results, folder / "heads.png")]
 
 
 def shown(results: Results, scheme: str) -> Mapping[str, Any]:
-    """The run of a scheme whose attention is kept."""
+    """Return the run of a scheme whose attention is stored."""
     [run] = [run for run in select(results, "reversal", "reverse", scheme) if run["seed"] == SHOWN]
     return run
 
 
 def reversing_layer(run: Mapping[str, Any]) -> int:
-    """The layer of the head that looks at the mirrored token most."""
+    """Return the layer of the head that attends most to the mirrored token."""
     return int(np.argmax(np.max(run["antidiagonal"], axis=1)))
 
 
 def mirroring_head(run: Mapping[str, Any]) -> int:
-    """The head in that layer."""
+    """Return the index of that head in its layer."""
     return int(np.argmax(run["antidiagonal"][reversing_layer(run)]))
 
 
 def maps(results: Results, path: Path) -> Path:
-    """One sequence in four heads.
+    """Draw the attention of four heads on one sequence.
 
-    Learned positions, the same model without them, a model that was trained without.
+    Rows: learned positions, the same model without them, a model trained without.
     """
     learned, nowhere = shown(results, "learned"), shown(results, "none")
     layer, other = reversing_layer(learned), reversing_layer(nowhere)
@@ -74,12 +74,12 @@ def maps(results: Results, path: Path) -> Path:
 
 
 def mass(head: Any) -> float:
-    """Per cent of a map's attention that is on the mirrored token."""
+    """Return the per cent of a map's attention on the mirrored token."""
     return PERCENT * float(antidiagonal_mass(torch.tensor(head)))
 
 
 def heads(results: Results, path: Path) -> Path:
-    """Every head of every seed: what it looks at against what is lost without it."""
+    """Draw every head of every seed: mirrored attention against accuracy lost without it."""
     made, [row] = figure(1, 2, height=3.8, share_x=True, share_y=True)
     for layer, axes in enumerate(row):
         for scheme in ("sinusoidal", "learned", "rope"):

@@ -1,4 +1,4 @@
-"""ALiBi: what each head adds to the score of a query and a key."""
+"""ALiBi plot: the bias that each head adds to the score of a query and a key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def bias(scheme: str) -> Floats:
-    """[heads, queries, keys], NaN where a head does not see the key."""
+    """Return the bias [heads, queries, keys], NaN where a head does not see the key."""
     positions = schemes.positions(scheme, heads=HEADS)
     made = positions.bias(positions.prepare(torch.arange(LENGTH)[None]))
     assert made is not None  # ALiBi is a bias
@@ -28,11 +28,11 @@ def bias(scheme: str) -> Floats:
 
 
 def draw_biases(path: Path) -> Path:
-    """A map for each head, the symmetric form above the signed one, on one scale."""
+    """Draw a map for each head, the symmetric form above the signed one, on one scale."""
     forms = {"symmetric": bias("alibi"), "signed": bias("alibi signed")}
     low = min(float(np.nanmin(values)) for values in forms.values())
     made, axes = style.figure(len(forms), HEADS, height=5.1, share_x=True, share_y=True)
-    # Slopes span a factor of 64: equal steps of the square root show the flat heads too.
+    # Slopes span a factor of 64: a square-root scale shows the flat heads too.
     scale = FuncNorm(
         (lambda x: -np.sqrt(np.maximum(-x, 0)), lambda x: -np.square(x)), vmin=low, vmax=0
     )
@@ -62,6 +62,6 @@ def draw_biases(path: Path) -> Path:
 
 
 def slope(values: Floats) -> Fraction:
-    """By how much the score falls with each token between: of [queries, keys]."""
+    """Return how much the score falls per token of distance, from a bias [queries, keys]."""
     places = np.arange(len(values))
     return Fraction(-float(np.nanmax(values[np.abs(places[:, None] - places) == 1])))

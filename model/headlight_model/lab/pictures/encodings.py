@@ -1,7 +1,4 @@
-"""The pictures that need no training.
-
-They show what each scheme of positions computes, by the model's own code.
-"""
+"""Plots that need no training: what each position scheme computes, by the model's own code."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ PICTURES: Mapping[str, Callable[[Path], Path]] = MappingProxyType(
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draws all of them into a folder, which is made where it is not there. Returns their paths.
+    """Draw all of them into a folder, created if missing. Return their paths.
 
     Raises:
         OSError: a file cannot be written.

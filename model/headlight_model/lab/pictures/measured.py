@@ -1,4 +1,4 @@
-"""What the trainings came to: accuracies over steps and lengths, and rotary positions stretched.
+"""Plots of the trained models: accuracy over steps and lengths, and scaled rotary positions.
 
 Drawn from results.json alone.
 """
@@ -35,7 +35,7 @@ QUESTIONS = {"left": "the left neighbour", "recall": "what followed the same key
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """All of them, into a folder."""
+    """Draw all of them into a folder. Return their paths."""
     return [
         reversal(results, folder / "reversal.png"),
         learning(results, folder / "learning.png"),
@@ -45,9 +45,9 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 
 def reversal(results: Results, path: Path) -> Path:
-    """Accuracy of reversal as trained, blinded at test time, and with the ends marked.
+    """Draw the accuracy of reversal as trained, blinded at test time, and with the ends marked.
 
-    A point and its range over seeds each.
+    Each is a point with its range over seeds.
     """
     made, [[axes]] = figure(height=3.8)
     for at, scheme in enumerate(SCHEMES):
@@ -100,7 +100,7 @@ def reversal(results: Results, path: Path) -> Path:
 
 
 def learning(results: Results, path: Path) -> Path:
-    """Accuracy over steps, on sequences that were new to the model: copying and reversing."""
+    """Draw accuracy over steps, on sequences new to the model: copying and reversing."""
     made, [row] = figure(1, 2, height=3.6, share_y=True)
     for axes, task in zip(row, ("copy", "reverse"), strict=True):
         for scheme in SCHEMES:
@@ -117,7 +117,7 @@ def learning(results: Results, path: Path) -> Path:
 
 
 def extrapolated(results: Results, path: Path) -> Path:
-    """Accuracy by length, up to sixteen times that of the training."""
+    """Draw accuracy by length, up to sixteen times the training length."""
     made, [row] = figure(1, 2, height=3.8, share_y=True)
     at = extrapolation.LENGTHS
     for axes, question in zip(row, QUESTIONS, strict=True):
@@ -140,9 +140,9 @@ def extrapolated(results: Results, path: Path) -> Path:
 
 
 def stretched(results: Results, path: Path) -> Path:
-    """Accuracy by length for each stretching and theta.
+    """Draw accuracy by length for each scaling and theta.
 
-    As stretched (above), and after a few steps more (below).
+    As scaled (above), and after a few more steps (below).
     """
     columns = [(theta, question) for theta in scaling.THETAS for question in QUESTIONS]
     made, rows = figure(2, len(columns), height=5.2, share_x=True, share_y=True)
@@ -172,7 +172,7 @@ def stretched(results: Results, path: Path) -> Path:
 def _stretched(
     results: Results, theta: float, kind: str, stage: str, question: str
 ) -> list[list[float]]:
-    """Per cent, [seeds][lengths]."""
+    """Return per cent, [seeds][lengths]."""
     runs = [each for each in results["scaling"] if each["theta"] == theta]
     return [
         [PERCENT * each[kind][stage][str(length)][question] for length in scaling.LENGTHS]
@@ -185,5 +185,5 @@ def _percent(runs: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def _accuracy(measured: Mapping[str, float] | str, question: str) -> float:
-    """Per cent; NaN where the length was refused."""
+    """Return per cent; NaN if the length was rejected."""
     return float("nan") if isinstance(measured, str) else PERCENT * measured[question]

@@ -1,6 +1,6 @@
-"""Rotary positions.
+"""Plots of rotary positions.
 
-Pairs on their circles, and what becomes of a score with distance, by theta and by scaling.
+Pairs on their circles, and the score over distance, by theta and by scaling.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from headlight_model.positions.rope import RopeScaling
 
 HEAD = 64  # dimensions of a head; 32 pairs
 SHOWN_POSITIONS = 32
-# Pairs of different speed, and which of their positions are written beside the points.
+# Pairs of different speed, and which of their positions are labelled.
 SHOWN_PAIRS: Mapping[int, tuple[str, Sequence[int]]] = {
     0: ("fast", range(7)),
     8: ("middling", (0, 8, 16, 24, 31)),
-    31: ("slow", ()),  # all are at one place
+    31: ("slow", ()),  # all points coincide
 }
 THETAS = (100.0, 10000.0)
-TRAINED, FACTOR = 64, 4  # tokens, and how many times longer a scaling makes the model
+TRAINED, FACTOR = 64, 4  # tokens, and the factor by which scaling extends them
 SCALED_THETA = 100.0
 SCALINGS: Mapping[str, RopeScaling | None] = {
     "none": None,
@@ -40,12 +40,12 @@ Floats = NDArray[np.float64]
 
 
 def rope(theta: float, scaling: RopeScaling | None = None) -> Positions:
-    """The scheme of one head of HEAD dimensions."""
+    """Return the scheme of one head of HEAD dimensions."""
     return schemes.positions("rope", dim=HEAD, heads=1, rope_theta=theta, rope_scaling=scaling)
 
 
 def turned(scheme: Positions, count: int) -> Floats:
-    """Pairs turned as queries at positions 0 .. count-1: [count, pairs, 2].
+    """Return pairs rotated as queries at positions 0 .. count-1: [count, pairs, 2].
 
     All begin as (1, 0).
     """
@@ -59,9 +59,9 @@ def turned(scheme: Positions, count: int) -> Floats:
 
 
 def wavelengths(scheme: Positions) -> Floats:
-    """Positions to a full turn of each pair: [pairs].
+    """Return the positions in a full turn of each pair: [pairs].
 
-    Counted by how far it turns from position 0 to position 1.
+    Computed from the rotation between positions 0 and 1.
     """
     there = turned(scheme, 2)[1]
     angles: Floats = 2 * math.pi / np.arctan2(there[:, 1], there[:, 0])
@@ -69,10 +69,10 @@ def wavelengths(scheme: Positions) -> Floats:
 
 
 def scores(scheme: Positions, count: int) -> Floats:
-    """q · k / d of q = k = (1, ..., 1), k at position 0 and q at 0 .. count-1: [count].
+    """Return q · k / d of q = k = (1, ..., 1), k at position 0 and q at 0 .. count-1: [count].
 
-    It is the mean over pairs of cos(distance · frequency), times the square of YaRN's factor; and
-    so it is on average over all directions of q = k of length √d.
+    It is the mean over pairs of cos(distance · frequency), times the square of YaRN's factor. It is
+    also the average over all directions of q = k of length √d.
     """
     ones = torch.ones(1, 1, count, HEAD)
     heads = scheme.rotate(ones, scheme.prepare(torch.arange(count)[None]))[0, 0].double()
@@ -80,7 +80,7 @@ def scores(scheme: Positions, count: int) -> Floats:
 
 
 def draw_circles(path: Path) -> Path:
-    """A few pairs on the unit circle, positions by colour."""
+    """Draw a few pairs on the unit circle, positions by colour."""
     made, (panels,) = style.figure(1, len(SHOWN_PAIRS), height=3.7)
     scheme = rope(THETAS[-1])
     places, turns = turned(scheme, SHOWN_POSITIONS), wavelengths(scheme)
@@ -137,7 +137,7 @@ def draw_circles(path: Path) -> Path:
 
 
 def plot_rotations(axes: Axes, each: Mapping[str, Positions]) -> None:
-    """The wavelength of each pair, a line a scheme, and the trained length."""
+    """Plot the wavelength of each pair, one line per scheme, and the trained length."""
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
         turns = wavelengths(scheme)
         axes.plot(
@@ -167,9 +167,9 @@ def plot_rotations(axes: Axes, each: Mapping[str, Positions]) -> None:
 def plot_scores(
     axes: Axes, each: Mapping[str, Positions], shown: Sequence[str], title: str
 ) -> None:
-    """The score over distance of those shown, and the trained length.
+    """Plot the score over distance of the schemes in `shown`, and the trained length.
 
-    The colours are those that they have among all.
+    Each scheme keeps its colour among all.
     """
     count = TRAINED * FACTOR + 1
     for (name, scheme), look in zip(each.items(), style.SERIES, strict=False):
@@ -184,7 +184,7 @@ def plot_scores(
 
 
 def draw_thetas(path: Path) -> Path:
-    """The same head with other bases."""
+    """Draw the same head with several bases."""
     each = {f"theta = {theta:g}": rope(theta) for theta in THETAS}
     made, ((left, right),) = style.figure(1, 2, height=4.2)
     plot_rotations(left, each)
@@ -195,7 +195,7 @@ def draw_thetas(path: Path) -> Path:
 
 
 def draw_scalings(path: Path) -> Path:
-    """The same head stretched to FACTOR times its length, each way beside no stretching."""
+    """Draw the same head scaled to FACTOR times its length, each scaling beside none."""
     each = {name: rope(SCALED_THETA, scaling) for name, scaling in SCALINGS.items()}
     made, axes = style.figure(2, 2, height=6.2)
     first, *others = (panel for row in axes for panel in row)

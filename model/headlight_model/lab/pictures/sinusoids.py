@@ -1,6 +1,6 @@
-"""Sinusoidal positions.
+"""Plots of sinusoidal positions.
 
-The table of what is added to embeddings, its first pairs, and the wavelength of each pair.
+The table that is added to embeddings, its first pairs, and the wavelength of each pair.
 """
 
 from __future__ import annotations
@@ -17,25 +17,24 @@ from headlight_model.lab.pictures import style
 
 WIDTH = 128  # dimensions
 POSITIONS = 128  # tokens
-FEW_WIDTH, FEW_POSITIONS = 16, 64  # where the first pairs differ visibly
+FEW_WIDTH, FEW_POSITIONS = 16, 64  # so small that the first pairs differ visibly
 PAIRS = 4
 TRAINED = 128  # tokens; the longest text in the training of the shipped models
 Floats = NDArray[np.float64]
 
 
 def encoding(count: int, width: int) -> Floats:
-    """PE of positions 0 .. count-1, as the model adds it to embeddings of zeros: [count, width]."""
+    """Return PE of positions 0 .. count-1, as added to embeddings of zeros: [count, width]."""
     scheme = schemes.positions("sinusoidal", dim=width, heads=1, max_length=max(count, TRAINED))
     state = scheme.prepare(torch.arange(count)[None])
     return scheme.embed(torch.zeros(1, count, width), state)[0].double().numpy()
 
 
 def wavelengths(width: int) -> Floats:
-    """Positions to a full turn of each pair: [pairs].
+    """Return the positions in a full turn of each pair: [pairs].
 
-    Counted by how far it turns from position 0 to position 1.
-
-    No pair turns further than one radian a position, so the turn is read without doubt.
+    Computed from the rotation between positions 0 and 1. No pair turns further than one radian a
+    position, so the angle is unambiguous.
     """
     there = encoding(2, width)[1]
     turned: Floats = 2 * math.pi / np.arctan2(there[0::2], there[1::2])  # the sine comes first
@@ -43,7 +42,7 @@ def wavelengths(width: int) -> Floats:
 
 
 def draw_table(path: Path) -> Path:
-    """PE as a heat map, positions to the right as in a text."""
+    """Draw PE as a heat map, positions from left to right."""
     made, ((axes,),) = style.figure(height=4.9)
     image = style.heat(axes, encoding(POSITIONS, WIDTH).T, low=-1, high=1, colours=style.DIVERGING)
     axes.set_xlabel("position, tokens")
@@ -61,7 +60,7 @@ def draw_table(path: Path) -> Path:
 
 
 def draw_pairs(path: Path) -> Path:
-    """The first eight dimensions over positions, of a wide and of a narrow model.
+    """Draw the first eight dimensions over positions, for a wide and a narrow model.
 
     Each pair has a panel.
     """
@@ -97,7 +96,7 @@ def draw_pairs(path: Path) -> Path:
 
 
 def draw_wavelengths(path: Path) -> Path:
-    """Wavelength per dimension: measured, the formula, and what tutorials have instead."""
+    """Draw wavelength by dimension: measured, by the formula, and as some tutorials have it."""
     made, ((axes,),) = style.figure(height=5.2)
     dimensions, measured = np.arange(0, WIDTH, 2), wavelengths(WIDTH)
     plain = 10000.0 ** (dimensions / WIDTH)

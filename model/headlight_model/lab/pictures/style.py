@@ -1,6 +1,6 @@
-"""What the lab's pictures have in common: sizes, colours, and how a range over seeds looks.
+"""Shared style of the lab's plots: sizes, colours, and ranges over seeds.
 
-Figures are matplotlib objects of their own; pyplot and its global state take no part.
+Figures are plain matplotlib objects, without pyplot and its global state.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from matplotlib.image import AxesImage
 from matplotlib.legend import Legend
 from numpy.typing import ArrayLike
 
-# Inches: a README is about 880 CSS pixels wide, so an inch is seen as 100 and a point as 1.4 of
-# them.
+# Inches. A README is about 880 CSS pixels wide, so an inch is 100 CSS pixels and a point 1.4.
 WIDTH = 8.8
-DOTS_PER_INCH = 150  # half as many dots again as CSS pixels, for dense screens
+DOTS_PER_INCH = 150  # 1.5 dots per CSS pixel, for high-density screens
 TEXT, SMALL = 10.0, 9.0  # points; nothing is written smaller
-SEQUENTIAL = "cividis"  # alike to readers with and without a colour vision deficiency
-DIVERGING = "PuOr"  # orange below zero, white, purple above; told apart whatever the deficiency
-UNSEEN = "#d9d9d9"  # behind cells that hold no value; hatched besides
+SEQUENTIAL = "cividis"  # looks the same with and without a colour vision deficiency
+DIVERGING = "PuOr"  # orange below zero, white, purple above; distinct under every deficiency
+UNSEEN = "#d9d9d9"  # background of cells without a value, also hatched
 GREY = "#555555"  # marks, notes
 BAND_ALPHA = 0.2
 DEFAULTS: Any = {  # Any: matplotlib types it by the names of its 300 settings
@@ -48,7 +47,7 @@ DEFAULTS: Any = {  # Any: matplotlib types it by the names of its 300 settings
 
 @dataclasses.dataclass(frozen=True)
 class Style:
-    """How one series looks. Marker and dashes tell series apart where colours do not."""
+    """Look of one series. Marker and dashes distinguish series where colours do not."""
 
     colour: str
     marker: str
@@ -67,7 +66,7 @@ SCHEMES: Mapping[str, Style] = MappingProxyType(
         "alibi signed": Style("#CC79A7", "D", "-"),
     }
 )
-# For series that are no schemes: heads, pairs, scalings.
+# For series other than schemes: heads, pairs, scalings.
 SERIES = (
     Style("#0072B2", "o", "-"),
     Style("#D55E00", "s", "--"),
@@ -87,7 +86,10 @@ def figure(
     share_x: bool = False,
     share_y: bool = False,
 ) -> tuple[Figure, list[list[Axes]]]:
-    """An empty figure as wide as a README, `height` inches high, and its axes by row and column."""
+    """Return an empty figure and its axes by row and column.
+
+    It is as wide as a README and `height` inches high.
+    """
     with mpl.rc_context(DEFAULTS):
         made = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, layout="constrained")
         axes = made.subplots(rows, columns, squeeze=False, sharex=share_x, sharey=share_y)
@@ -95,15 +97,15 @@ def figure(
 
 
 def save(made: Figure, path: Path) -> Path:
-    """Writes a PNG that holds neither date nor software: the same picture, the same bytes.
+    """Write a PNG without date and software: the same picture gives the same bytes.
 
-    Returns its path.
+    Return its path.
 
     Raises:
         OSError: the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(DEFAULTS):  # ticks come into being when they are drawn
+    with mpl.rc_context(DEFAULTS):  # ticks are created when they are drawn
         made.savefig(path, dpi=DOTS_PER_INCH, format="png", metadata={"Software": None})
     return path
 
@@ -111,17 +113,17 @@ def save(made: Figure, path: Path) -> Path:
 def band(
     axes: Axes, x: ArrayLike, values: ArrayLike, name: str, style: Style | None = None
 ) -> None:
-    """The mean over seeds as a line, the range from the least to the greatest as a band.
+    """Draw the mean over seeds as a line, and the range from least to greatest as a band.
 
     Args:
         axes: where to draw.
         x: [points].
-        values: [seeds, points]; NaN where a seed has no value, and the line then has a gap.
+        values: [seeds, points]; NaN where a seed has no value, which leaves a gap in the line.
         name: of the series, for the legend.
         style: None for that of the scheme called `name`.
 
     Raises:
-        KeyError: no style is given and `name` is no scheme.
+        KeyError: no style is given and `name` is not a scheme.
     """
     chosen, each = style or SCHEMES[name], np.asarray(values, dtype=np.float64)
     axes.fill_between(
@@ -142,9 +144,9 @@ def band(
 def spread(
     axes: Axes, at: float, values: Sequence[float], name: str, style: Style | None = None
 ) -> None:
-    """The mean over seeds as a mark at `at`, the range from the least to the greatest as a bar.
+    """Draw the mean over seeds as a mark at `at`, and the range from least to greatest as a bar.
 
-    Else as `band`.
+    Otherwise as `band`.
     """
     chosen, mean = style or SCHEMES[name], float(np.mean(values))
     axes.errorbar(
@@ -170,7 +172,7 @@ def heat(
     colours: str = SEQUENTIAL,
     unseen: bool = False,
 ) -> AxesImage:
-    """A matrix as colours, the first row on top, cells of equal height and width filling the axes.
+    """Draw a matrix as colours, first row on top, in equal cells that fill the axes.
 
     Args:
         axes: where to draw.
@@ -191,7 +193,7 @@ def heat(
 
 
 def lengths(axes: Axes, at: Sequence[int], label: str = "length, tokens") -> None:
-    """A horizontal axis that doubles at equal distances.
+    """Set a horizontal axis with a logarithmic scale of base 2.
 
     Its ticks are the lengths that were measured.
     """
@@ -202,12 +204,12 @@ def lengths(axes: Axes, at: Sequence[int], label: str = "length, tokens") -> Non
 
 
 def mark(axes: Axes, at: float, text: str) -> None:
-    """A vertical line that the legend explains, as at the longest length of the training."""
+    """Draw a vertical line that the legend explains, such as the longest training length."""
     axes.axvline(at, color=GREY, linestyle=(0, (1, 1)), linewidth=1.4, label=text)
 
 
 def legend_below(made: Figure, axes: Axes, columns: int) -> Legend:
-    """The legend of one of the axes under all of them, where it covers no data."""
+    """Put the legend of one of the axes below all of them, where it covers no data."""
     handles, labels = axes.get_legend_handles_labels()
     return made.legend(
         handles,

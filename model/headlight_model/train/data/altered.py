@@ -1,4 +1,4 @@
-"""Source code with hidden and replaced tokens, which the encoder learns to mend.
+"""Source code with hidden and replaced tokens, which the encoder learns to restore.
 
 Guesses of hidden tokens follow Devlin et al. 2018, 3.1; the search for replaced ones follows
 Clark et al. 2020, "ELECTRA".
@@ -19,8 +19,8 @@ from headlight_model.train.data.stored import Data
 from headlight_model.train.data.tokenizer import MASK_ID, SPECIALS
 from headlight_model.train.recipe import Recipe
 
-IGNORED = -100  # a label that asks for no guess
-HIDDEN_SHARE = 0.15  # where models are measured, as Devlin et al. 2018, 3.1
+IGNORED = -100  # label of a token that is not to be guessed
+HIDDEN_SHARE = 0.15  # in evaluation, as Devlin et al. 2018, 3.1
 OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 

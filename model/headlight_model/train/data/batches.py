@@ -1,7 +1,6 @@
-"""Batches.
+"""Training batches.
 
-Each is a pure function of seed and step, so a resumed run sees what an unbroken one would have
-seen.
+Each is a pure function of seed and step, so a resumed run sees the same as an unbroken one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from headlight_model.train.recipe import Recipe
 
 ROWS = 64  # sentences or functions encoded together
 WINDOWS, PAIRS, HELD_OUT, WORDS, ORDER, NEAR = range(6)  # independent random streams of one seed
-# Of the source of a package, drawn by file: no package may drown the others.
+# Limit of each package's source in the stream, so that no package dominates.
 STREAM_CHARACTERS = 800_000
 
 
@@ -50,7 +49,7 @@ def prepare(
 
 
 def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
-    """Source as one stream of ids, [SEP] after each text."""
+    """Return source as one stream of ids, [SEP] after each text."""
     texts = [source.text for source in stream_sources(chosen)]
     return Rows.of(
         [*encoding.ids, SEP_ID]
@@ -59,9 +58,9 @@ def source_stream(tokenizer: Tokenizer, chosen: Iterable[Source]) -> Ids:
 
 
 def stream_sources(chosen: Iterable[Source]) -> list[Source]:
-    """The standard library, and of each package files of STREAM_CHARACTERS in all.
+    """Return the standard library, and of each package files up to about STREAM_CHARACTERS.
 
-    Files are chosen by a hash of their names.
+    Files are taken in the order of a hash of their names.
     """
     kept, used = [], Counter[str]()
     for source in sorted(
@@ -74,7 +73,7 @@ def stream_sources(chosen: Iterable[Source]) -> list[Source]:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list[int]]:
-    """Ids of each text with [CLS] and [SEP], cut to `length` tokens in all."""
+    """Return the ids of each text with [CLS] and [SEP], truncated to `length` tokens in all."""
     encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     return [[CLS_ID, *encoding.ids[: length - 2], SEP_ID] for encoding in encodings]
 
@@ -82,7 +81,10 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], length: int) -> list[list
 def windows(
     stream: NDArray[np.integer], count: int, length: int, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """`count` windows from anywhere in the stream, each [CLS] ... [SEP]: int64 [count, length]."""
+    """Return `count` windows from anywhere in the stream: int64 [count, length].
+
+    Each is [CLS] ... [SEP].
+    """
     starts = random.integers(0, len(stream) - (length - 2) + 1, size=count)
     inner = stream[starts[:, None] + np.arange(length - 2)[None, :]].astype(np.int64)
     return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (CLS_ID, SEP_ID)))
@@ -91,14 +93,14 @@ def windows(
 def pair_batch(
     data: Data, count: int, random: np.random.Generator, drop: float = 0.0, run: int = 1
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Queries and documents of one task, drawn by the shares in tasks.TASKS.
+    """Draw queries and documents of one task, which is chosen by the shares in tasks.TASKS.
 
-    All of it where it has fewer than `count`.
+    Return all of its pairs if it has fewer than `count`.
 
     Args:
         drop: the share of tokens left out at random; [CLS] and [SEP] stay.
-        run: so many pairs follow one another in the corpus, mostly in one module: the hardest wrong
-            answers.
+        run: number of consecutive pairs drawn together. They are mostly from one module, which
+            makes them the hardest wrong answers for each other.
     """
     names = [task for task in tasks.TASKS if len(data.pairs[task].queries) > 1]
     shares = np.array([tasks.TASKS[task] for task in names])
@@ -114,7 +116,7 @@ def pair_batch(
 def thin(
     rows: list[list[int]], drop: float, random: np.random.Generator, marks: Sequence[int] = ()
 ) -> list[list[int]]:
-    """The rows without a share `drop` of their inner tokens, drawn at random; `marks` stay."""
+    """Return the rows without a random share `drop` of their inner tokens; `marks` stay."""
     if not drop:
         return rows
     kept = ((random.random(len(row) - 2) >= drop) | np.isin(row[1:-1], marks) for row in rows)
@@ -136,7 +138,7 @@ def name_weights(row: Sequence[int], marks: tuple[int, int]) -> NDArray[np.float
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Ids int64 [B, S] padded on the right to the longest row, and the mask bool [B, S]."""
+    """Return ids int64 [B, S] padded on the right to the longest row, and the mask bool [B, S]."""
     padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row
@@ -147,12 +149,12 @@ def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 def embed(
     encoder: Encoder, rows: Sequence[Sequence[int]], *, bfloat16: bool = False
 ) -> tuple[Tensor, int]:
-    """Pooled vectors, float32 [N, D] in the order of `rows`, and the tokens computed for them.
+    """Return pooled vectors, float32 [N, D] in the order of `rows`, and the number of tokens.
 
-    Padding counts.
+    Tokens include padding.
 
-    Rows of like length go together: padding the shortest to the longest would cost several times
-    the work.
+    Rows of similar length share a batch: padding the shortest to the longest would cost several
+    times the work.
 
     Args:
         bfloat16: the matrix products of the blocks are computed in it; pooling never is.
@@ -173,13 +175,13 @@ def bag_of_words(
     rows: Sequence[Sequence[int]],
     marks: tuple[int, int] = (PAD_ID, PAD_ID),
 ) -> Tensor:
-    """Pooled vectors of the embeddings alone, no block applied: float [N, D].
+    """Return pooled vectors of the embeddings alone, without blocks: float [N, D].
 
     The encoder pools by the mean, weighted as `name_weights` says.
     """
     table = encoder.embed(torch.arange(encoder.config.vocab_size), None)  # [V, D]
     lengths = np.array([len(row) for row in rows])
-    # [N, V]: a product is faster than to gather rows
+    # [N, V]: a product is faster than gathering rows
     counts = np.zeros((len(rows), len(table)), dtype=np.float32)
     np.add.at(
         counts,
@@ -196,15 +198,15 @@ def bag_of_words(
 
 
 def equal_texts(queries: Sequence[Sequence[int]], documents: Sequence[Sequence[int]]) -> Tensor:
-    """bool [B, B]: True where pairs i and j share a query or a document.
+    """Return bool [B, B]: True where pairs i and j share a query or a document.
 
-    Neither is then wrong for the other.
+    Neither is then a wrong answer for the other.
     """
     asks, answers = numbered(queries), numbered(documents)  # [B] each
     return (asks[:, None] == asks) | (answers[:, None] == answers)
 
 
 def numbered(rows: Sequence[Sequence[int]]) -> Tensor:
-    """int64 [B]: equal numbers for equal rows."""
+    """Return int64 [B]: equal numbers for equal rows."""
     numbers: dict[tuple[int, ...], int] = {}
     return torch.tensor([numbers.setdefault(tuple(row), len(numbers)) for row in rows])

@@ -1,8 +1,8 @@
-"""The corpus: the source code and the documentation of the running Python's own standard library.
+"""Corpus: source code and documentation of the running Python's own standard library.
 
 Needs no torch.
 
-It is on every machine that can train, has a permissive licence, and asks for order: brackets,
+It is on every machine that can train, has a permissive licence, and depends on order: brackets,
 repeated names. headlight_model.train.data.packages adds the pinned packages to it.
 """
 
@@ -34,8 +34,8 @@ LEFT_OUT = frozenset(
 ONE_PLATFORM = ("_sysconfigdata", "_osx_support")  # prefixes: facts about one build or one system
 PROSE_MODULE = "pydoc_data"  # its one table holds the language reference as plain text
 SPLIT_SALT = "headlight"  # changes which module belongs where
-TEST_SHARE, VALIDATION_SHARE = 0.20, 0.08  # of the top-level modules, nearly
-STDLIB = "python"  # the package that the standard library counts as
+TEST_SHARE, VALIDATION_SHARE = 0.20, 0.08  # of the top-level modules, approximately
+STDLIB = "python"  # package name of the standard library
 # Whole packages, of many kinds and sizes, chosen before any training.
 TEST_PACKAGES = frozenset(
     (
@@ -60,7 +60,7 @@ VALIDATION_PACKAGES = frozenset(
 
 
 class Part(enum.Enum):
-    """What a module is for."""
+    """Split of the corpus."""
 
     TRAINING = "training"  # weights, vocabulary and word frequencies come from here alone
     VALIDATION = "validation"  # choices are made here: the weight of a fusion
@@ -82,12 +82,12 @@ class Source:
 
 
 def top_level(module: str) -> str:
-    """The part of a dotted name that the split looks at."""
+    """Return the first part of a dotted name, which the split is made by."""
     return module.partition(".")[0]
 
 
 def part_of(module: str) -> Part:
-    """The part that a module belongs to. The same on every machine; a package is never divided."""
+    """Return the part of a module. The same on every machine; a package is never divided."""
     digest = hashlib.sha256(f"{SPLIT_SALT}:{top_level(module)}".encode()).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     if place < TEST_SHARE:
@@ -96,16 +96,16 @@ def part_of(module: str) -> Part:
 
 
 def part_of_package(package: str) -> Part:
-    """The part that a package belongs to, whole."""
+    """Return the part of a package, which is never divided."""
     if package in TEST_PACKAGES:
         return Part.TEST
     return Part.VALIDATION if package in VALIDATION_PACKAGES else Part.TRAINING
 
 
 def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:
-    """(dotted module, file) of each library file, sorted by module.
+    """Return (dotted module, file) of each library file, sorted by module.
 
-    `root`: the running Python's library.
+    `root`: None for the running Python's library.
     """
     root = root or Path(sysconfig.get_path("stdlib"))
     found = []
@@ -118,7 +118,7 @@ def stdlib_files(root: Path | None = None) -> list[tuple[str, Path]]:
 
 @functools.cache
 def files() -> tuple[Source, ...]:
-    """The library's files, sorted by module."""
+    """Return the library's files, sorted by module."""
     return tuple(
         Source(module, path.read_text(encoding="utf-8")) for module, path in stdlib_files()
     )
@@ -126,7 +126,7 @@ def files() -> tuple[Source, ...]:
 
 @functools.cache
 def sources() -> tuple[Source, ...]:
-    """The texts for masked-token prediction.
+    """Return the texts for masked-token prediction.
 
     Each file as it stands, and the language reference topic by topic.
     """
@@ -135,7 +135,7 @@ def sources() -> tuple[Source, ...]:
 
 
 def topics() -> list[Source]:
-    """The language reference that `help()` shows, a text a topic."""
+    """Return the language reference that `help()` shows, one text per topic."""
     found = []
     for source in files():
         if top_level(source.module) == PROSE_MODULE:
@@ -150,7 +150,7 @@ def topics() -> list[Source]:
 
 
 def corpus_sha256() -> str:
-    """Identifies the corpus: lower-case hex over every text, in order."""
+    """Return a digest that identifies the corpus: lower-case hex over every text, in order."""
     digest = hashlib.sha256()
     for source in sources():
         digest.update(f"{source.module}\0{source.text}\0".encode())
@@ -158,7 +158,7 @@ def corpus_sha256() -> str:
 
 
 def select(modules: Sequence[str]) -> list[Source]:
-    """The files of the named modules and packages. Raises ValueError for a name without any."""
+    """Return the files of the named modules and packages. Raise ValueError for an unknown name."""
     chosen: dict[str, Source] = {}
     for name in modules:
         held = {

@@ -1,4 +1,4 @@
-"""Functions of the library as their syntax trees show them, and the text that each is found by.
+"""Functions of the corpus from their syntax trees, and the text that each is found by.
 
 Needs no torch.
 """
@@ -18,7 +18,7 @@ from headlight_model.train.data.sentences import first_sentence
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 MEANINGLESS = frozenset({"self", "cls", "args", "kwargs"})  # in nearly every body
 DEFINITION = "def"  # stands between the module and the name of a document
-NAME_WEIGHT = 3  # how often search by words alone counts the name: it tells more than the body
+NAME_WEIGHT = 3  # how often lexical search counts the name: it says more than the body
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Function:
 
 
 def split_words(name: str) -> list[str]:
-    """Lower-case words of a name, cut at underscores, dots, changes of case.
+    """Return the lower-case words of a name, split at underscores, dots and changes of case.
 
     "readHTTPLine_2" -> read http line 2.
     """
@@ -50,16 +50,16 @@ def split_words(name: str) -> list[str]:
 
 
 def unique_words(texts: Iterable[str]) -> tuple[str, ...]:
-    """Words of several texts in their order, each once.
+    """Return the words of several texts in their order, each once.
 
-    Single letters and what every body says are left out.
+    Single letters and words of nearly every body are left out.
     """
     words = dict.fromkeys(word for text in texts for word in split_words(text))
     return tuple(word for word in words if len(word) > 1 and word not in MEANINGLESS)
 
 
 def functions(modules: Sequence[str] | None = None) -> list[Function]:
-    """Functions and methods of the library, sorted by module, then in the order of the file.
+    """Return functions and methods of the library, by module, then in the order of the file.
 
     Args:
         modules: dotted names; a package includes what it holds. None: all.
@@ -73,12 +73,12 @@ def functions(modules: Sequence[str] | None = None) -> list[Function]:
 
 @functools.cache
 def functions_of(source: Source) -> tuple[Function, ...]:
-    """The same as `parse`, remembered: the standard library is asked for often."""
+    """Return the same as `parse`, cached: the standard library is read often."""
     return parse(source)
 
 
 def parse(source: Source) -> tuple[Function, ...]:
-    """The functions of one file, those inside classes and other functions too."""
+    """Return the functions of one file, those inside classes and other functions too."""
     found: list[Function] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
@@ -96,7 +96,7 @@ def parse(source: Source) -> tuple[Function, ...]:
 
 
 def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Function:
-    """The `Function` that a syntax tree stands for."""
+    """Return the `Function` of a syntax tree."""
     arguments = node.args
     declared = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     declared += [extra for extra in (arguments.vararg, arguments.kwarg) if extra]
@@ -116,9 +116,9 @@ def describe(source: Source, name: str, node: ast.FunctionDef | ast.AsyncFunctio
 
 
 def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
-    """Words of the names and the strings in some statements, each once.
+    """Return the words of the names and strings in some statements, each once.
 
-    They stand in the order of the text.
+    They are in the order of the text.
     """
     said: list[tuple[int, int, str]] = []
     for statement in body:
@@ -139,14 +139,14 @@ def body_words(body: Iterable[ast.stmt]) -> tuple[str, ...]:
 
 
 def document_text(function: Function, name_weight: int = 1, *, module: bool = True) -> str:
-    """What a function is found by: "module def name ( parameters ) body". Never its docstring.
+    """Return the text that a function is found by: "module def name ( parameters ) body".
 
-    Of each the lower-case words, separated by blanks. The name stands between "def" and the
-    bracket, as in source.
+    Never its docstring. Each part is lower-case words, separated by blanks. The name stands
+    between "def" and the bracket, as in source.
 
     Args:
-        name_weight: how often the name is said, for contestants that cannot weigh it themselves.
-        module: whether the module is said.
+        name_weight: how often the name is repeated, for contestants that cannot weight it.
+        module: whether the module is included.
     """
     words = [
         *(module_words(function.module) if module else ()),
@@ -157,21 +157,21 @@ def document_text(function: Function, name_weight: int = 1, *, module: bool = Tr
 
 
 def module_words(module: str) -> list[str]:
-    """Words of the first and the last part of a dotted name."""
+    """Return the words of the first and the last part of a dotted name."""
     parts = module.split(".")
     return split_words(" ".join(dict.fromkeys((parts[0], parts[-1]))))
 
 
 def signature_text(function: Function) -> str:
-    """The document without the name: "( parameters ) body"."""
+    """Return the document without the name: "( parameters ) body"."""
     parameters = (word for parameter in function.parameters for word in split_words(parameter))
     return " ".join(["(", *parameters, ")", *function.body_words])
 
 
 def document_of_0_1(function: Function) -> str:
-    """The document that models before 0.2 learnt from.
+    """Return the document of a function in the format of models before 0.2.
 
-    The name thrice | parameters | body, empty parts left out.
+    The name three times | parameters | body, empty parts left out.
     """
     parameters = " ".join(
         word for parameter in function.parameters for word in split_words(parameter)

@@ -70,7 +70,7 @@ class Triplet:
 
 
 def templates(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
-    """(family, question, answer) of each template."""
+    """Return (family, question, answer) of each template."""
     found = []
     for family, listed in chosen.items():
         for each in re.split(r";\s", listed):
@@ -80,7 +80,7 @@ def templates(chosen: dict[str, str]) -> list[tuple[str, str, str]]:
 
 
 def words(part: Part) -> list[str]:
-    """The words that fill the templates of one part: those of tests are no others' words."""
+    """Return the words that fill the templates of one part; those of tests are in no other part."""
     held = WORDS[::WORDS_KEPT_BACK]
     return held if part is Part.TEST else [word for word in WORDS if word not in held]
 
@@ -88,7 +88,7 @@ def words(part: Part) -> list[str]:
 def triplet(
     family: str, question: str, answer: str, a: str, b: str, *, trained: bool = True
 ) -> Triplet:
-    """A template with its blanks filled, in both orders."""
+    """Fill the blanks of a template, in both orders."""
     return Triplet(
         family,
         trained,
@@ -100,7 +100,7 @@ def triplet(
 
 
 def fillers(pieces: Iterable[str]) -> list[str]:
-    """Names of a vocabulary that may fill the templates of the training.
+    """Return the names of a vocabulary that may fill the training templates.
 
     The nouns of the tests are left out.
     """
@@ -109,7 +109,7 @@ def fillers(pieces: Iterable[str]) -> list[str]:
 
 
 def draw(random: np.random.Generator, count: int, names: Sequence[str]) -> list[Triplet]:
-    """`count` triplets to learn from, half of them filled with nouns, half with `names`.
+    """Draw `count` triplets to learn from, half of them filled with nouns, half with `names`.
 
     With two hundred nouns alone a model learns them by heart; with thousands of names alone it does
     not begin to learn.
@@ -125,7 +125,7 @@ def draw(random: np.random.Generator, count: int, names: Sequence[str]) -> list[
 
 
 def questions(each: int = 20) -> Iterator[Triplet]:
-    """The triplets of the evaluation: `each` of every template, the same every time."""
+    """Yield the triplets of the evaluation: `each` of every template, always the same."""
     fill = words(Part.TEST)
     random = np.random.default_rng(0)
     for trained, chosen in ((True, TRAINED), (False, KEPT_BACK)):

@@ -21,7 +21,7 @@ from headlight_model.train.data.corpus import STDLIB, Source
 
 CONSTRAINTS = Path(__file__).parents[4] / "constraints.txt"
 MANIFEST = Path(__file__).with_name("corpus.json")
-# Folders that describe nothing, or are copies of other packages.
+# Folders of tests, or of copies of other packages.
 LEFT_OUT = frozenset(
     (
         "test",
@@ -49,14 +49,17 @@ class Package:
 
 
 def pinned(constraints: Path = CONSTRAINTS) -> list[str]:
-    """The names in a file of constraints, in their normal form, sorted."""
+    """Return the names in a constraints file, in their normal form, sorted."""
     lines = constraints.read_text(encoding="utf-8").splitlines()
     names = (line.partition("==")[0].strip() for line in lines if "==" in line and line[0] != "#")
     return sorted(re.sub(r"[-_.]+", "-", name).lower() for name in names)
 
 
 def package(name: str) -> Package | None:
-    """The installed distribution of that name; None if there is none, or it holds no source."""
+    """Return the installed distribution of that name.
+
+    None if there is none, or it holds no source.
+    """
     try:
         found = metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -71,7 +74,7 @@ def package(name: str) -> Package | None:
 
 
 def licence(distribution: metadata.Distribution) -> str:
-    """The licence as the distribution's metadata names it."""
+    """Return the licence as the distribution's metadata names it."""
     about = distribution.metadata.json
     stated = str(about.get("license_expression") or about.get("license") or "").strip()
     if stated and "\n" not in stated:
@@ -81,7 +84,7 @@ def licence(distribution: metadata.Distribution) -> str:
 
 
 def read(chosen: Package) -> list[Source]:
-    """The texts of a package; files that are no UTF-8, or too long, are left out."""
+    """Return the texts of a package, without files that are not UTF-8 or too long."""
     found = []
     for module, path in chosen.files:
         try:
@@ -95,15 +98,15 @@ def read(chosen: Package) -> list[Source]:
 
 @functools.cache
 def packages() -> tuple[Package, ...]:
-    """The pinned packages that are installed here."""
+    """Return the pinned packages that are installed here."""
     return tuple(found for found in map(package, pinned()) if found)
 
 
 @functools.cache
 def sources() -> tuple[Source, ...]:
-    """Their texts, each once.
+    """Return the packages' texts, each once.
 
-    A copy elsewhere counts as the first, those kept for tests come first.
+    Of equal texts the first is kept. Test packages come first, so no test text is trained on.
     """
     parts = {part: place for place, part in enumerate(reversed(corpus.Part))}
     ordered = sorted(packages(), key=lambda each: parts[corpus.part_of_package(each.name)])
@@ -114,12 +117,12 @@ def sources() -> tuple[Source, ...]:
 
 
 def everything(with_packages: bool) -> tuple[Source, ...]:
-    """The standard library, and the packages behind it if wished."""
+    """Return the standard library, followed by the packages if `with_packages`."""
     return (*corpus.sources(), *(sources() if with_packages else ()))
 
 
 def digest(texts: Iterable[Source]) -> str:
-    """Lower-case hex that identifies some texts in their order."""
+    """Return lower-case hex that identifies some texts in their order."""
     sha256 = hashlib.sha256()
     for source in texts:
         sha256.update(f"{source.module}\0{source.text}\0".encode())
@@ -127,7 +130,7 @@ def digest(texts: Iterable[Source]) -> str:
 
 
 def manifest() -> dict[str, object]:
-    """What the corpus is made of, by package."""
+    """Return the manifest of the corpus, by package."""
     licences = {each.name: (each.version, each.licence) for each in packages()}
     licences[STDLIB] = (platform.python_version(), "PSF-2.0")
     held: dict[str, list[Source]] = {}

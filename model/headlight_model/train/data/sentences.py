@@ -6,14 +6,14 @@ import re
 
 # A full stop ends a sentence where a new one begins, so that "e.g. this" and "3.11" do not.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(>])")
-# Old docstrings begin with how the function is called.
+# Old docstrings begin with the call signature.
 SIGNATURE = re.compile(r"[\w.]+\(.*\)\s*(->.*)?(: .*)?")
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence on one line, a leading signature skipped.
+    """Return the first sentence on one line, without a leading signature.
 
-    Empty where the docstring says nothing in words.
+    Empty if the docstring holds no words.
 
     Args:
         docstring: with the indentation already removed, as `ast.get_docstring` does.
@@ -30,7 +30,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """All sentences, each on one line, in order. A paragraph ends one."""
+    """Return all sentences, each on one line, in order. A paragraph also ends a sentence."""
     paragraphs = re.split(r"\n\s*\n", text)
     found = [
         " ".join(part.split()) for paragraph in paragraphs for part in SENTENCE_END.split(paragraph)

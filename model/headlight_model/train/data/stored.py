@@ -1,6 +1,6 @@
 """Tokenised data, compact in memory and in a file.
 
-A stage then need not read the corpus anew.
+A later stage need not read the corpus again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ids = NDArray[np.uint16]  # vocabularies have at most 65,536 pieces
 
 
 class Rows(Sequence[list[int]]):
-    """Token ids of many texts, one behind the other in one array."""
+    """Token ids of many texts, concatenated in one array."""
 
     def __init__(self, ids: Ids, ends: NDArray[np.int64]) -> None:
         self.ids, self.ends = ids, ends
@@ -54,7 +54,7 @@ class Rows(Sequence[list[int]]):
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Questions and what answers them, tokenised. Row i of each belongs together."""
+    """Tokenised questions and their answers. Row i of one belongs to row i of the other."""
 
     queries: Sequence[list[int]]
     documents: Sequence[list[int]]
@@ -73,7 +73,7 @@ class Data:
     name_marks: tuple[int, int] = (PAD_ID, PAD_ID)
 
     def save(self, path: Path, about: str) -> None:
-        """Write everything to a file, and what it was made from."""
+        """Write everything to a file, with `about`, the description of what it was made from."""
         arrays: dict[str, NDArray[np.integer]] = {
             STREAM: self.stream.astype(np.uint16),
             NAME_MARKS: np.array(self.name_marks, dtype=np.uint16),
@@ -87,7 +87,7 @@ class Data:
 
 
 def load(path: Path, about: str) -> Data | None:
-    """Read what `Data.save` wrote; None if there is nothing, or it was made from something else."""
+    """Read what `Data.save` wrote; None if the file is missing or its `about` differs."""
     if not path.is_file():
         return None
     with safe_open(path, framework="numpy") as file:
@@ -104,5 +104,5 @@ def load(path: Path, about: str) -> Data | None:
 
 
 def _rows(arrays: dict[str, NDArray[np.integer]], name: str) -> Rows:
-    """One side of the pairs of a task."""
+    """Return one side of the pairs of a task."""
     return Rows(arrays[f"{name}.ids"].astype(np.uint16), arrays[f"{name}.ends"].astype(np.int64))

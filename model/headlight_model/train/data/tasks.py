@@ -1,7 +1,7 @@
 """Pairs of texts that belong together, which the retrieval objective learns from. Needs no torch.
 
-The same source holds pairs of one kind in several forms: words of people on one side, the code that
-they are about on the other.
+A source holds pairs of several kinds: natural language on one side, the code that it is about on
+the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headlight_model.train.data.sentences import sentences
 Pair = tuple[str, str]
 TextPairs = dict[str, list[Pair]]  # by task
 
-# How large a share of the retrieval steps learns from each.
+# Share of the retrieval steps that learns from each.
 TASKS = {
     "summary": 0.60,  # first sentence of a docstring -> its function
     "comment": 0.10,  # comment -> the code below it
@@ -34,8 +34,7 @@ TASKS = {
 }
 SENTENCES = 5  # of a docstring, beside the first
 CODE_LINES = 8  # below a comment
-# Words of code, or pairs of letters of prose: what has fewer is too vague to be a question or an
-# answer.
+# Words of code, or pairs of letters of prose: a shorter text is too vague as a question or answer.
 LEAST = 3
 BAD_SOURCE = (SyntaxError, ValueError, RecursionError)  # a template, or Python of another version
 
@@ -43,9 +42,9 @@ LETTER_PAIR = re.compile(r"[^\W\d_]{2}")
 
 
 def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
-    """The different pairs of each task in one part of some sources, in their order.
+    """Return the distinct pairs of each task in one part of some sources, in their order.
 
-    Those for training hold no sentence and no document that the other parts hold too.
+    Training pairs hold no text that a summary pair of another part holds too.
     """
     found: dict[Part, dict[str, dict[Pair, None]]] = {
         each: {task: {} for task in TASKS} for each in Part
@@ -70,12 +69,12 @@ def pairs(sources: Iterable[Source], part: Part) -> TextPairs:
 
 
 def said(chosen: Iterable[Pair]) -> Iterator[str]:
-    """Both sides of each pair, as they are compared."""
+    """Yield both sides of each pair, in lower case for comparison."""
     return (text.lower() for pair in chosen for text in pair)
 
 
 def code_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
-    """(task, pair) of one file; none of a file that this Python cannot parse."""
+    """Yield (task, pair) of one file; nothing if this Python cannot parse it."""
     try:
         functions = parse(source)
     except BAD_SOURCE:
@@ -96,7 +95,7 @@ def code_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
 
 
 def prose_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
-    """(task, pair) of one topic of the language reference."""
+    """Yield (task, pair) of one topic of the language reference."""
     for paragraph in re.split(r"\n\s*\n", source.text):
         said = [sentence for sentence in sentences(paragraph) if has_words(sentence)]
         if len(said) > 1:
@@ -104,9 +103,9 @@ def prose_pairs(source: Source) -> Iterator[tuple[str, Pair]]:
 
 
 def comment_pairs(source: Source) -> Iterator[Pair]:
-    """(comment, words of the lines below it) of comments that have lines to themselves.
+    """Yield (comment, words of the code below it) of comments on lines of their own.
 
-    Comments are joined where they follow.
+    Consecutive comment lines are joined.
     """
     lines = source.text.splitlines()
     comments = comment_lines(source)
@@ -133,15 +132,15 @@ def comment_pairs(source: Source) -> Iterator[Pair]:
 
 
 def comment_lines(source: Source) -> dict[int, str]:
-    """Text of each comment that has a line to itself, by the 0-based number of the line.
+    """Return the text of each comment on a line of its own, by the 0-based number of the line.
 
-    A line of a string that looks like one is taken for one: they are few, and a tokenizer would
-    take minutes.
+    A line of a string that looks like one counts as one: they are few, and a tokenizer would take
+    minutes.
     """
     stripped = (line.strip() for line in source.text.splitlines())
     return {row: line.strip("# ") for row, line in enumerate(stripped) if line.startswith("#")}
 
 
 def has_words(text: str) -> bool:
-    """Whether a text says anything in words."""
+    """Return whether a text has enough words."""
     return len(LETTER_PAIR.findall(text)) >= LEAST

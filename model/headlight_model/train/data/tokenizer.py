@@ -1,9 +1,9 @@
 """The subword tokenizer of the shipped models: WordPiece, lower-case, trained on the corpus.
 
-Runs of underscores, runs of one punctuation mark, words and line ends are separate before subwords
-are sought, so that no piece mixes them and each can be read in a heat map. A line end is a piece of
-its own: it says where statements begin, at the price of one token a line. Blank lines and
-indentation are left out, for brevity.
+Runs of underscores, runs of one punctuation mark, words and line ends are separated before
+subwords are learnt, so that no piece mixes them and each is readable in a heat map. A line end is a
+piece of its own: it shows where statements begin, at the price of one token a line. Blank lines and
+indentation are left out, to save tokens.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(5)
 LINE_END = "⏎"
 VOCAB_SIZE = 7168
 ALPHABET = 256  # characters that have a piece of their own; rarer ones are unknown
-# A line break with no other in the white space behind it. `\s*` in place of `[^\S\n]*` finds the
-# same ones, but runs to the end of all blank lines from each of them: 131,072 line breaks took
-# 25 s.
+# A line break without another in the white space after it. `\s*` instead of `[^\S\n]*` finds the
+# same, but scans all blank lines from each of them: 131,072 line breaks took 25 s.
 LAST_BREAK = r"\n(?![^\S\n]*\n)"
 PIECES = rf"{LINE_END}|_+|[^\W_]+|([^\w\s])\1*"
 
 
 def shell(model: WordPiece) -> Tokenizer:
-    """A tokenizer that normalises and splits as this module says, around `model`."""
+    """Return a tokenizer around `model` that normalises and splits as this module describes."""
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.NFD(),
             normalizers.StripAccents(),
             normalizers.Lowercase(),
-            # Of blank lines the last stands for all.
+            # Several line breaks become one, the last.
             normalizers.Replace(Regex(LAST_BREAK), LINE_END),
         ]
     )
@@ -45,7 +44,7 @@ def shell(model: WordPiece) -> Tokenizer:
 
 
 def letters(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The ALPHABET most frequent characters of the texts as the tokenizer normalises them.
+    """Return the ALPHABET most frequent characters of the texts, normalised by the tokenizer.
 
     Ties by code point.
     """
@@ -66,7 +65,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Token
 
     Returns:
         A tokenizer for one text, `[CLS] A [SEP]`, or a pair, `[CLS] A [SEP] B [SEP]` with type ids
-        0 and 1. It neither cuts nor pads. Offsets are code points of the text as given.
+        0 and 1. It neither truncates nor pads. Offsets are code points of the text as given.
     """
     texts = list(texts)
     learner = shell(WordPiece(unk_token=UNK))
@@ -93,6 +92,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Token
 
 
 def vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The pieces in the order of their ids."""
+    """Return the pieces in the order of their ids."""
     ids = tokenizer.get_vocab()
     return sorted(ids, key=ids.__getitem__)

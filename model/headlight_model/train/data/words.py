@@ -1,9 +1,7 @@
-"""Word vectors: how they start, and a first, short training.
+"""Word vectors: starting values, and a first, short training.
 
-In it they match pairs of texts as bags of words.
-
-A Transformer that starts from them finds functions far better than one that has to learn what words
-mean on the way.
+In it they match pairs of texts as bags of words. A Transformer that starts from them finds
+functions far better than one that has to learn the meanings of words on the way.
 """
 
 from __future__ import annotations
@@ -30,21 +28,21 @@ from headlight_model.train.initial import word_scale
 from headlight_model.train.objectives import nested_loss
 from headlight_model.train.recipe import Recipe
 
-OWN_SHARE = 0.4  # of a word beside what it shares with the words of its stem
-TOKEN_SHARE = 0.1  # of the distance of tokens, beside that of texts
+OWN_SHARE = 0.4  # weight of a piece's own vector beside that of its stem
+TOKEN_SHARE = 0.1  # weight of the distance of tokens beside that of texts
 INNER = "##"  # begins a piece that continues a word
 
 
 def starting_vectors(pieces: Sequence[str], data: Data, dim: int) -> Tensor:
-    """Random vectors, near one another where pieces share a stem, as long as the piece is rare.
+    """Return random vectors: close for pieces of one stem, longer for rarer pieces.
 
     Args:
         pieces: of the vocabulary, in the order of their ids.
         dim: width of the vectors.
 
     Returns:
-        float [V, dim]; the rarest piece has length 1, others their inverse document frequency in
-        proportion (the form of Robertson and Zaragoza 2009, "The probabilistic relevance
+        float [V, dim]; the rarest piece has length 1, the others in proportion to their inverse
+        document frequency (the form of Robertson and Zaragoza 2009, "The probabilistic relevance
         framework", 3.1, kept above 0).
     """
     stem = snowballstemmer.stemmer("english").stemWord
@@ -64,7 +62,7 @@ def starting_vectors(pieces: Sequence[str], data: Data, dim: int) -> Tensor:
 
 
 def document_frequencies(texts: Iterable[Sequence[int]], vocab_size: int) -> Tensor:
-    """Float [V]: in how many texts each id occurs."""
+    """Return in how many texts each id occurs: float [V]."""
     count = np.zeros(vocab_size)
     for text in texts:
         count[list(set(text))] += 1
@@ -86,7 +84,7 @@ def learn_words(encoder: Encoder, data: Data, recipe: Recipe, seed: int) -> None
 def words_loss(
     encoder: Encoder, data: Data, recipe: Recipe, seed: int, step: int
 ) -> tuple[Tensor, Tensor]:
-    """Loss of one step's pairs as bags of words, and the share of those found: two scalars."""
+    """Return the loss of one step's pairs as bags of words, and the share found: two scalars."""
     random = np.random.default_rng([seed, WORDS, step])
     queries, documents = pair_batch(data, recipe.word_pairs, random, recipe.drop_tokens, recipe.run)
     asked, found = (bag_of_words(encoder, rows, data.name_marks) for rows in (queries, documents))
@@ -97,18 +95,19 @@ def words_loss(
 def distance_from_words(
     encoder: Encoder, rows: Sequence[Sequence[int]], marks: tuple[int, int], *, bfloat16: bool
 ) -> tuple[Tensor, Tensor, int]:
-    """How far the vectors of texts are from those of their words, those of names counted more.
+    """Return how far text vectors are from those of their words, with names weighted more.
 
-    Blocks that stay near need to know which tokens are the name, but keep what words mean.
+    Blocks that stay near must learn which tokens are the name, and keep what words mean.
 
     Args:
         rows: token ids of the texts.
-        marks: between which a name stands, see `name_weights`.
+        marks: the pieces around a name, see `name_weights`.
         bfloat16: the matrix products of the blocks are computed in it.
 
     Returns:
-        Two scalars, 1 less the mean cosine of the texts plus TOKEN_SHARE of the squared distance of
-        tokens by their squared length, and the mean cosine; and the number of tokens, with padding.
+        Two scalars and the number of tokens, with padding. The first scalar is the loss: 1 minus
+        the mean cosine of the texts, plus TOKEN_SHARE times the squared distance of tokens divided
+        by their squared length. The second is the mean cosine.
     """
     ids, mask = pad(rows)
     weights = torch.ones(ids.shape)

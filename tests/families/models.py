@@ -97,7 +97,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make(name: str, seed: int = 0, *, entropy: float = 0.62) -> Any:
+def make(
+    name: str, seed: int = 0, *, entropy: float = 0.62, vocabulary: int = VOCABULARY
+) -> Any:
     """The model of a key of MODELS, in evaluation mode, its attention computed in plain operations.
 
     Biases, gains and token types are random, and queries and keys grow until the mean entropy of
@@ -106,7 +108,7 @@ def make(name: str, seed: int = 0, *, entropy: float = 0.62) -> Any:
     """
     kind, values = MODELS[name]
     torch.manual_seed(seed)
-    config = getattr(transformers, f"{kind}Config")(**values)
+    config = getattr(transformers, f"{kind}Config")(**values | {"vocab_size": vocabulary})
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{kind}Model")(config).eval()
     with torch.no_grad():

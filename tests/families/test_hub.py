@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from headlight import Client
 from tests.export.hub.hub_server import Hub, Repository
-from tests.factory import small_tokenizer
+from tests.factory import VOCABULARY, small_tokenizer
 from tests.families.models import make
 from tests.families.sentences import PROMPTS, SPECIAL, write_sentences
 from tests.families.test_sentences import TEXTS, check
@@ -20,7 +20,7 @@ from tests.system.processes import Service
 
 def write_family(name: str, folder: Path) -> SentenceTransformer:
     """A model of a family with a tokenizer, as sentence-transformers saves it."""
-    model = make(name)
+    model = make(name, vocabulary=len(VOCABULARY))
     model.save_pretrained(folder / "transformer")
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=small_tokenizer(), model_max_length=48, **SPECIAL

@@ -36,7 +36,7 @@ def read(
     """Return the values of the given options, by name, and the names on the command line.
 
     Args:
-        fields: with "parse" and "why" in their metadata.
+        fields: fields of the options, with "parse" and "why" in their metadata.
         arguments: the command line, without the program; it overrides the environment.
         environ: the environment.
 
@@ -70,7 +70,7 @@ def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) 
 
 
 def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
-    """Raise ConfigError for a HEADLIGHT_ variable that is no option: it could be misspelt."""
+    """Raise ConfigError for a HEADLIGHT_ variable that is not an option: it may be misspelt."""
     options = [known.name.upper() for known in fields]
     for variable, value in environ.items():
         name = variable.removeprefix(PREFIX)

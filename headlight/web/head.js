@@ -99,7 +99,7 @@ function drawLines() {
   }
 }
 
-/** Draws bars and numbers beside the tokens that the focused one attends to or that attend to it. */
+/** Draws bars and numbers beside the tokens that attend to the focused one, or vice versa. */
 function drawBars() {
   const focus = focused();
   const weights = focus && meanOf(state.layer, state.heads);

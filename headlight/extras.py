@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-# The package is on no index yet. This is the one place in the code that says how to install it.
+# The package is on no index yet. Only this line of the code has the install command.
 INSTALL = "pip install '.[{extra}]' in a clone of Headlight"
 
 

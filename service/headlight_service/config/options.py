@@ -39,10 +39,10 @@ def option(default: object, parse: Callable[[str], Any], why: str, *, bare: bool
     """Return a field of Config: its default, its parser, and the reason to change it.
 
     Args:
-        default: of the field.
-        parse: from text; raises ValueError.
-        why: for --help.
-        bare: given without a flag, as MODEL.
+        default: default of the field.
+        parse: returns the value for a text; raises ValueError.
+        why: text for --help.
+        bare: whether it is given without a flag, as MODEL is.
     """
     metadata = {"parse": parse, "why": why, "bare": bare}
     return dataclasses.field(default=default, metadata=metadata)

@@ -1,6 +1,6 @@
 """Client of a Headlight service.
 
-Its engine in one process: `headlight.runtime` (extra [runtime]).
+`headlight.runtime` (extra [runtime]) runs the engine in the caller's process.
 """
 
 import importlib
@@ -66,8 +66,8 @@ __all__ = [
     "Usage",
 ]
 
-# Loaded on first use, because they load gRPC: `headlight.runtime` works without it, and `headlight
-# serve` sets it up first.
+# Loaded on first use, because they import gRPC: `headlight.runtime` works without gRPC, and
+# `headlight serve` sets gRPC's variables before the import.
 _CLIENTS = {
     "AsyncClient": "headlight.client.async_client",
     "Client": "headlight.client.sync_client",

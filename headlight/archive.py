@@ -35,9 +35,9 @@ def write_npz(path: PathLike, value: Attention | Hidden) -> None:
 
     It holds `weights`, float32 [L, H, n, n], or `states`, float32 or float16 [L, n, D]; `layers`,
     int64 [L]; the fields of `TokenList`, [n] each (NumPy drops NUL characters at the end of a
-    piece); `model`, the fields of `ModelRef` as JSON. Attention also has `heads`, int64 [H]: it is
-    the archive of `headlight attend --format npz`. States of some tokens [L, m, D] also have
-    `places`, int64 [m].
+    piece); `model`, the fields of `ModelRef` as JSON. Attention also has `heads`, int64 [H], as
+    `headlight attend --format npz` writes it. States of some tokens [L, m, D] also have `places`,
+    int64 [m].
 
     Raises:
         OSError: the file cannot be written.
@@ -52,11 +52,11 @@ def write_npz(path: PathLike, value: Attention | Hidden) -> None:
 
 
 def read_npz(path: PathLike) -> Attention | Hidden:
-    """Read a file of `write_npz` or `headlight attend --format npz`.
+    """Read a file that `write_npz` or `headlight attend --format npz` wrote.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds something else, or single heads; the message names it.
+        ValueError: the file holds something else, or only some heads; the message names it.
     """
     arrays = arrays_of(path)
     name = tensor_name(path, list(arrays))
@@ -75,7 +75,7 @@ def read_npz(path: PathLike) -> Attention | Hidden:
 def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
     """Return Headlight's arrays in a file, by name.
 
-    Raises ValueError if it is no archive, or damaged.
+    Raises ValueError if the file is not an archive, or is damaged.
     """
     with Path(path).open("rb") as file:
         if not zipfile.is_zipfile(file):
@@ -88,7 +88,7 @@ def arrays_of(path: PathLike) -> dict[str, NDArray[Any]]:
             raise foreign(path, str(error) or "it ends too early") from None
     return {
         name: array for name, array in found.items() if isinstance(array, np.ndarray)
-    }  # else bytes of another format
+    }  # NumPy returns other members as bytes
 
 
 def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
@@ -117,12 +117,12 @@ def write_safetensors(path: PathLike, value: Attention | Hidden) -> None:
 
 
 def read_safetensors(path: PathLike) -> Attention | Hidden:
-    """Read a file of `write_safetensors`.
+    """Read a file that `write_safetensors` wrote.
 
     Raises:
         ImportError: safetensors is not installed (extra [safetensors]).
         OSError: the file cannot be read.
-        ValueError: it holds something else; the message names it.
+        ValueError: the file holds something else; the message names it.
     """
     library = safetensors_library()
     try:
@@ -139,7 +139,7 @@ def read_safetensors(path: PathLike) -> Attention | Hidden:
 def rebuilt(
     path: PathLike, name: str, numbers: NDArray[Any], held: Mapping[str, Any]
 ) -> Attention | Hidden:
-    """Return the value in a file: a tensor, `layers`, `tokens`, `model`, and `places` if present.
+    """Build the value of a file: a tensor, `layers`, `tokens`, `model`, and `places` if present.
 
     Raises:
         ValueError: a part is missing or does not fit the others.
@@ -178,7 +178,7 @@ def rebuilt(
 
 
 def tensor_name(path: PathLike, names: Sequence[str]) -> str:
-    """Return the name of the tensor in a file. Raises ValueError if it is neither of the two."""
+    """Return the name of the tensor in a file. Raises ValueError if it has none of Headlight's."""
     for name in ("weights", "states"):
         if name in names:
             return name
@@ -201,7 +201,7 @@ def entries(path: PathLike, held: Any, field: str, kind: type) -> tuple[Any, ...
 
 
 def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
-    """Decode a JSON part of a file. Raises ValueError if it is missing, or is no JSON."""
+    """Decode a JSON part of a file. Raises ValueError if it is missing or is not JSON."""
     text = entry(path, held, field)
     try:
         return json.loads(text)
@@ -210,7 +210,7 @@ def decoded(path: PathLike, held: Mapping[str, Any], field: str) -> Any:
 
 
 def foreign(path: PathLike, problem: str) -> ValueError:
-    """Return the error for a file that Headlight did not write, or that was changed since."""
+    """Return the error for a file that Headlight did not write, or that was altered since."""
     return ValueError(
         f"{os.fspath(path)}: not attention or hidden states as Headlight writes them: {problem}"
     )
@@ -219,7 +219,7 @@ def foreign(path: PathLike, problem: str) -> ValueError:
 def safetensors_library() -> ModuleType:
     """Import the library, an extra. Raises ImportError if it is not installed."""
     require("a file of safetensors", "safetensors", "safetensors", "safetensors.numpy")
-    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra, for this format alone
+    import safetensors.numpy  # noqa: PLC0415, TID251 # an extra, only for this format
 
     return safetensors
 
@@ -232,7 +232,7 @@ def to_json(value: Mapping[str, object]) -> str:
 def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Floats]:
     """Return the requested heads and their weights, float32 [L, heads, n, n].
 
-    Raises ValueError if the head is not held.
+    Raises ValueError if `attention` lacks the head.
     """
     if head is None:
         return list(range(attention.heads)), attention.weights
@@ -243,14 +243,14 @@ def chosen_heads(attention: Attention, head: int | None) -> tuple[list[int], Flo
 def attention_arrays(attention: Attention, head: int | None) -> dict[str, NDArray[Any]]:
     """Return the weights, their heads and origin as arrays.
 
-    Raises ValueError for a head not held.
+    Raises ValueError if `attention` lacks the head.
     """
     heads, weights = chosen_heads(attention, head)
     return {"weights": weights, "heads": np.array(heads), **origin_arrays(attention)}
 
 
 def origin_arrays(value: Attention | Hidden) -> dict[str, NDArray[Any]]:
-    """Return the layers, tokens and model of some numbers as arrays."""
+    """Return the layers, tokens and model of a value as arrays."""
     return {
         "layers": np.array(value.layers),
         "model": np.array(to_json(dataclasses.asdict(value.model))),

@@ -23,12 +23,12 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parity:
-    """Distance of one output ("pooled", "attention", ...) from PyTorch, by the exporter."""
+    """Distance of one output ("pooled", "attention", ...) from PyTorch, found by the exporter."""
 
     output: str
     provider: str
     precision: str
-    max_error: float  # absolute; for hidden states and tokens over max(1, RMS of the row)
+    max_error: float  # absolute; for hidden states and tokens divided by max(1, RMS of the row)
     tolerance: float  # declared by the bundle, and checked by the server at start-up
 
 
@@ -45,7 +45,7 @@ class Quality:
     cosine_p1: float  # the first percentile
     cosine_min: float
     nearest_kept: float  # share of the texts whose nearest other text is the same
-    ten_nearest_kept: float  # share of the ten nearest that are among the ten
+    ten_nearest_kept: float  # share of the ten nearest that stay among the ten
     batch_drift: float  # max |Δ| of a text's vector between alone and among others
 
 
@@ -65,7 +65,7 @@ class ModelDescription:
         normalized: whether pooled vectors have unit length.
         accepts: kinds of input: "text", "pair", "ids".
         outputs: available outputs: "pooled", "tokens", "attention", "hidden", "token_info".
-        limits: of the server.
+        limits: limits of the server.
         variants: (provider, precision) pairs that the bundle could run on.
         parity: measured distance from PyTorch.
         quality: of precisions compared with fp32; empty: the bundle has none.
@@ -73,9 +73,9 @@ class ModelDescription:
         prompts: available prompts before texts, by name.
         default_prompt: name of the prompt used by default; None: none.
         include_prompt: whether the tokens of a prompt count in pooling.
-        trained_dimensions: of shortened vectors; empty: not reported. Other dimensions are served
-            too.
-        pooled_types: of the numbers of pooled vectors: "float32", "int8", ...
+        trained_dimensions: widths that shortened vectors were trained for; empty: not reported.
+            Other widths are served too.
+        pooled_types: number types of pooled vectors: "float32", "int8", ...
         int8_dimensions: widths available as int8.
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".

@@ -1,4 +1,4 @@
-"""Every error that Headlight raises on purpose, in servers and clients.
+"""Errors that Headlight raises on purpose, in servers and clients.
 
     HeadlightError
     ├── InvalidInput       the caller's input: names field and remedy         text, ids -> item
@@ -6,13 +6,13 @@
     ├── NotFound           the caller named a model that is not served        name -> engine
     ├── Overloaded         shed before any work; may carry a retry delay      item -> queue
     │   └── DeviceFull     a GPU has too little memory for the batch          engine -> result
-    │       └── HostFull   so has the process, for a batch or an answer       engine, result -> wire
+    │       └── HostFull   the process lacks memory for a batch or an answer  engine, result -> wire
     ├── Unavailable        starting, draining, connection or device lost      any arrow
     │   └── MixedWeights   replicas with different weights answered one call  client only
     ├── DeadlineExceeded   the caller's deadline passed before the work       queue -> engine
     ├── EngineError        the model failed on a batch: a bug, or the device  engine -> result
-    │   ├── NotFinite      on some of its inputs alone: they overflow         engine -> result
-    │   ├── DeviceLost     and the GPU must not be used again                 engine -> process end
+    │   ├── NotFinite      only on some of its inputs: their results overflow engine -> result
+    │   ├── DeviceLost     a GPU failed and must not be used again            engine -> process end
     │   └── BadAnswer      an answer that breaks the contract or does not     client only
     │                      fit the request: no data of it is returned
     └── BundleError        a bundle is incomplete, altered or does not fit    files -> start-up only
@@ -46,7 +46,7 @@ class Code(enum.StrEnum):
 
 
 class HeadlightError(Exception):
-    """Root of all errors. `message` is fit for the caller.
+    """Base class of all errors. `message` is fit for the caller.
 
     Attributes:
         code: the kind of failure.
@@ -61,13 +61,13 @@ class HeadlightError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own method calls the class with the message, which fails if the class takes
-        # other arguments. A process pool that cannot read an error waits for ever.
-        # Unknown to the stubs.
+        # other arguments. A process pool that cannot unpickle an error waits forever.
+        # The type stubs lack `__newobj__`.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InvalidInput(HeadlightError):
-    """A value of the caller cannot be served.
+    """A value from the caller cannot be served.
 
     Attributes:
         field: its path in the request, as "inputs[3].text".
@@ -135,7 +135,7 @@ class Unavailable(HeadlightError):
 
 
 class MixedWeights(Unavailable):
-    """Different weights answered parts of one call, as in a roll-out. Vectors would not compare."""
+    """Different weights answered parts of one call, as in a roll-out: vectors do not compare."""
 
 
 class DeadlineExceeded(HeadlightError):
@@ -145,18 +145,18 @@ class DeadlineExceeded(HeadlightError):
 
 
 class EngineError(HeadlightError):
-    """The model failed. The message has the id of the details in the log."""
+    """The model failed. The message has the id under which the log has the details."""
 
     code = Code.INTERNAL
 
 
 class NotFinite(EngineError):
-    """Results of some inputs of a batch are not finite, because of these inputs, not of the device.
+    """Results of some inputs of a batch are not finite: the inputs are the cause, not the device.
 
     The other inputs have results.
 
     Attributes:
-        results: of each input of the batch; None for those inputs.
+        results: results of all inputs of the batch; None for the inputs at fault.
     """
 
     def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
@@ -169,7 +169,7 @@ class DeviceLost(EngineError):
 
 
 class BadAnswer(EngineError):
-    """The server's answer breaks the contract or does not fit the request. No data, no retry.
+    """The server's answer breaks the contract or does not fit the request: no data, no retry.
 
     The message names the field, the expected and the actual value. Text of the server has its
     control characters escaped.

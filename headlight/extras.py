@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-# The package is on no index yet. This is the one place in the code that says how to install it.
+# The package is on no index yet. Only this line of the code has the install command.
 INSTALL = "pip install '.[{extra}]' in a clone of Headlight"
 
 
@@ -21,12 +21,12 @@ def require(part: str, extra: str, *libraries: str) -> None:
     """Check that the libraries of an extra can be imported, without importing them.
 
     Args:
-        part: that needs them, as a user knows it.
-        extra: that brings them.
+        part: the part that needs them, in the user's terms.
+        extra: the extra that installs them.
         libraries: names of modules.
 
     Raises:
-        MissingExtra: naming the first that is missing, and the extra.
+        MissingExtra: a library is missing; the message names the first and the extra.
     """
     for library in libraries:
         if importlib.util.find_spec(library) is None:

@@ -18,7 +18,7 @@ Floats = NDArray[np.float32]
 class ModelRef:
     """Weights of an answer and their provider.
 
-    Vectors compare only if all but the provider agree.
+    Vectors are comparable only if all fields but the provider are equal.
     """
 
     name: str
@@ -41,14 +41,14 @@ class TokenList:
         ids: ids in the model's vocabulary.
         pieces: the vocabulary's spelling; empty strings for ids given to a model without a
             tokenizer.
-        starts: first code point of each token in the text, without the prompt; 0 for special tokens
-            around it, tokens of the prompt, and inputs given as ids.
-        ends: code point behind its last.
-        special: whether it is a special token: put around the text ([CLS], [SEP], ...), or spelled
+        starts: offset of each token's first code point in the text, without the prompt; 0 for
+            special tokens around it, tokens of the prompt, and inputs given as ids.
+        ends: offset after each token's last code point.
+        special: whether each token is special: put around the text ([CLS], [SEP], ...), or spelled
             out in it and parsed.
         segments: 0 for the first text, 1 for the second of a pair.
-        prompt: whether it belongs to the prompt alone, and to no character of the text. Default:
-            False for each.
+        prompt: whether each token belongs only to the prompt, and to no character of the text.
+            Default: False for each.
     """
 
     ids: tuple[int, ...]
@@ -73,7 +73,7 @@ class TokenList:
         as another letter.
 
         Raises:
-            ValueError: one text for tokens of a pair.
+            ValueError: `text` is one text, and the tokens are those of a pair.
         """
         texts = (text,) if isinstance(text, str) else text or ()
         if len(texts) == 1 and any(self.segments):
@@ -93,7 +93,7 @@ class Attention:
     Attributes:
         weights: float32 [L, H, n, n]; axis -2 is the query (each row sums to 1), axis -1 the key.
         layers: absolute layers of the first axis, in its order.
-        tokens: of the last two axes.
+        tokens: tokens of the last two axes.
         model: the weights.
     """
 
@@ -111,7 +111,7 @@ class Attention:
         """Return a layer's absolute number: one of `layers`, or negative from their end.
 
         Raises:
-            ValueError: the layer is not held.
+            ValueError: `layers` lacks the layer.
         """
         if -len(self.layers) <= layer < 0:
             return self.layers[layer]
@@ -119,13 +119,13 @@ class Attention:
             raise ValueError(
                 f"layer {layer} is not here; there are {', '.join(map(str, self.layers))}"
             )
-        return int(layer)  # it may be NumPy's, which JSON does not take
+        return int(layer)  # it may be a NumPy integer, which JSON cannot encode
 
     def head_number(self, head: int) -> int:
         """Return the number of a head, from 0; a negative one counts from the last.
 
         Raises:
-            ValueError: the head is not held.
+            ValueError: there is no such head.
         """
         if not -self.heads <= head < self.heads:
             raise ValueError(
@@ -165,7 +165,7 @@ class Units:
     """Units of an axis: the tokens of each position.
 
     Attributes:
-        tokens: for each position, the numbers of its tokens.
+        tokens: for each position, the indices of its tokens.
     """
 
     tokens: tuple[tuple[int, ...], ...]
@@ -180,16 +180,17 @@ class AttentionMaps:
     """Attention of one text in the form of an AttentionSpec.
 
     Attributes:
-        values: float32, float16 or uint8, an axis for each of `axes`.
-        axes: of the result, outermost first: "layer" and "head", or "pair"; "query"; then "key",
-            "top" or "statistic".
-        layers, heads: absolute, of those axes, or of the reduced ones; of each pair.
+        values: float32, float16 or uint8, with an axis for each of `axes`.
+        axes: axes of the result, outermost first: "layer" and "head", or "pair"; "query"; then
+            "key", "top" or "statistic".
+        layers, heads: absolute numbers on those axes, or of the reduced layers and heads; for
+            pairs, of each pair.
         queries, keys: units of those axes.
-        tokens: of the text.
+        tokens: tokens of the text.
         model: the weights.
-        indices: uint16, of the shape of `values`, with an axis "top": the position of each entry on
+        indices: uint16, in the shape of `values`; with an axis "top", the position of each entry on
             the axis "key".
-        scales: float32, a number for each row of uint8 values.
+        scales: float32, a factor for each row of uint8 values.
         statistics: names on the axis "statistic".
     """
 
@@ -227,8 +228,8 @@ class Occlusion:
 
     Attributes:
         moved: float32 [m], Euclidean distances; for vectors of unit length from 0 to 2.
-        places: the hidden tokens, in the order of `moved`.
-        tokens: of the text.
+        places: indices of the hidden tokens, in the order of `moved`.
+        tokens: tokens of the text.
         model: the weights.
     """
 
@@ -246,7 +247,7 @@ class Hidden:
         states: float32 or float16 [L, tokens, D]; state 0 is the embedding output, l the output of
             block l.
         layers: absolute states of the first axis, in its order.
-        tokens: of the text, and of the second axis unless `places` selects some.
+        tokens: tokens of the text, and of the second axis unless `places` selects some.
         model: the weights.
     """
 
@@ -258,7 +259,7 @@ class Hidden:
 
 
 class Usage(NamedTuple):
-    """Tokens of a list: encoded (with special ones and prompts), of prompts, before truncation."""
+    """Token counts of a list: encoded (with special ones and prompts), prompts, untruncated."""
 
     tokens: int
     prompt_tokens: int
@@ -273,7 +274,7 @@ class Embeddings:
         by_type: the vectors in each requested type, in that order: [N, D], or [N, D/8] bytes of
             bits, in the order of the inputs.
         token_counts: int64 [N], tokens encoded, special ones and the prompt included.
-        prompt_token_counts: int64 [N], those of the prompt alone.
+        prompt_token_counts: int64 [N], only those of the prompt.
         original_token_counts: int64 [N], before truncation.
         model: the weights, the same for all.
     """
@@ -291,7 +292,7 @@ class Embeddings:
 
     @property
     def usage(self) -> Usage:
-        """Tokens in all."""
+        """Token counts of all inputs together."""
         counts = (self.token_counts, self.prompt_token_counts, self.original_token_counts)
         return Usage(*(int(each.sum()) for each in counts))
 
@@ -308,8 +309,8 @@ class TokenVectors:
 
     Attributes:
         vectors: float32 or float16 [m, D].
-        places: their tokens, in order.
-        tokens: all of the text.
+        places: indices of their tokens, in order.
+        tokens: all tokens of the text.
         model: the weights.
     """
 

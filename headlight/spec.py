@@ -14,13 +14,13 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeVar
 
 from headlight.errors import InvalidInput
 
-# Reductions of an attention map: at most one for each axis; STATISTICS alone.
+# Reductions of an attention map: at most one for each axis; "statistics" only by itself.
 Reduction = Literal[
     "head_mean",  # mean over the selected heads
     "head_max",  # largest of the selected heads, by entry
     "layer_mean",  # mean over the selected layers
     "rollout",  # Abnar & Zuidema 2020: heads' means, half residual, multiplied over all layers
-    "pooled_row",  # the row of the token that is the pooled vector
+    "pooled_row",  # the row of the token whose vector is the pooled vector
     "pooling_weights",  # rows combined by the weights with which the model pools tokens
     "statistics",  # seven numbers of each head instead of its map
 ]
@@ -34,7 +34,7 @@ AXIS_OF: dict[str, str] = {
     "statistics": "statistics",
 }
 # Means over the queries: entropy of the row in nats; weight on special tokens (NaN for inputs of
-# ids); weight on the token before, behind and itself (of the queries that have one); weighted
+# ids); weight on the token before, after and itself (of the queries that have one); weighted
 # distance |query - key| in tokens; largest weight.
 STATISTICS = ("entropy", "special", "previous", "next", "self", "distance", "largest")
 T = TypeVar("T")
@@ -62,7 +62,7 @@ SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
 
 
 class Run(NamedTuple):
-    """Layers or heads begin .. end-1, negative from the end; `end` None: to the last."""
+    """Range of layers or heads, begin .. end-1, negative from the end; `end` None: to the last."""
 
     begin: int
     end: int | None = None
@@ -78,8 +78,8 @@ class Span(NamedTuple):
 
 Indices = tuple[int | Run, ...]  # empty: all
 IndicesLike = SupportsIndex | slice | Run | Iterable[SupportsIndex | slice | Run] | None
-# Tokens of an input: "pooled" is the one that is the pooled vector; integers count from 0, or
-# negative from the end.
+# Tokens of an input: "pooled" is the one whose vector is the pooled vector; integers count from 0,
+# or negative from the end.
 NamedChoice = Literal["all", "pooled", "first", "special"]
 TokenChoice = NamedChoice | tuple[int, ...] | Span
 TokensLike = TokenChoice | Sequence[int] | int
@@ -92,8 +92,8 @@ class PooledSpec:
     Attributes:
         dimensions: entries kept, from the first; None: all.
         normalize: whether the entries kept get unit length; None: as the model does.
-        dtypes: each once; empty: float32. int8 needs ranges in the bundle, binary and ubinary
-            dimensions that 8 divides.
+        dtypes: types of the result, each once; empty: float32. int8 needs ranges in the bundle;
+            binary and ubinary need dimensions that 8 divides.
     """
 
     dimensions: int | None = None
@@ -108,8 +108,8 @@ class TokensSpec:
     Attributes:
         skip_special: leave out special tokens, as late interaction does.
         skip_prompt: leave out the tokens of the prompt.
-        normalize: make each have unit length.
-        dtype: of the numbers.
+        normalize: scale each vector to unit length.
+        dtype: type of the numbers.
     """
 
     skip_special: bool = False
@@ -123,17 +123,18 @@ class AttentionSpec:
     """Selection and form of attention.
 
     Attributes:
-        layers, heads: from 0 or negative from the end, singly or as runs; empty: all.
-        pairs: single (layer, head) pairs, instead of both; the result's first axis is theirs.
-        reduce: at most one for each axis; see Reduction.
+        layers, heads: indices from 0, or negative from the end, singly or as runs; empty: all.
+        pairs: (layer, head) pairs, instead of `layers` and `heads`; they are the first axis of the
+            result.
+        reduce: at most one reduction for each axis; see Reduction.
         queries, keys: the tokens that stay as rows and as columns.
         unit: "word" or "span" groups the selected tokens: columns are summed, rows averaged (Clark
             et al. 2019).
         spans: the groups of unit "span".
-        top_k: keep this many of each row's largest entries, with their positions. Of equal ones any
-            are kept; of weights of 0 the first.
-        dtype: of the numbers. uint8 comes with a scale for each row.
-        scores: before the softmax; -inf if a query does not see a key.
+        top_k: keep this many of each row's largest entries, with their positions. Of equal entries
+            any are kept; of zero weights the first.
+        dtype: type of the numbers. uint8 comes with a scale for each row.
+        scores: return scores before the softmax; -inf if a query does not see a key.
         drop_special: remove the rows and columns of special tokens, and make rows sum to 1 again.
         max_bytes: the service refuses an answer whose attention is larger; `headlight.runtime` does
             not count it.
@@ -177,8 +178,8 @@ class AttentionSpec:
         (Run(begin=0, end=3),)
 
         Raises:
-            InvalidInput: layers or heads are empty or no whole numbers, a slice has a step, tokens
-                are a Run, or a value that must be a list is none.
+            InvalidInput: layers or heads are empty or not whole numbers, a slice has a step, tokens
+                are a Run, or a value that must be a list is not one.
         """
         return cls(
             layers=indices_of("layers", layers),
@@ -236,8 +237,8 @@ class HiddenSpec:
     Attributes:
         layers: 0 is the embedding output, l the output of block l; negative from the end; empty:
             all.
-        tokens: of the input.
-        dtype: of the numbers; not uint8.
+        tokens: tokens of the input.
+        dtype: type of the numbers; not uint8.
     """
 
     layers: Indices = ()
@@ -249,8 +250,8 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
     """Return layers or heads as in a spec; None: all.
 
     Raises:
-        InvalidInput: the list is empty, which the contract cannot express, one is no whole number,
-            or a slice has a step.
+        InvalidInput: the list is empty, which the contract cannot express, an entry is not a whole
+            number, or a slice has a step.
     """
     if indices is None:
         return ()
@@ -283,7 +284,7 @@ def indices_of(field: str, indices: IndicesLike) -> Indices:
 def tokens_like(field: str, tokens: TokensLike) -> TokenChoice:
     """Return tokens as in a spec.
 
-    Raises InvalidInput for a Run (of layers or heads) and for no number.
+    Raises InvalidInput for a Run (of layers or heads) and for a value that is not a whole number.
     """
     check_no_run(field, tokens)
     if isinstance(tokens, str | Span):

@@ -1,4 +1,4 @@
-"""Attention heads: their kinds, their strongest links, pictures of them."""
+"""Analysis of attention heads: kinds, strongest links, importance and pictures."""
 
 from headlight.analysis.head_analysis import Analysis, Importance, analyse, importance
 

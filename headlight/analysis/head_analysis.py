@@ -5,8 +5,7 @@
                       vectors with each head off --importance-------> distances
 
 Importance ablates one head at a time, after Michel et al. 2019, "Are Sixteen Heads Really Better
-than One?", 3.2. Its measure is the distance of the vectors: the service knows no task whose score
-could fall.
+than One?", 3.2. It measures how far the vectors move, because the service has no task score.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from headlight.results import Floats, ModelRef
 from headlight.spec import AttentionSpec
 from headlight.wire.client_codec import Input, Reading, as_list
 
-TEXTS_AT_ONCE = 32  # whose largest weights are held; each may have a megabyte of them
+TEXTS_AT_ONCE = 32  # the largest weights of one text may take a megabyte of memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Importance:
-    """Distance that pooled vectors move without one head: means over the texts.
+    """Mean distance over the texts that pooled vectors move when one head is removed.
 
     Attributes:
-        distance: float32 [L, H], Euclidean. A value below 1e-5 may be rounding.
-        cosine: float32 [L, H], 1 less the cosine.
+        distance: float32 [L, H], Euclidean distance. A value below 1e-5 may be rounding.
+        cosine: float32 [L, H], cosine distance: 1 minus the cosine.
         baseline: float32 [N, D], the vectors with all heads.
         model: the weights.
     """
@@ -49,8 +48,8 @@ class Analysis:
     """All heads of a model, on some texts.
 
     Attributes:
-        heads: L · H, layer by layer.
-        token_counts: of each text, special tokens included.
+        heads: L · H heads, layer by layer.
+        token_counts: number of tokens of each text, special tokens included.
         model: the weights.
         importance: None if not requested.
     """
@@ -68,24 +67,25 @@ def analyse(
     ablate: bool = False,
     **reading: Unpack[Reading],
 ) -> Analysis:
-    """Return kind, strongest link and (with `ablate`) importance of each head over some texts.
+    """Return the kind, strongest link and (with `ablate`) importance of each head over some texts.
 
     Args:
-        client: runs each text twice; with `ablate` also once with all heads and once for each head.
-        texts: inputs as of `Client.encode`. Ids have no known special tokens: on ids alone no head
-            is "delimiter".
+        client: runs each text twice; with `ablate` also once with all heads and once without each
+            head.
+        texts: inputs as for `Client.encode`. Special tokens of ids are not known: if all inputs are
+            ids, no head is "delimiter".
         ablate: whether to measure importance.
         reading: as in `Client.encode`.
 
     Raises:
         InvalidInput: there are no texts, or none has two tokens.
-        HeadlightError: of the client's methods; MixedWeights also if weights changed between two
-            calls.
+        HeadlightError: an error of the client's methods; MixedWeights also if weights changed
+            between two calls.
     """
     inputs = some(texts)
     statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), **reading)
     heads = classify(statistics)
-    # One of so many in a row is neither special nor the token itself, if there is any.
+    # So many of a row include a key that is neither special nor the token itself, if there is one.
     enough = AttentionSpec(top_k=max(sum(maps.tokens.special) for maps in statistics) + 2)
     answered = [maps.model for maps in statistics]
     links: list[Link | None] = [None] * len(heads)
@@ -110,16 +110,17 @@ def analyse(
 def importance(
     client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]
 ) -> Importance:
-    """Return how far the vectors of texts move without each head in turn.
+    """Return how far the vectors of texts move when each head is removed in turn.
 
     Args:
-        client: encodes all texts once with all heads, and once for each head.
-        texts: inputs as of `Client.encode`.
+        client: encodes all texts once with all heads, and once without each head.
+        texts: inputs as for `Client.encode`.
         reading: as in `Client.encode`.
 
     Raises:
         InvalidInput: there are no texts.
-        HeadlightError: of `Client.encode`; MixedWeights also if weights changed between two calls.
+        HeadlightError: an error of `Client.encode`; MixedWeights also if weights changed between
+            two calls.
     """
     inputs = some(texts)
     described = client.model()
@@ -136,7 +137,7 @@ def importance(
 
 
 def distances(one: Floats, other: Floats) -> tuple[float, float]:
-    """Return the mean Euclidean distance and mean 1 less cosine of rows of [N, D] and [N, D]."""
+    """Return the mean Euclidean and mean cosine distance between the rows of two [N, D] arrays."""
     first, second = one.astype(np.float64), other.astype(np.float64)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     cosines = (first * second).sum(axis=1) / np.maximum(lengths, np.finfo(np.float64).tiny)
@@ -144,7 +145,7 @@ def distances(one: Floats, other: Floats) -> tuple[float, float]:
 
 
 def some(texts: Iterable[Input] | str) -> list[Input]:
-    """Return the inputs. Raises InvalidInput if there are none."""
+    """Return the inputs as a list. Raises InvalidInput if there are none."""
     inputs = as_list(texts)
     if not inputs:
         raise InvalidInput("texts", "no text was given; give at least one")
@@ -161,9 +162,9 @@ def words_of(given: Input) -> str | tuple[str, str] | None:
 
 
 def same_weights(models: Iterable[ModelRef]) -> ModelRef:
-    """Return the first of some references.
+    """Return the first of some model references.
 
-    Raises MixedWeights if another does not compare with it.
+    Raises MixedWeights if the vectors of another are not comparable with it.
     """
     first, *rest = models
     if not all(ref.compares_with(first) for ref in rest):

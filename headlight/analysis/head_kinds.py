@@ -1,4 +1,4 @@
-"""Kinds of heads, by the place of their weight, and their strongest links; from results alone.
+"""Kinds of heads, by the tokens that have their weight, and strongest links; no service calls.
 
 `headlight.analysis.head_analysis` requests the results. The kinds are those of Clark et al. 2019,
 "What Does BERT Look At?", 3.
@@ -21,22 +21,21 @@ from headlight.spec import STATISTICS
 
 Doubles = NDArray[np.float64]
 Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
-# The deciding statistic of each kind; of equal ones the first wins.
+# The deciding statistic of each kind. The first wins a tie.
 DECIDES: Mapping[Kind, str] = {
     "self": "self",
     "previous": "previous",
     "next": "next",
     "delimiter": "special",
 }
-# Share of the weight from which a head has a kind: Clark et al. name heads by "over 50%" of their
-# attention.
+# Least share of the weight for a kind: Clark et al. name heads by "over 50%" of their attention.
 CALLED = 0.5
-# Spread from which a head is "uniform". Clark et al. draw no line. At this spread a row is as even
-# as one over n ** 0.9 tokens: 8 of 10, 63 of 100. It is tested before the shares: with few tokens,
-# any share is large.
+# Least spread of a "uniform" head. Clark et al. set no threshold. A row of this spread has the
+# entropy of a uniform row over n ** 0.9 tokens: 8 of 10, 63 of 100. It is tested before the shares,
+# because with few tokens any share is large.
 UNIFORM = 0.9
-# Below this weight, a link between two tokens says nothing of a head that looks at itself. The link
-# of a token with itself is reported instead.
+# A link between two tokens that is weaker than this does not describe a head whose tokens attend to
+# themselves. The link of a token with itself is reported instead.
 FAINT = 0.05
 
 
@@ -45,9 +44,9 @@ class Link:
     """Link from one token to another.
 
     Attributes:
-        weight: of the whole row, special tokens included.
-        text: number of the text.
-        query, key: numbers of the tokens in it.
+        weight: attention weight; the whole row, special tokens included, sums to 1.
+        text: index of the text.
+        query, key: indices of the tokens in it.
         query_label, key_label: their labels, as in `TokenList.labels`.
     """
 
@@ -64,15 +63,15 @@ class Head:
     """One head.
 
     Attributes:
-        layer, head: its numbers.
+        layer, head: its indices.
         kind: its kind.
-        share: the deciding number: the mean weight on tokens of that kind; of "uniform" the spread;
-            of "other" the largest of the four shares, below CALLED.
-        spread: entropy over ln n, the entropy of an even row of n tokens: 1 looks everywhere alike,
-            0 at one token.
-        statistics: by the names of `headlight.spec.STATISTICS`: mean over the queries of all texts;
-            NaN if unknown.
-        link: its strongest; None if not requested, or if there are no ordinary tokens.
+        share: the deciding number: the mean weight on tokens of that kind; for "uniform" the
+            spread; for "other" the largest of the four shares, below CALLED.
+        spread: entropy divided by ln n, the entropy of a uniform row of n tokens: 1 for uniform
+            attention, 0 for attention to one token.
+        statistics: means over the queries of all texts, by the names of
+            `headlight.spec.STATISTICS`; NaN if unknown.
+        link: its strongest link; None if not requested, or if there are no ordinary tokens.
     """
 
     layer: int
@@ -88,11 +87,11 @@ def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
     """Return the kind of each head, over all queries of all texts. Texts of one token are left out.
 
     Args:
-        maps: of each text, reduced to statistics; the same heads in each. If special tokens were
-            dropped, rows have the length of the rest.
+        maps: maps of each text, reduced to statistics, with the same heads. If special tokens were
+            dropped, n of the spread counts the other tokens.
 
     Raises:
-        InvalidInput: they hold no statistics, or no text has two tokens.
+        InvalidInput: the maps hold no statistics, or no text has two tokens.
     """
     maps = [each for each in maps if len(each.keys.tokens) > 1]
     if not maps:
@@ -137,7 +136,7 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
 def _queries(maps: AttentionMaps) -> list[int]:
     """Return the number of queries in the mean of each statistic of one text.
 
-    The first token has none before it, the last none behind.
+    "previous" and "next" count only the queries whose previous or next token is among the keys.
     """
     rows, keys = (
         np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys)
@@ -150,7 +149,7 @@ def _queries(maps: AttentionMaps) -> list[int]:
 
 
 def _mean(values: Doubles, weights: Doubles) -> Doubles:
-    """Return the weighted mean over the first axis without NaN; NaN if nothing is left."""
+    """Return the weighted mean over the first axis, ignoring NaN; NaN if all values are NaN."""
     known = np.ma.masked_invalid(values)
     mean = np.ma.average(known, axis=0, weights=np.broadcast_to(weights, values.shape))
     return np.ma.filled(mean, np.nan)
@@ -159,16 +158,17 @@ def _mean(values: Doubles, weights: Doubles) -> Doubles:
 def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list[Link | None]:
     """Return the strongest link of each head in one text.
 
-    It is between two ordinary tokens, or from a token to itself if those links are FAINT.
+    It is between two ordinary (not special) tokens, or from a token to itself if those links are
+    weaker than FAINT.
 
     Args:
-        maps: weights of single tokens, whole or the largest of each row. As many as the special
-            tokens plus two are enough.
-        labels: of the text's tokens.
-        text: its number, for the links.
+        maps: weights of single tokens: all, or the largest of each row. Two more than there are
+            special tokens are enough.
+        labels: labels of the text's tokens.
+        text: index of the text, for the links.
 
     Returns:
-        In the order of the heads; None if there are no ordinary tokens.
+        A link for each head, in order; None if there are no ordinary tokens.
     """
     queries, keys = (
         np.array([unit[0] for unit in units.tokens]) for units in (maps.queries, maps.keys)
@@ -193,9 +193,9 @@ def strongest(maps: AttentionMaps, labels: Sequence[str], text: int = 0) -> list
 
 
 def stronger(held: Link | None, new: Link | None) -> Link | None:
-    """Return the stronger of two links, of equal ones the first.
+    """Return the stronger of two links; the first wins a tie.
 
-    A link of a token with itself wins only if the other is FAINT.
+    A link of a token with itself wins only if the other link is weaker than FAINT.
     """
     if held is None or new is None:
         return held or new

@@ -1,6 +1,6 @@
-"""Attention as a picture.
+"""Attention maps as a PNG picture.
 
-Needs matplotlib (extra [plot]), which nothing else in the client needs.
+Requires matplotlib (extra [plot]), which no other part of the client needs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-COLOUR_MAP = "cividis"  # the same to readers with and without a colour vision deficiency
+COLOUR_MAP = "cividis"  # looks the same with and without a colour vision deficiency
 GRID_LABELS = 32  # a grid with more tokens has no labels
 SINGLE_LABELS = 240  # a single panel with more tokens has no labels
-MAX_PANELS = 400  # a larger grid takes minutes and shows nothing
-MAX_SIDE = 30.0  # inches of a grid's side; beyond it panels get smaller
+MAX_PANELS = 400  # a larger grid takes minutes and is unreadable
+MAX_SIDE = 30.0  # inches, the longest side of a grid; then panels get smaller
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
 POINTS_PER_INCH = 72
@@ -39,17 +39,19 @@ def plot_attention(
     head: int | None = None,
     text: str | tuple[str, str] | None = None,
 ) -> None:
-    """Draw attention maps into a PNG file: queries downwards, keys to the right, one scale.
+    """Draw attention maps into a PNG file: queries downwards, keys to the right, one colour scale.
 
     Args:
         attention: the maps.
         path: the file; an existing one is replaced.
-        layer: one of the layers held, or negative from the end of them; None: all of them.
+        layer: a layer of `attention`, or negative, counted from its last; None: all of them.
         head: one head; None: all of them. A single map is drawn large.
-        text: the text, or both of a pair, for labels that read as it does.
+        text: the text or the pair, whose own characters then label the tokens; None: the
+            vocabulary's pieces.
 
     Raises:
-        ValueError: the layer or the head is not held, or there are more than `MAX_PANELS` maps.
+        ValueError: `attention` lacks the layer or the head, or there are more than `MAX_PANELS`
+            maps.
         ImportError: matplotlib is not installed.
         OSError: the file cannot be written.
     """
@@ -68,15 +70,15 @@ def plot_attention(
         f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False
     )
     with warnings.catch_warnings():
-        # The font may lack a script: its labels become boxes, but the weights are right.
+        # The font may lack a script. Its labels become boxes, but the weights are right.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, dpi=DOTS_PER_INCH, format="png")
 
 
 def single_side(count: int) -> tuple[float, float]:
-    """Return the inches of a single map, by its tokens, and the points of its labels; 0: no labels.
+    """Return the side of a single map of `count` tokens in inches, and its label size in points.
 
-    Labels shrink, down to 5 points, before the map grows beyond 18 inches.
+    Labels shrink, down to 4.5 points, before the map grows beyond 18 inches. 0 points: no labels.
     """
     if count > SINGLE_LABELS:
         return 18.0, 0.0
@@ -85,7 +87,7 @@ def single_side(count: int) -> tuple[float, float]:
 
 
 def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
-    """Return the inches of each map of a grid, and the points of its labels; 0: no labels."""
+    """Return the side of each map of a grid in inches, and its label size in points; 0: none."""
     side = max(2.6, 0.15 * count + 0.8)
     if count <= GRID_LABELS and side * max(layers, heads) <= MAX_SIDE:
         return side, 7.0
@@ -99,13 +101,13 @@ def panels_of(
     labels: Sequence[str],
 ) -> Figure:
     """Return a figure with a panel for each head, a row for each layer, one colour scale."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, for drawing alone
+    from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, only for drawing
 
     alone = len(layers) == len(heads) == 1
     side, size = (
         single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
     )
-    # inches in a panel, and beside all
+    # inches: around the map in each panel, and around the whole grid
     rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)
     figure = Figure(
         figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained"
@@ -118,7 +120,7 @@ def panels_of(
             axes.set_title(
                 f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7
             )
-        if size:  # labels are no formulas, whatever signs they have
+        if size:  # labels are text, not formulas, even with a "$"
             axes.set_xticks(
                 range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False
             )
@@ -131,7 +133,7 @@ def panels_of(
 
 
 def draw(axes: Axes, weights: Floats, top: float, dots: int) -> AxesImage:
-    """Draw one map, the first query on top. If several weights share a dot, the largest shows."""
+    """Draw one map, the first query on top. If weights share a dot, the largest is shown."""
     count = len(weights)
     block = -(-count // dots)
     axes.tick_params(labelsize=8)

@@ -13,8 +13,8 @@ from headlight.wire.printable import shortened
 
 SHADES = " ░▒▓█"
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-# Dark blue over green to light yellow, from the 256 colours. Brightness rises all the way, so no
-# colour sense is needed.
+# Dark blue over green to light yellow, from the 256 colours. Brightness rises all the way, so the
+# scale can be read without colour vision.
 COLOURS = (16, 17, 18, 24, 30, 36, 42, 78, 114, 150, 186, 228)
 RESET = "\x1b[0m"
 LABEL_CELLS = 14
@@ -54,7 +54,7 @@ def attention_map(
 
     Args:
         weights: float32 [n, n]; rows are queries, columns keys.
-        labels: of the n tokens.
+        labels: labels of the n tokens.
         width: columns of the terminal. Tokens beyond it are left out, with a note.
         colour: whether to use 256 colours rather than shaded blocks.
 
@@ -114,15 +114,15 @@ def legend(top: float, colour: bool) -> str:
 def strongest_links(
     weights: Floats, labels: Sequence[str], special: Sequence[bool], *, most: int = MAX_TOKENS
 ) -> str:
-    """Return a line with the key that each token attends to most, or "" if there is none.
+    """Return a line for each token with the key that it attends to most; "" if there is none.
 
     The token itself and special tokens are left out.
 
     Args:
         weights: float32 [n, n]; rows are queries, columns keys.
-        labels: of the n tokens.
-        special: whether each is a special token.
-        most: lines at most, the first tokens of the text.
+        labels: labels of the n tokens.
+        special: whether each token is special.
+        most: maximum number of lines; they are those of the first tokens.
     """
     ordinary = np.flatnonzero(~np.asarray(special))
     if len(ordinary) < 2:
@@ -145,9 +145,9 @@ def strongest_links(
 def heads_table(attention: Attention) -> str:
     """Return a table of the weight of each head, averaged over the queries.
 
-    Spread is the entropy of a row over that of an even row: 1 looks everywhere alike, 0 at one
-    token. The others are shares of the weight: on the token itself, its neighbours, and all special
-    tokens.
+    Spread is the entropy of a row divided by that of a uniform row: 1 for uniform attention, 0 for
+    attention to one token. The other columns are shares of the weight: on the token itself, its
+    neighbours, and all special tokens.
     """
     count, special = len(attention.tokens), np.asarray(attention.tokens.special)
     lines = ["layer  head  spread    self  before   after  special"]

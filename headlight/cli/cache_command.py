@@ -1,4 +1,4 @@
-"""`headlight cache list` and `headlight cache remove`: the models that were exported here."""
+"""`headlight cache list` and `headlight cache remove`: the exported models on this machine."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_remove(arguments: argparse.Namespace) -> None:
 
 
 def facts(entry: Entry) -> dict[str, Any]:
-    """Return what is known of a model, for JSON."""
+    """Return the facts of a model, for JSON."""
     manifest: dict[str, Any] = {**entry.manifest()}
     hub = manifest["source"].get("hub", {})
     proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]

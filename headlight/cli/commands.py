@@ -3,10 +3,10 @@
 Exit codes:
 
 - 0: done.
-- 1: the service failed, is unavailable, or does not know the token or the model; or the output
-  could not be written after all, as on a full disk (a retry may succeed).
+- 1: the service failed, is unavailable, or does not know the token or the model; or writing the
+  output failed, for example on a full disk (a retry may succeed).
 - 2: wrong usage or input (the same command can never succeed).
-- 130: interrupted. 141: the reader of the output left. 143: ended by SIGTERM.
+- 130: interrupted. 141: the reader closed the output. 143: ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import remedy
 from headlight.web.page import attention_page
 
-# As a shell reports SIGINT, SIGPIPE and SIGTERM.
+# Exit codes by which a shell reports SIGINT, SIGPIPE and SIGTERM.
 INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15
 
 
@@ -119,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_cache(commands)
     for name, (_, purpose) in PARTS.items():
-        commands.add_parser(name, help=purpose)  # for --help alone: `headlight.cli.main` runs them
+        commands.add_parser(name, help=purpose)  # only for --help: `headlight.cli.main` runs them
     return top
 
 
@@ -143,9 +143,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
     """Parse the arguments.
 
-    Raises SystemExit, after its text, for --help, --version and wrong usage.
+    Raises SystemExit, after its text is printed, for --help, --version and wrong usage.
     """
-    said = io.StringIO()  # argparse hides write errors
+    said = io.StringIO()  # argparse ignores write errors; `show` raises them
     try:
         with contextlib.redirect_stdout(said):
             parser().parse_args(argv, arguments)
@@ -155,7 +155,10 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
 
 def run_attend(arguments: argparse.Namespace) -> None:
-    """Run `headlight attend`: a picture, a page, or both; else, or on request, numbers or a map."""
+    """Run `headlight attend`: write a picture and a page, if requested, and numbers or a map.
+
+    With a picture or a page, numbers or a map need --format or --out.
+    """
     if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
         raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
     text, head = read_whole(arguments.text, arguments.file), arguments.head
@@ -193,7 +196,7 @@ def run_attend(arguments: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def refusing(option: str) -> Iterator[None]:
-    """Raise UsageError in the name of an option if the block refuses a value."""
+    """Raise UsageError that names an option if the block raises ValueError."""
     try:
         yield
     except ValueError as error:

@@ -29,7 +29,7 @@ OPTIONS = {
     "target": "--target",
     "timeout": "--timeout",
 }
-# Connection errors of gRPC or its TLS, and their meaning, which needs no other evidence.
+# Connection errors of gRPC or its TLS library that name their cause, and the cause with its remedy.
 ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
 RENEW = "its certificate has to be renewed there"
 NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
@@ -47,14 +47,14 @@ CONNECTIONS = {
         "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca"
     ),
 }
-# in the handshake; a connection that is lost later has no last error
+# only in the handshake: a connection that is lost later has no "last error"
 CLOSED = re.compile(r"last error: .*: Socket closed")
 OF_IPV6 = re.compile(r"last error: .* ipv6:")
 INDEX = re.compile(r"\[(\d+)\]")
 
 
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
-    """Return an error on one line."""
+    """Return an error and its remedy on one line."""
     message = " ".join(
         (in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split()
     )
@@ -66,19 +66,19 @@ def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse
 
 
 def misdirected(message: str) -> bool:
-    """Return whether a connection failed for a cause that stays: TLS, names, authorities, port."""
+    """Return whether a connection failed for a lasting cause: TLS, names, authorities, port."""
     return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
 
 
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
-    """Return the remedy for an answer that is an error, if the message has none."""
+    """Return the remedy for an error other than a failed connection, if its message has none."""
     if isinstance(error, Unauthenticated):
         return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
     if isinstance(error, DeadlineExceeded):
         return ["give more time by --timeout"]
     if not isinstance(error, Overloaded):
         return []
-    # This very command may fill the queue.
+    # The queue may be full of this command's own requests.
     late = (
         ["give more time by --timeout"]
         if arguments.timeout is not None and TOO_LATE in message
@@ -111,7 +111,7 @@ def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
 
 
 def wanted(arguments: argparse.Namespace) -> str:
-    """Return the credential that a service may want if it only closes the connection."""
+    """Return the credential that a service may require if it closes the connection at once."""
     if arguments.tls_cert:
         return "another certificate than that of --tls-cert"
     if arguments.tls or arguments.tls_ca or arguments.tls_server_name:

@@ -22,11 +22,11 @@ STANDARD_INPUT = "standard input"
 
 
 class UsageError(Exception):
-    """Command that cannot be done; the message has the change to make."""
+    """Command that cannot succeed as given; the message has the change to make."""
 
 
 class OutputError(Exception):
-    """Result that could not be written after all, as on a full disk; a retry may succeed."""
+    """Failed write of a result, for example on a full disk; a retry may succeed."""
 
 
 def say(message: str) -> None:
@@ -37,7 +37,7 @@ def say(message: str) -> None:
 
 
 def say_here(message: str) -> None:
-    """Overwrite the open line of a terminal; "": clear it."""
+    """Overwrite the current line of the terminal on standard error; "" clears it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             width = shutil.get_terminal_size().columns - 1
@@ -50,26 +50,26 @@ def say_here(message: str) -> None:
 def split_lines(has_texts: bool, file: str | None) -> tuple[str, list[str]]:
     """Return the name and lines of the file, else of standard input.
 
-    The file is never whole in memory.
+    The file is read line by line, so its bytes are not held in addition to the lines.
 
     Raises:
-        UsageError: as `opened`, or it is not UTF-8.
+        UsageError: as for `opened`, or the file is not UTF-8.
     """
     lines, place = list[str](), 0
     with opened(has_texts, file, "texts, one a line") as (name, stream):
         for data in stream:
             line = decode(name, data, place).removesuffix("\n")
             place += len(data)
-            if line or data.endswith(b"\n"):  # else there is only a mark of UTF-8
+            if line or data.endswith(b"\n"):  # else there is only a byte order mark
                 lines.append(line)
     return name, lines
 
 
 def read_whole(text: str | None, file: str | None) -> str:
-    """Return one text: the argument, else a file, else standard input, without a last newline.
+    """Return one text: the argument, else a file, else standard input, without a final newline.
 
     Raises:
-        UsageError: an argument and a file, or a file that cannot be read.
+        UsageError: both an argument and a file are given, or the file cannot be read.
     """
     if text is not None and file is None:
         return text
@@ -107,14 +107,14 @@ def source(arguments: argparse.Namespace) -> str | None:
 
 
 def decode(name: str, data: bytes, place: int = 0) -> str:
-    """Decode UTF-8 with line ends of Unix or Windows, from that place of a file.
+    """Decode UTF-8 with line ends of Unix or Windows.
 
-    Raises UsageError for other encodings.
+    `place` is the byte offset of the data in the file. Raises UsageError for other encodings.
     """
     try:
         return data.decode("utf-8" if place else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        mark = len(data) - len(error.object)  # which the codec takes off first
+        mark = len(data) - len(error.object)  # the codec removes a byte order mark first
         raise UsageError(
             f"{name}: not UTF-8 (byte {place + mark + error.start}); convert it first"
         ) from None
@@ -130,9 +130,9 @@ def write_result(
 
     Args:
         arguments: of the command.
-        text: makes the text for people; it gets a final newline, unless it is empty.
-        json: makes the JSON object.
-        arrays: makes the arrays of an archive.
+        text: returns the text for people; it gets a final newline, unless it is empty.
+        json: returns the JSON object.
+        arrays: returns the arrays of an archive.
     """
     if arguments.format == "npz":
         named = arrays()
@@ -153,7 +153,7 @@ def write_result(
 
 
 def show(text: str, form: str | None = None) -> None:
-    """Write and flush all of a text to standard output. Raises BrokenPipeError if the reader left.
+    """Write a text to standard output and flush it. Raises BrokenPipeError if the reader closed it.
 
     Args:
         text: any part of the output.
@@ -164,18 +164,18 @@ def show(text: str, form: str | None = None) -> None:
         return
     file: IO[bytes] | None = getattr(sys.stdout, "buffer", None)
     try:
-        if file is None:  # a replacement of standard output that takes texts alone
+        if file is None:  # a replacement of standard output that accepts only text
             sys.stdout.write(text)
         sys.stdout.flush()
         if file is not None:
-            # Not through the text layer: without a buffer (PYTHONUNBUFFERED) it writes once and
-            # ignores how much was written.
+            # Not through the text layer: without a buffer (PYTHONUNBUFFERED) it writes once, even
+            # if only part was written.
             write_all(
                 file, text.encode("utf-8" if form == "json" else sys.stdout.encoding, "replace")
             )
             file.flush()
     except OSError as error:
-        # Else the interpreter would write the rest of the buffer again when it ends, and complain.
+        # Else the interpreter would write the rest of the buffer again at exit, and report that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise
@@ -183,34 +183,34 @@ def show(text: str, form: str | None = None) -> None:
 
 
 def write_all(file: IO[bytes], data: bytes) -> None:
-    """Write all of it, even if the file takes some at a time (no buffer).
+    """Write all of the data, even if an unbuffered file accepts only part at a time.
 
-    Raises OSError, as on a full disk.
+    Raises OSError, for example on a full disk.
     """
     rest = memoryview(data)
     while rest:
         count: int | None = file.write(rest)
-        if count is None:  # the file does not block, and takes nothing now
+        if count is None:  # the file is non-blocking, and accepts nothing now
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         rest = rest[count:]
 
 
 @contextlib.contextmanager
 def writing(name: str) -> Iterator[None]:
-    """Raise OutputError if the system refuses a file that `check_writable` allowed."""
+    """Raise OutputError if the system refuses to write a file, although `check_writable` passed."""
     try:
         yield
     except BrokenPipeError:
-        raise  # a named pipe, whose reader left
+        raise  # the reader of a named pipe closed it
     except OSError as error:
         raise OutputError(f"{name}: cannot write it: {error.strerror or error}") from None
 
 
 def check_writable(option: str, name: str) -> None:
-    """Raise UsageError if a file can never be written. Leaves the file as it is."""
+    """Raise UsageError if a file can never be written. The file is not changed."""
     if not name:
         raise UsageError(f"{option}: is empty; name a file")
-    # of a link's target, which opening the link would create
+    # the folder of a link's target, because opening the link would create the target
     folder = os.path.dirname(os.path.realpath(name))
     if os.path.isdir(name) or name.endswith(os.sep):
         problem = "it is a folder; name a file"
@@ -229,7 +229,7 @@ def check_writable(option: str, name: str) -> None:
 
 
 def is_same_file(name: str, other: str) -> bool:
-    """Return whether writing one changes the other. A terminal, a pipe or /dev/null never does."""
+    """Return whether writing one changes the other; never for a terminal, a pipe or /dev/null."""
     if not os.path.exists(name) or not os.path.exists(other):
         return os.path.realpath(name) == os.path.realpath(other)
     return os.path.isfile(name) and os.path.samefile(name, other)

@@ -20,7 +20,7 @@ from headlight.cli.input_lines import texts_of
 from headlight.cli.shared_options import add_reading, add_texts, command, connect, reading
 from headlight.spec import STATISTICS
 
-SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
+SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines fit in 80 columns
 
 
 def add_heads(commands: Any) -> None:
@@ -98,7 +98,7 @@ def five(number: float, digits: int) -> str:
 def link_column(found: Sequence[Head], label_cells: int) -> list[str]:
     """Return a title and the strongest link of each head, all of one width.
 
-    Labels are cut to so many cells.
+    Labels are cut to `label_cells`.
     """
     links = [head.link for head in found]
     names = [
@@ -150,7 +150,7 @@ def shortened(value: Any) -> Any:
 def heads_arrays(analysis: Analysis) -> dict[str, NDArray[Any]]:
     """Return arrays [L, H], with statistics [L, H, 7].
 
-    A missing link has weight 0 and places -1.
+    A missing link has weight 0 and indices -1.
     """
     found, moved = analysis.heads, analysis.importance
     shape = (len({head.layer for head in found}), -1)

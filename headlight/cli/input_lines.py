@@ -12,20 +12,20 @@ from headlight.cli.files import UsageError, source, split_lines
 from headlight.wire.client_codec import Input
 
 JSON_LINES = (".jsonl", ".ndjson")
-LONGEST_ID = 1000  # characters: a NumPy array reserves the longest for every row
+LONGEST_ID = 1000  # characters: a NumPy array reserves the longest length for every row
 NUMBER = re.compile(r"-?[0-9]{1,100}")
 HIGHEST_ID = 2**63 - 1  # a request can hold no higher one
 
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """Inputs, each at the place of its line.
+    """Inputs of a command, each at the place of its line.
 
     Attributes:
-        texts: texts or token ids of the lines; a line without one is unchanged.
-        problems: by place, the reason why a line has none.
-        name: of the source; None: arguments.
-        ids: of the lines, empty for a line without a text; None: not requested.
+        texts: texts or token ids of the lines; a line without an input is left as it is.
+        problems: reasons, by place, of the lines without an input.
+        name: name of the source; None: arguments.
+        ids: ids of the lines, empty for a line without a text; None: not requested.
     """
 
     texts: list[Input]
@@ -43,8 +43,8 @@ def given(arguments: argparse.Namespace) -> Given:
     """Read the inputs that the options of `headlight.cli.shared_options.add_texts` name.
 
     Raises:
-        UsageError: they cannot be read, or a line holds no input and none may be skipped. (Without
-            the line, later answers would have other numbers than their lines.)
+        UsageError: they cannot be read, or a line holds no input and may not be skipped. (Without
+            it, the numbers of later answers and lines would differ.)
     """
     name, id_field = source(arguments), getattr(arguments, "id_field", None)
     numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
@@ -153,5 +153,5 @@ def id_of(entry: dict[str, Any], field: str) -> str:
 
 
 def texts_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the texts of `given`, for commands that take texts alone."""
+    """Return the texts of `given`, for commands that take only texts."""
     return [text for text in given(arguments).texts if isinstance(text, str)]

@@ -1,4 +1,4 @@
-"""Entry of the command `headlight`.
+"""Entry point of the command `headlight`.
 
 `headlight serve` and `headlight export` belong to other packages: the only upward imports. Each
 command loads its modules when it runs, because `headlight serve` sets variables that gRPC reads on

@@ -26,7 +26,7 @@ PIECE_CELLS = 24
 def numbers(array: NDArray[Any]) -> list[Any]:
     """Return nested lists for JSON, in the shortest decimals of the same float32.
 
-    So 0.1 is not 0.10000000149011612.
+    For example, 0.1 instead of 0.10000000149011612.
     """
     if array.dtype.kind in "iu":
         return array.tolist()  # type: ignore[no-any-return]  # of an array that has an axis
@@ -36,12 +36,12 @@ def numbers(array: NDArray[Any]) -> list[Any]:
 def attention_text(
     attention: Attention, text: str, head: int | None, width: int, colour: bool
 ) -> str:
-    """Draw the last layer held, of one head or the mean of all, and its strongest links.
+    """Draw the last layer of `attention`, one head or the mean of all, and its strongest links.
 
-    Several layers have a table of all heads first.
+    If there are several layers, a table of all heads comes first.
 
     Raises:
-        ValueError: the head is not held.
+        ValueError: `attention` lacks the head.
     """
     labels, layer = attention.tokens.labels(text), attention.layers[-1]
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
@@ -67,7 +67,7 @@ def attention_text(
 def attention_json(attention: Attention, head: int | None) -> dict[str, object]:
     """Return the attention weights [layers, heads, n, n], tokens and model.
 
-    Raises ValueError for a head that is not held.
+    Raises ValueError if `attention` lacks the head.
     """
     heads, weights = chosen_heads(attention, head)
     return {

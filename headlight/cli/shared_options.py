@@ -17,7 +17,7 @@ from headlight.wire.client_codec import Reading
 DEFAULT_TARGET = "127.0.0.1:50051"
 WRITTEN = ("--out", "--png", "--html")
 READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
-# Finds a lost service again soon. gRPC's default backoff grows to two minutes.
+# Reconnects soon after a service is back: gRPC's default backoff grows to two minutes.
 RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
@@ -134,7 +134,7 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
 
 
 def reading(arguments: argparse.Namespace) -> Reading:
-    """Return the reading of the options of `add_reading`; a list that is not typed is bulk."""
+    """Return the values of the `add_reading` options; texts that are not arguments are bulk."""
     listed = "texts" in arguments and not arguments.texts
     priority: Priority | None = arguments.priority or ("bulk" if listed else None)
     return Reading(
@@ -168,7 +168,7 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
 def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
     """Return the spec of the options of `add_vectors`.
 
-    Raises UsageError if the format cannot show it.
+    Raises UsageError if the output format cannot hold it.
     """
     dtypes = tuple(arguments.dtype or ())
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
@@ -179,9 +179,10 @@ def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
 
 
 class Undisturbed(Client):
-    """Client whose closing no second Ctrl-C cuts short."""
+    """Client that closes even if a second Ctrl-C is pressed."""
 
-    _outlasts = None  # `embed` keeps its vectors, reports that it waits, and obeys --retry-for
+    # No such retries: `embed` keeps its vectors, reports that it waits, and obeys --retry-for.
+    _outlasts = None
 
     def close(self) -> None:
         with undisturbed():
@@ -189,12 +190,12 @@ class Undisturbed(Client):
 
 
 def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
-    """Return a client for the common options, with so many calls at once.
+    """Return a client for the common options, with up to `concurrency` calls at once.
 
     Raises:
-        UsageError, or InvalidInput for target and timeout: they cannot be used.
+        UsageError: an option cannot be used; for target and timeout, InvalidInput.
     """
-    # A token is no option: every user of a machine sees all command lines.
+    # A token is not an option: every user of a machine sees all command lines.
     token_file = arguments.token_file or os.environ.get("HEADLIGHT_TOKEN_FILE") or None
     token = None if token_file else os.environ.get("HEADLIGHT_TOKEN") or None
     try:

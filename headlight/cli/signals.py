@@ -1,4 +1,4 @@
-"""Signals that end a long command, once and for good."""
+"""Handling of the signals that end a long command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Terminated(KeyboardInterrupt):
 def undisturbed() -> contextlib.AbstractContextManager[None]:
     """Ignore SIGINT and SIGTERM in the block.
 
-    gRPC waits for ever to close a channel whose closing was interrupted.
+    If the closing of a channel is interrupted, gRPC waits forever to close it.
     """
     return handled({signal.SIGINT: signal.SIG_IGN, signal.SIGTERM: signal.SIG_IGN})
 
@@ -54,7 +54,7 @@ def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
 def result_of(future: futures.Future[T], seconds: float | None) -> T:
     """Wait for `future.result(seconds)` in pieces.
 
-    Python notices a signal at the start of a lock wait only after the wait, which may be never.
+    Python handles a signal at the start of a lock wait only after the wait, which may never end.
     """
     end = math.inf if seconds is None else time.monotonic() + seconds
     while not futures.wait([future], min(NOTICED_SECONDS, max(0.0, end - time.monotonic()))).done:

@@ -1,4 +1,4 @@
-"""The asyncio client: the methods of the blocking client, whose flows it executes by awaiting."""
+"""Asyncio client: the methods of the blocking client, with flows executed by awaiting."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def awaited(
 class AsyncClient(ClientFlows[grpc.aio.Channel]):
     """`headlight.client.sync_client.Client` for asyncio: each method is a coroutine.
 
-    Arguments, methods, results and errors are the same. Make it inside a running event loop, else
+    Arguments, methods, results and errors are the same. Create it inside a running event loop, else
     it raises RuntimeError. It closes at the end of its `async with` block, or by `close()`.
     Cancelling a method cancels its calls.
     """
 
     _grpc = grpc.aio
     _event = asyncio.Event
-    _closing: Sequence[asyncio.Task[None]] = ()  # channels whose certificates were replaced
+    _closing: Sequence[asyncio.Task[None]] = ()  # of channels whose certificates were replaced
 
     encode = awaited(Client.encode)
     encode_with_info = awaited(Client.encode_with_info)
@@ -117,10 +117,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
 
     @contextlib.contextmanager
     def _errors(self, first_input: int = 0, large: bool = False) -> Iterator[None]:
-        """Convert errors.
-
-        Also convert the cancellation of a call that the caller did not cancel.
-        """
+        """Convert errors, and the cancellation of a call that the caller did not cancel."""
         with super()._errors(first_input, large):
             try:
                 yield
@@ -185,9 +182,9 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
 
 
 async def lay_out(make: Callable[[], T], inputs: int) -> T:
-    """Return what `make` builds for so many inputs.
+    """Return `make()`; for many inputs, run it in a thread.
 
-    For many, the event loop stays free meanwhile.
+    The event loop stays free meanwhile.
     """
     if inputs < MANY_INPUTS:
         return make()
@@ -201,7 +198,7 @@ async def lay_out(make: Callable[[], T], inputs: int) -> T:
 
 @contextlib.contextmanager
 def true_status(call: Any) -> Iterator[None]:
-    """Raise the status that a stream of asyncio ended with first. Enter it before the first read.
+    """Raise the first status that ended an asyncio stream. Enter this before the first read.
 
     A call may end while one of its requests is being written. grpc.aio then replaces the server's
     status by an INTERNAL of its own, and reading the call raises that. A done callback still sees
@@ -209,8 +206,8 @@ def true_status(call: Any) -> Iterator[None]:
 
     Raises:
         grpc.aio.AioRpcError: the status, if it was not OK.
-        DeadlineExceeded, Unavailable: there is only gRPC's own status, and the call's time has, or
-            has not, passed.
+        DeadlineExceeded: there is only gRPC's own status, and the call's time has passed.
+        Unavailable: there is only gRPC's own status, and time is left.
         BadAnswer: the status was OK, but requests were still to be written.
     """
     seen: list[grpc.aio.AioRpcError | None] = []

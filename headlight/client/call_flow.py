@@ -30,45 +30,45 @@ LONGEST_PUSHBACK_SECONDS = 60.0
 
 
 class Pause(NamedTuple):
-    """Wait for some seconds, at most until the client is closed."""
+    """Command to wait for some seconds, at most until the client is closed."""
 
     seconds: float
 
 
 class LayOut(NamedTuple):
-    """Outcome: `make()`, which takes long for many inputs."""
+    """Command to call `make`, which takes long for many inputs. Outcome: its result."""
 
     make: Callable[[], Any]
     inputs: int
 
 
 class Wait(NamedTuple):
-    """Outcome: the response of a unary call."""
+    """Command to wait for a unary call. Outcome: its response."""
 
     call: Any
 
 
 class Failure(NamedTuple):
-    """Outcome: the error of a unary call that has ended, else None. Does not wait."""
+    """Command to look for the error of a unary call without waiting. Outcome: the error or None."""
 
     call: Any
 
 
 class Read(NamedTuple):
-    """Outcome: the next frame of a stream; None at its end."""
+    """Command to read from a stream. Outcome: the next frame; None at the end."""
 
     call: Any
 
 
 class Linger(NamedTuple):
-    """Wait for the status of a stream, at most for some seconds."""
+    """Command to wait for the status of a stream, at most for some seconds."""
 
     call: Any
     seconds: float
 
 
 class Output(NamedTuple):
-    """Pass a value on to the caller. The last one is the flow's return value."""
+    """Command to pass a value on to the caller. The last one is the flow's return value."""
 
     value: Any
 
@@ -125,12 +125,12 @@ class Retries:
         *mended: type[HeadlightError],
         once_answered: type[HeadlightError] | None = None,
     ) -> None:
-        """Begin to count.
+        """Start with no retries made.
 
         Args:
             deadline: by the monotonic clock; no retry begins after it.
             mended: see the class.
-            once_answered: one more such error, which counts after the first answer.
+            once_answered: one more such error, retried only after the first answer.
         """
         self.mended = mended
         self._deadline = deadline
@@ -190,10 +190,10 @@ def in_order(
         window: calls in flight at once.
         start: begins a call.
         take: waits for a call and uses its answer. Returns jobs that replace this one, if any.
-        retries: decide whether a failed call begins again.
+        retries: retry policy for failed calls.
 
     Raises:
-        HeadlightError: of the first call that failed for good. All others are cancelled.
+        HeadlightError: the error of the first call that failed for good. All others are cancelled.
     """
     coming = iter(jobs)
     pending: deque[tuple[JobT, Any]] = deque()

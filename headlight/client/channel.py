@@ -36,7 +36,7 @@ Options = Sequence[tuple[str, Any]]
 
 SERVICE = "headlight.v1.HeadlightService"
 # Every call is a pure function of its request, so a retry is safe. Not RESOURCE_EXHAUSTED: gRPC
-# also answers it to a message that is too large, and a retry makes that no smaller.
+# also returns it for a message that is too large, which a retry cannot fix.
 RETRY_POLICY = {
     "maxAttempts": 4,
     "initialBackoff": "0.1s",
@@ -58,7 +58,7 @@ SERVICE_CONFIG = {
 }
 
 # For the blocking client, without EncodeStream. If the server of a blocking stream is gone, gRPC
-# for Python retries it and never returns, whatever the deadline. The client begins the stream anew
+# for Python retries and never returns, even after the deadline. The client restarts the stream
 # itself.
 UNARY = ("Encode", "Tokenize", "Occlude", "GetModel")
 BLOCKING_CONFIG = SERVICE_CONFIG | {
@@ -89,7 +89,7 @@ DEFAULT_OPTIONS: Options = (
     ("grpc.max_receive_message_length", STOCK_MESSAGE_BYTES),
 )
 
-# three years; gRPC takes a deadline centuries away, or infinity, for one that has passed
+# three years; gRPC treats a deadline centuries away, or infinity, as one that has passed
 MOST_SECONDS = 1e8
 # Passed to gRPC unchanged.
 SCHEMES = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds|google-c2p):")
@@ -106,7 +106,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     _grpc: Any = grpc  # the module that makes the channels
     _event: Callable[[], Any] = threading.Event
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
-    # retried once part of a list is answered, so that no answer is lost
+    # the error that is also retried once part of a list is answered, so that no answer is lost
     _outlasts: type[HeadlightError] | None = Unavailable
 
     def __init__(
@@ -168,7 +168,7 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         """Close a channel that has no more calls."""
 
     def _end(self) -> list[ChannelT]:
-        """Begin no more calls. Return the channels to close."""
+        """Stop new calls and return the channels to close."""
         self._closed.set()
         return (
             self._channel.end() if isinstance(self._channel, ReloadingChannel) else [self._channel]
@@ -236,12 +236,12 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
 def check_arguments(target: object, model: object, timeout: object, concurrency: object) -> None:
     """Check the arguments of a client.
 
-    gRPC would print lines of its own, or fail at the first call.
+    gRPC would print lines of its own, or fail only at the first call.
 
     Raises:
-        InvalidInput: the target is no address, the model no name, or the timeout no number of
-            seconds.
-        ValueError: the concurrency is no whole number from 1.
+        InvalidInput: the target is not an address, the model is not a name, or the timeout is not a
+            number of seconds.
+        ValueError: the concurrency is not a whole number from 1.
     """
     check_target(target)
     check_model(model)
@@ -255,11 +255,11 @@ def check_model(name: Any) -> None:
     """Check the name of a model, which every request holds; None is the same as empty.
 
     Raises:
-        InvalidInput: it is no text, or a request cannot hold it.
+        InvalidInput: it is not a text, or a request cannot hold it.
     """
     try:
         str.encode("" if name is None else name)
-    # Python makes lone surrogates of a command-line argument that is no UTF-8
+    # Python turns a command-line argument that is not UTF-8 into lone surrogates
     except (TypeError, UnicodeEncodeError):
         raise InvalidInput(
             "model",
@@ -270,8 +270,8 @@ def check_model(name: Any) -> None:
 def check_target(target: object) -> None:
     """Check "host:port".
 
-    gRPC would dial 443 without a port, and another port if it is too high. It would take a URL's
-    scheme for a host.
+    Without a port, gRPC would dial 443; for a port that is too high, another one. It would take a
+    URL's scheme for a host.
 
     Raises:
         InvalidInput: it is neither "host:port" nor a target of one of gRPC's schemes.

@@ -30,7 +30,7 @@ from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import check_description
 from headlight.wire.client_codec import Input, Reading, as_list, from_model
 
-LINGER_SECONDS = 0.25  # for a status on its way, but not for a server that is gone
+LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 P = ParamSpec("P")
 UnaryT = TypeVar("UnaryT", Pooled, Tokenized)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
@@ -74,7 +74,7 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: P.args,
         **keywords: P.kwargs,
     ) -> Flow[UnaryT]:
-        """Return the work of `make`, done by as many unary calls as it needs."""
+        """Return the work that `make` creates, done by as many unary calls as it needs."""
         deadline = self._deadline()
         work: UnaryT = yield from self._laid_out(deadline, texts, make, *rest, **keywords)
         requests = ((part, work.request(part)) for part in work.parts)
@@ -88,7 +88,7 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: P.args,
         **keywords: P.kwargs,
     ) -> Flow[list[ResultT]]:
-        """Return the results of the work of `make`, over as many streams as it needs."""
+        """Return the results of the work that `make` creates, over as many streams as it needs."""
         deadline = self._deadline()
         work: Streamed[ResultT] = yield from self._laid_out(
             deadline, texts, make, *rest, **keywords
@@ -191,7 +191,7 @@ class ClientFlows(ClientBase[ChannelT]):
                     work.finish()
             except HeadlightError as error:
                 if work.over:
-                    # Else the server counts a client that disconnected.
+                    # Else the server would count a client that disconnected.
                     yield Linger(call, LINGER_SECONDS)
                 if work.unanswered or not isinstance(error, Overloaded | Unavailable):
                     raise

@@ -1,4 +1,4 @@
-"""Reloading channel: a new one for each change of the credential files, and a token on each call.
+"""Reloading channel: a new gRPC channel after each change of its files, a token on each call.
 
 gRPC for Python reads certificates once for each channel. A call that begins after a change uses a
 new channel. Running calls stay on the old channel, which is closed after the last of them.
@@ -25,7 +25,7 @@ class Generation:
     channel: Any
     credentials: grpc.ChannelCredentials | None
     calls: int = 0  # running on it
-    methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # real methods made so far
+    methods: dict[Method, Any] = dataclasses.field(default_factory=dict)  # gRPC's, made so far
 
 
 class ReloadingChannel:
@@ -58,9 +58,9 @@ class ReloadingChannel:
             return [generation.channel for generation in (self._generation, *self._retired)]
 
     def end(self) -> list[Any]:
-        """Begin no more calls.
+        """Stop new calls, and return the open channels for the caller to close.
 
-        Return the open channels, for the caller to close; none opens afterwards.
+        No channel opens afterwards.
         """
         with self._lock:
             self._ended = True
@@ -82,8 +82,8 @@ class ReloadingChannel:
         with self._lock:
             if self._ended:
                 raise ValueError(CLOSED)
-            # Read under the lock: else a slower thread could replace a new certificate by the one
-            # before.
+            # Read under the lock: else a slower thread could replace a new certificate by an older
+            # one.
             credentials = self._access.credentials()
             if credentials is not self._generation.credentials:
                 # if this fails, the one before stays in use
@@ -107,7 +107,7 @@ class ReloadingChannel:
     def start(self, method: Method, way: str, request: Any, timeout: float | None) -> Any:
         """Begin a call on the current channel with the current token.
 
-        `way`: the name of the callable of the real method.
+        `way` is the attribute of gRPC's method to call: "__call__" or "future".
         """
         generation = self.enter()
         try:
@@ -126,10 +126,10 @@ class ReloadingChannel:
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Method:
-    """Method of the stub: each call finds its channel and its token anew."""
+    """Method of the stub: each call uses the current channel and the current token."""
 
     owner: ReloadingChannel
-    make: Callable[[Any], Any]  # makes the real method of a channel
+    make: Callable[[Any], Any]  # returns gRPC's method of a channel
 
     def __call__(self, request: Any, timeout: float | None = None) -> Any:
         """Begin a call on a stub that does not wait for answers."""

@@ -68,38 +68,40 @@ class Client(ClientFlows[grpc.Channel]):
     Token ids are integers, in a list or a NumPy array.
 
     Every method may raise the errors of `headlight.errors`. The caller can correct InvalidInput and
-    NotFound. Overloaded has a delay if the server named one. Unavailable means that no server
+    NotFound. Overloaded has a retry delay if the server gave one. Unavailable means that no server
     answers. It is raised after some attempts within a second. For streams, and in the middle of a
-    list, it follows after half a minute, to save answers. BadAnswer means that the server's answer
-    does not fit the request. DeadlineExceeded and EngineError may also be raised.
+    list, it is raised after half a minute, so that fewer answers are lost. BadAnswer means that the
+    server's answer does not fit the request. DeadlineExceeded and EngineError may also be raised.
 
     Args:
         target: "host:port", or a target of gRPC's with its scheme, as "dns:///name:port" or
             "unix:path". Calls rotate over all addresses of the name.
         model: name of the model; empty: the only one that the server has.
-        timeout: seconds for one method in all; None: no limit. Without one, a call detects a
-            service that vanished or froze after some six minutes.
+        timeout: total seconds for one method; None: no limit. Without one, a call detects after
+            some six minutes that a service vanished or froze.
             `options=[("grpc.keepalive_time_ms", 30_000)]` is faster, because Headlight's service
-            allows a ping every 10 s. A proxy between may not allow it, so it is no default.
+            allows a ping every 10 s. It is not the default, because a proxy in between may not
+            allow it.
         tls: whether to use TLS, with gRPC's default certificate authorities. Any other TLS argument
             implies it.
         credentials: use TLS with these instead.
         tls_ca: file of the authorities to trust instead, PEM.
         tls_cert, tls_key: files of the client's certificate and its key, PEM: for mutual TLS. Each
             call checks all three files. After a change, new calls use a new connection, and running
-            ones end on theirs. An unusable file, as one half written, changes nothing.
+            ones end on theirs. An unusable file, such as a half-written one, changes nothing.
         tls_server_name: the name that the server's certificate must have; None: that of the target.
-            For a forwarded port.
-        token: sent with every call, as `authorization: Bearer ...`. Without TLS it is sent in
-            plaintext: for a mesh that encrypts.
-        token_file: file of the token, which is read again after a change.
+            Use it for a forwarded port.
+        token: token for every call, sent as `authorization: Bearer ...`. Without TLS it is sent in
+            plaintext: only for a mesh that encrypts.
+        token_file: file of the token; it is read again after a change.
         concurrency: calls in flight at once for a list that needs several.
         options: gRPC channel arguments; they override those of `headlight.client.channel`.
 
     Raises:
-        InvalidInput: the target is no address, the model no text, or the timeout no number.
-        ValueError: the concurrency is no whole number from 1, or TLS or token arguments cannot be
-            used.
+        InvalidInput: the target is not an address, the model is not a text, or the timeout is not a
+            number.
+        ValueError: the concurrency is not a whole number from 1, or TLS or token arguments cannot
+            be used.
     """
 
     _service_config = BLOCKING_CONFIG
@@ -191,7 +193,7 @@ class Client(ClientFlows[grpc.Channel]):
         head_mask: ArrayLike | None = None,
         **reading: Unpack[Reading],
     ) -> list[AttentionMaps]:
-        """Return the attention of each input as a spec selects and reduces it, in fewer bytes.
+        """Return the attention of each input, selected and reduced by a spec to fewer bytes.
 
         Args:
             texts: the inputs, as in `encode`.
@@ -211,15 +213,15 @@ class Client(ClientFlows[grpc.Channel]):
         A piece has at most 1 MiB (or one row), to save memory. The service sends no faster than the
         caller takes pieces. It ends the call if the caller takes none for its `--stall-seconds`.
         There is a retry only before the first piece. Arguments as for `attention`, without a head
-        mask; not with uint8 or top_k. The arguments are checked, and the timeout begins, now. The
-        request is sent with the first piece.
+        mask; not with uint8 or top_k. The call checks the arguments and starts the timeout. The
+        request is sent when the first piece is taken.
         """
         return self._iterate(self._pieces(text, spec, reading))
 
     def attention_bytes(self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]) -> int:
-        """Return the bytes of data of `attention` for one text. Computes nothing.
+        """Return the bytes of data of `attention` for one text, without computing it.
 
-        Arguments as `attention`.
+        Arguments as for `attention`.
         """
         request = unary_calls.dry_run(self._model, text, spec, reading)
         answer = self._ask(self._stub.Encode, request, self._deadline())
@@ -340,9 +342,9 @@ class Client(ClientFlows[grpc.Channel]):
 
 
 def response_of(call: Any) -> Any:
-    """Return the response of a call, and wait for it.
+    """Wait for a call and return its response.
 
-    A call that the server cancelled raises itself, as failed calls do.
+    A call that the server cancelled is raised itself, as failed calls are.
     """
     try:
         return call.result()

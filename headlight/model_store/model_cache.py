@@ -38,7 +38,7 @@ class Entry:
 
     @property
     def complete(self) -> bool:
-        """Whether the bundle is there: it is moved to its place in one step."""
+        """Whether the bundle exists: it is moved to its place in one step."""
         return (self.bundle / MANIFEST).is_file()
 
     @property
@@ -79,14 +79,14 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 def entry_of(
     source: ModelSource, options: Mapping[str, object], environ: Mapping[str, str]
 ) -> Entry:
-    """Return the place of a source's export, which may not be there yet.
+    """Return the entry of a source's export, which may not exist yet.
 
     Args:
         source: the model.
-        options: of the exporter, as far as they change the bundle.
-        environ: names the cache.
+        options: options of the exporter that change the bundle.
+        environ: the environment, which names the cache.
     """
-    # A folder is known by its files: the same ones elsewhere have the same bundle.
+    # A folder is identified by its files: the same files elsewhere have the same bundle.
     known = [source.digest or source.location, source.revision, __version__, {**options}]
     text = json.dumps(known, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:KEY_DIGITS]
@@ -103,7 +103,7 @@ def entries(environ: Mapping[str, str]) -> list[Entry]:
 
 
 def make_entry(entry: Entry) -> None:
-    """Make the folder of an entry, for this user alone. Raises OSError if that fails."""
+    """Make the folder of an entry, only for this user. Raises OSError if that fails."""
     entry.folder.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
     entry.folder.mkdir(mode=PRIVATE, exist_ok=True)
 
@@ -112,8 +112,8 @@ def remove_entry(entry: Entry) -> None:
     """Remove a model. Services that run with it are not affected: they hold its files in memory.
 
     Raises:
-        ModelSourceError: an export is writing it.
-        OSError: it cannot be removed.
+        ModelSourceError: an export is writing the model.
+        OSError: the model cannot be removed.
     """
     with locked(entry.folder, wait=False) as held:
         if not held:
@@ -123,10 +123,10 @@ def remove_entry(entry: Entry) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold a folder for one process. It ends with the process, however that ends.
+    """Lock a folder for this process. The lock ends with the process, even after a crash.
 
     Yields:
-        Whether it is held; with `wait` always True.
+        Whether the folder is locked; with `wait` always True.
     """
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

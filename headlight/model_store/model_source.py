@@ -14,18 +14,18 @@ SHIPPED_PACKAGE = "headlight_model"  # never imported: its folder holds the ship
 MANIFEST = "manifest.json"
 DEFAULT_REVISION = "main"
 ROOT_FILES = ("config.json", "modules.json")  # a model folder has one of them
-# The files that an export reads; a folder and the modules directly in it have them.
+# Suffixes of the files that an export reads, in a folder and in the modules directly below it.
 READ = {".json", ".md", ".safetensors", ".txt"}
 HUB_ID = re.compile(r"(?![-.])[\w.-]{1,96}(?<![-.])(/(?![-.])[\w.-]{1,96}(?<![-.]))?", re.ASCII)
 
 
 class ModelSourceError(ValueError):
-    """A name stands for no model, or the cache cannot be used; the message has the remedy."""
+    """A name denotes no model, or the cache cannot be used; the message has the remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSource:
-    """A model that is no bundle yet.
+    """A model that is not a bundle yet.
 
     Attributes:
         location: a Hub id, or the absolute path of a folder.
@@ -44,16 +44,16 @@ class ModelSource:
 
 
 def find_model(model: str | None, revision: str | None = None) -> Path | ModelSource:
-    """Return the bundle that a model's name stands for, or what has to be exported.
+    """Return the bundle that a model's name denotes, or the source that has to be exported.
 
-    A folder of that name comes before a Hub id.
+    A folder of that name takes precedence over a Hub id.
 
     Args:
         model: a bundle, a folder of a model, or a Hub id; None: the shipped model.
-        revision: of a Hub id; None: its branch main.
+        revision: revision of a Hub id; None: its branch main.
 
     Raises:
-        ModelSourceError: it is none of these, or has a revision and is no Hub id.
+        ModelSourceError: it is none of these, or has a revision and is not a Hub id.
     """
     if model is None:
         found = _shipped()
@@ -73,7 +73,7 @@ def find_model(model: str | None, revision: str | None = None) -> Path | ModelSo
 
 
 def is_hub_id(model: str) -> bool:
-    """Return whether a name has the form of a Hub id: `org/name`, or `name` alone."""
+    """Return whether a name has the form of a Hub id: `org/name`, or only `name`."""
     return HUB_ID.fullmatch(model) is not None and ".." not in model and "--" not in model
 
 

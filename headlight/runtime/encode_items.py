@@ -1,6 +1,6 @@
 """Inputs and results of the engine: plain, picklable values without transport or queue.
 
-Values made for every text are tuples: a frozen dataclass takes four times as long to make.
+Values made for every text are named tuples: a frozen dataclass takes four times as long to make.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Selection:
 
     Attributes:
         role: the graph that can serve it: `embed` is cheaper and returns vectors only.
-        vectors_alone: only pooled vectors are requested: every input's output has the same size.
-        computes: a graph has to run; it need not if only the tokens are requested.
-        needs_tokens: inputs must be tokenised with all token details.
+        vectors_alone: whether only pooled vectors are requested: every input's output then has the
+            same size.
+        computes: whether a graph has to run; it need not if only the tokens are requested.
+        needs_tokens: whether inputs must be tokenised with all token details.
     """
 
     pooled: bool = True
@@ -59,7 +60,7 @@ class Selection:
 
 
 def everything(architecture: Architecture) -> Selection:
-    """Return the selection of all outputs of an encoder, whole."""
+    """Return the selection of all outputs of an encoder, unreduced."""
     layers = architecture.layers
     return Selection(
         True, True, whole(range(layers), architecture.heads), states(range(layers + 1))
@@ -75,7 +76,7 @@ class EncodeItem(NamedTuple):
         segments: int64 [n], each in 0 .. segments-1; None: zeros; a model without segments ignores
             it.
         head_mask: float32 [L, H], a factor for each head's contribution; None: ones.
-        places: of this input in `selection.attention`; None: every token.
+        places: tokens of this input in `selection.attention`; None: every token.
         states: int64 [m], the tokens of `selection.hidden`; None: every token.
         occluded: a hidden token: no query sees it, and pooling leaves it out; None: none.
         rows: int64 [m], the tokens of `selection.tokens`; None: every token.
@@ -145,7 +146,7 @@ def item_of(
 
     Raises:
         InvalidInput: this input lacks the tokens that the selection names, or cannot identify them;
-            `field` is the selection's.
+            `field` is that of the selection.
     """
     if selection.vectors_alone:  # the usual case
         return EncodeItem(
@@ -176,7 +177,7 @@ class ItemResult(NamedTuple):
         hidden: [requested layers, requested tokens, D] in the requested dtype.
         indices: uint16, in the shape of `attention`: the keys of its entries, if only the largest
             were requested.
-        scales: float32, a number for each row of uint8 attention: entries times it are weights.
+        scales: float32, a factor for each row of uint8 attention: entries times factor are weights.
         by_type: the pooled vector in each type requested of `Runtime.encode`; else None.
     """
 

@@ -93,9 +93,11 @@ class Runtime:
             bundle: the directory.
             provider: "cpu", "openvino" or "cuda"; "auto" is "cuda" if it has a device, else "cpu".
             precision: "fp32"; or "bf16", "fp16" or "int8" if the bundle has graphs for it.
-            threads: for each batch; None: the streams share the CPUs that the process may use.
+            threads: threads of each batch; None: concurrent batches share the CPUs that the process
+                may use.
             streams: batches at once; None: one for each CPU, at most 8; on "cuda" 1.
-            wide: give a lone batch all threads, for more memory; None: see `choose_exclusive`.
+            wide: whether a lone batch gets all threads, at the cost of more memory; None: see
+                `choose_exclusive`.
             spin: see headlight.runtime.providers.worker_layout.Workers.
             sha256: the digest that the manifest must have.
             attend: False saves the memory of the graph for attention and hidden states.
@@ -169,14 +171,14 @@ class Runtime:
         """Repeat a short self-test; see SelfTest.probe.
 
         Raises:
-            BundleError: the numbers differ from those that `check_golden` accepted.
+            BundleError: the vectors are no longer within the tolerance from PyTorch's.
         """
         self.self_test.probe()
 
     def check_ids(
         self, ids: Sequence[int], segments: Sequence[int] = (), *, with_info: bool = False
     ) -> Tokenized:
-        """Check token ids from outside; a GPU would not check them.
+        """Check token ids from a caller; a GPU would not check them.
 
         Args:
             ids: 1 to max_length.
@@ -184,8 +186,8 @@ class Runtime:
             with_info: also return the tokens.
 
         Raises:
-            InvalidInput: there are none, too many, or one is not in the vocabulary. `field` is
-                empty, or "segments" if these do not fit; the caller completes it.
+            InvalidInput: there are no ids, there are too many, or one is not in the vocabulary.
+                `field` is empty, or "segments" if these do not fit; the caller completes it.
         """
         array, types = checked_ids(self.bundle.manifest, ids, segments)
         pieces = self.tokenizer.pieces(array.tolist()) if with_info and self.tokenizer else ()
@@ -297,9 +299,9 @@ class Runtime:
         return item_of(tokenized, selection, self.bundle.manifest.pooling, head_mask)
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every loaded graph at each length, on each stream and on all threads.
+        """Run every loaded graph at each length, on each worker and on all threads.
 
-        Otherwise a caller would pay for the first run.
+        Otherwise the first requests would wait for the slower first runs.
         """
         self.engine.warm_up(lengths)
 

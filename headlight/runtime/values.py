@@ -24,7 +24,7 @@ class Tokenized(NamedTuple):
     segments: int64 [n]; None: zeros.
     words: int64 [n], a number for each word, rising by 1; every special token has its own. None if
         `info` is None, and for ids.
-    prompt_length: number of ids that stand for the prompt alone.
+    prompt_length: number of ids that stand only for the prompt.
     left_out: number of ids at the start that pooling leaves out, if the model does not pool
         prompts.
     """

@@ -22,11 +22,12 @@ class Access(NamedTuple):
     """Credentials and metadata, read at each call, which checks the times of the files.
 
     Attributes:
-        credentials: of the connection; the same object until a file changes. None: plaintext.
-        metadata: of each call; None: none.
+        credentials: credentials of the connection; the same object until a file changes. None:
+            plaintext.
+        metadata: metadata of each call; None: none.
         fixed: whether credentials never change, and there is no metadata.
-        problems: of changed files that are not used, with the names of their arguments. The earlier
-            files stay in use.
+        problems: problems of changed files that are not used, with the names of their arguments.
+            The earlier contents stay in use.
     """
 
     credentials: Callable[[], grpc.ChannelCredentials | None]

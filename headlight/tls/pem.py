@@ -1,8 +1,8 @@
 """Checks of certificates and keys for TLS, as PEM, with Python's own `ssl`.
 
-A certificate and its key run one handshake in memory. So all that TLS would refuse is refused
-before a connection, with a message: a key of another certificate, a file half written, an expired
-or unsuitable certificate.
+A certificate and its key run one handshake in memory. So everything that TLS would refuse is
+refused before a connection, with a message: a key of another certificate, a half-written file, an
+expired or unsuitable certificate.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 Role = Literal["server", "client"]
-# By their names in certificates: the keys that gRPC's clients and servers accept, out of all that
-# OpenSSL takes.
+# The kinds of keys that gRPC's clients and servers accept, by their encoding in certificates.
+# OpenSSL accepts more.
 KEYS = {
     "RSA": bytes.fromhex("06092a864886f70d010101"),
     "ECDSA P-256": bytes.fromhex("06072a8648ce3d020106082a8648ce3d030107"),
@@ -38,18 +38,18 @@ def check_pair(
     """Check that a certificate and a key can be used.
 
     Args:
-        certificate: PEM, its intermediate certificates behind it.
+        certificate: PEM, with its intermediate certificates behind it.
         key: PEM, not encrypted.
-        role: of the side that shows it.
-        authorities: PEM, one of which must have issued it; None: it is trusted itself, whoever
-            issued it.
+        role: role of the side that shows it.
+        authorities: PEM, one of which must have issued it; None: the certificate itself is trusted,
+            regardless of its issuer.
 
     Returns:
         The expiry of the certificate, in seconds since the epoch.
 
     Raises:
-        PemError: it has expired, they do not fit each other, or either is incomplete. Or the issuer
-            is another, or gRPC cannot use keys of this kind.
+        PemError: the certificate has expired, the key is not its key, either is incomplete, the
+            issuer is not one of the authorities, or gRPC cannot use keys of this kind.
     """
     if authorities is not None:
         check_authorities(authorities, "the file of the certificate's own authorities")
@@ -119,7 +119,7 @@ def _text(pem: bytes, what: str) -> str:
         raise PemError(f"{what} is not PEM; convert it by openssl x509 -inform DER") from None
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise PemError(f"{what} holds no certificate (-----BEGIN CERTIFICATE-----)")
-    # cut within a line that begins a further one, which no parser minds
+    # a file cut inside the BEGIN line of a further certificate, which no parser reports
     if text.count("-----") % 4:
         raise PemError(f"{what} is incomplete")
     return text
@@ -127,13 +127,13 @@ def _text(pem: bytes, what: str) -> str:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Yield a path, which `ssl` needs; on Linux to memory, so that no key is on a disk."""
+    """Yield the path of a file, which `ssl` needs; on Linux in memory, so no key is on disk."""
     with contextlib.ExitStack() as stack:
         if hasattr(os, "memfd_create"):
             file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb", buffering=0))
             path = f"/proc/self/fd/{file.fileno()}"
         else:
-            # readable by this user alone
+            # readable only by this user
             path = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "pem")
             file = stack.enter_context(open(path, "wb", buffering=0))
         file.write(content)
@@ -154,7 +154,7 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
 def _shake_hands(
     own: ssl.SSLContext, other: ssl.SSLContext, role: Role
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the certificate that the other side of a handshake in memory saw: dict and DER."""
+    """Run a handshake in memory. Return the certificate that the other side saw: dict and DER."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = own.wrap_bio(there, back, server_side=role == "server")
     theirs = other.wrap_bio(back, there, server_side=role == "client")

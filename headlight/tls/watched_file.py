@@ -1,4 +1,4 @@
-"""Watched files: read again after a change, and never replaced by unusable content."""
+"""Watched files: read again after a change; unusable content never replaces usable content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 StrPath = str | os.PathLike[str]
 READS = 3  # of files that change during a read; then the next call tries again
 MOST_BYTES = 1 << 20  # of one file; a thousand tokens, or hundreds of certificates, have less
-# then a refused file is checked again even unchanged: a certificate may become valid
+# after this time a refused file is checked again, even unchanged: a certificate may become valid
 AGAIN_SECONDS = 60.0
 KINDS = (
     (stat.S_ISFIFO, "a FIFO (pipe)"),
@@ -48,11 +48,11 @@ class Watched(Generic[T]):
         Args:
             files: their paths, by the options or arguments that give them; None: not given. Targets
                 of links may change, too.
-            parse: makes a value of the contents of the given files. It raises ValueError with the
-                problem, and never quotes them.
-            on_refused: takes the reason why changed files are not used, for any error: once for
-                each change, and once a minute while it stays.
-            clock: seconds, monotonic.
+            parse: returns a value for the contents of the given files. It raises ValueError with
+                the problem, which never quotes the contents.
+            on_refused: called with the reason why changed files are not used, for any error: once
+                for each change, and once a minute while it stays.
+            clock: monotonic clock, in seconds.
 
         Raises:
             ValueError: one cannot be read, or `parse` refused them; the message names their
@@ -71,9 +71,9 @@ class Watched(Generic[T]):
             raise ValueError(self._named(str(error))) from None
 
     def latest(self) -> T:
-        """Return the content, or the last usable one.
+        """Return the value of the current content, or of the last usable content.
 
-        Checks only the files' times unless they changed.
+        Checks only the metadata of the files unless they changed.
         """
         with self._lock:
             state, seen = self._state(), self._seen
@@ -85,7 +85,7 @@ class Watched(Generic[T]):
                 try:
                     self._seen, self._value = self._read()
                     self._refused_at = self.problem = None
-                except Exception as error:  # also unrelated errors, as no free file descriptor
+                except Exception as error:  # also unrelated ones, such as no free file descriptor
                     self._refused_at = self._clock()
                     # The message quotes none of the files: of an error that `parse` did not intend,
                     # only the kind is reported.

@@ -1,5 +1,5 @@
-// Colours for both themes. Lines: Okabe and Ito's palette, told apart without full colour vision; maps: one hue whose
-// brightness alone carries the number.
+// Colours for both themes. Lines: Okabe and Ito's palette, distinguishable without full colour
+// vision. Maps: one hue, whose brightness shows the number.
 
 const LINES = {
   light: ["#0072b2", "#d55e00", "#00865f", "#b8578f", "#b27700", "#2f8fc9", "#7a6f00", "#666b73"],
@@ -18,13 +18,13 @@ const lineColour = (head) => {
   return colours[head % colours.length];
 };
 
-/** Black or white, whichever is read more easily on a colour: the luminance at which both are alike is 0.18. */
+/** Returns black or white, the more readable one on a colour: both are equal at luminance 0.18. */
 function readableOn(colour) {
   const [red, green, blue] = [1, 3, 5].map((at) => (Number.parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000000" : "#ffffff";
 }
 
-/** 256 colours from 0 to the top of the scale, as integers that a little-endian ImageData takes. */
+/** Returns 256 colours from 0 to the top of the scale: integers for a little-endian ImageData. */
 const ramp = (() => {
   const made = {};
   return () => {
@@ -41,10 +41,10 @@ const ramp = (() => {
   };
 })();
 
-/** A colour of the style sheet. */
+/** Returns a colour of the style sheet. */
 const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** Gives a canvas as many pixels as the screen has for it; returns a context that counts in CSS pixels. */
+/** Sizes a canvas to the screen's pixels, and returns a context in units of CSS pixels. */
 function fitted(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
@@ -57,7 +57,10 @@ function fitted(canvas, width, height) {
   return context;
 }
 
-/** A map of the tokens shown as a small image, at most `side` pixels wide: of cells that fall together the greatest is seen. */
+/**
+ * Returns a map of the shown tokens as an image of at most `side` pixels. If several cells share a
+ * pixel, the greatest is shown.
+ */
 function mapImage(weights, shown, top, side) {
   const size = Math.max(1, Math.min(shown.length, side));
   const greatestOf = new Float32Array(size * size);
@@ -78,7 +81,7 @@ function mapImage(weights, shown, top, side) {
   return canvas;
 }
 
-/** The strip that says what the colours of a map mean. */
+/** Draws the colour scale of a map. */
 function drawRamp() {
   const canvas = byId("ramp");
   canvas.width = 256;

@@ -1,4 +1,4 @@
-// The words beside the pictures: what is read at the moment, and what lines and colours mean.
+// The text beside the pictures: the focused token or cell, and the meaning of lines and colours.
 
 const LISTED = 12;
 
@@ -9,7 +9,7 @@ function element(name, text, className) {
   return made;
 }
 
-/** The greatest weights of a row or a column as a list of bars. */
+/** Returns the greatest weights of a row or a column as a list of bars. */
 function weightList(entries) {
   const list = element("ol", undefined, "weights");
   const top = Math.max(1e-9, entries[0]?.weight ?? 0);
@@ -23,7 +23,7 @@ function weightList(entries) {
   return list;
 }
 
-/** The focused token: its greatest weights, and how much of its row is not to be seen. */
+/** Describes the focused token: its greatest weights, and the share of its row that is hidden. */
 function describeToken({ side, token }) {
   const weights = meanOf(state.layer, state.heads);
   const weightAt = (other) => (side === "query" ? weights[token * COUNT + other] : weights[other * COUNT + token]);
@@ -95,7 +95,7 @@ function drawScale() {
   byId("scale-said").textContent = means[state.view]() + repeated;
 }
 
-/** One line above the picture: what of the weights is drawn, and what is left out. */
+/** Writes the line above the picture: the weights that are drawn, and those that are left out. */
 function drawSaid() {
   const count = shown().length;
   const parts = [];

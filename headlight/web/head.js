@@ -1,6 +1,6 @@
-// Head view: two columns of tokens, and lines between them on a canvas no larger than what one sees of it.
+// Head view: two columns of tokens, with lines between them on a canvas of the visible size.
 
-const MOST_LINES = 20000; // a browser draws so many without a pause that one feels
+const MOST_LINES = 20000; // a browser draws so many without a noticeable pause
 const columns = { query: byId("queries"), key: byId("keys") };
 const OTHER = { query: "key", key: "query" };
 const CAPTION = 26; // pixels of the line above the columns, as in the style sheet
@@ -8,7 +8,7 @@ const rowHeight = COUNT <= 12 ? 38 : COUNT <= 60 ? 26 : 19; // pixels
 const listed = { key: null, tokens: [], rowOf: new Map(), cells: { query: [], key: [] } };
 const drawnLines = { key: null, lines: [], total: 0, top: 0 }; // top: the greatest weight on the canvas
 
-/** One token of a column. Text comes in as text alone: a token may look like markup. */
+/** Returns the element of a token in a column. It sets only text: a token may look like markup. */
 function tokenCell(side, token, joint) {
   const cell = document.createElement("div");
   cell.className = `token${data.special[token] ? " special" : ""}${joint ? " joint" : ""}`;
@@ -28,7 +28,7 @@ function tokenCell(side, token, joint) {
   return cell;
 }
 
-/** Fills both columns where other tokens are shown than before. */
+/** Fills both columns again if the shown tokens have changed. */
 function listTokens() {
   const key = String(state.hideSpecial);
   if (listed.key === key) return;
@@ -44,7 +44,7 @@ function listTokens() {
   }
 }
 
-/** The lines of the heads chosen, the weakest first so that the strong lie on top. */
+/** Returns the lines of the chosen heads, the weakest first, so that strong lines are on top. */
 function chosenLines() {
   const key = [state.layer, state.heads, state.most, state.least, state.hideSpecial].join("|");
   if (drawnLines.key === key) return drawnLines;
@@ -59,7 +59,7 @@ function chosenLines() {
   return drawnLines;
 }
 
-/** All lines of one token that are as heavy as the slider asks, however many. */
+/** Returns all lines of one token that reach the slider's weight, in any number. */
 function linesOf({ side, token }) {
   const lines = [];
   for (const head of state.heads) {
@@ -99,7 +99,7 @@ function drawLines() {
   }
 }
 
-/** Bars and numbers beside the tokens that the focused one attends to, or that attend to it. */
+/** Draws bars and numbers beside the tokens that attend to the focused one, or vice versa. */
 function drawBars() {
   const focus = focused();
   const weights = focus && meanOf(state.layer, state.heads);
@@ -128,7 +128,7 @@ function drawHead() {
   drawBars();
 }
 
-/** Pins a token; what is pinned already is let go. */
+/** Pins a token, or unpins it if it is pinned already. */
 function pin(side, token) {
   const same = state.focus && state.focus.side === side && state.focus.token === token;
   choose({ focus: same ? null : { side, token } });
@@ -146,7 +146,7 @@ function moveInColumn(side, cell, event) {
   event.preventDefault();
 }
 
-/** Moves the keyboard to a token: of each column one is in the order of the Tab key. */
+/** Moves the keyboard focus to a token: the Tab key reaches one token of each column. */
 function enter(cell) {
   for (const other of cell.parentElement.children) other.tabIndex = -1;
   cell.tabIndex = 0;

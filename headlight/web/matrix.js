@@ -1,11 +1,11 @@
-// Matrix view: the map of a head with its labels, on a canvas no larger than what one sees of it.
+// Matrix view: the map of a head with its labels, on a canvas of the visible size.
 
 const SMALLEST_LABELLED = 9; // pixels a cell
 const board = byId("matrix");
 const painted = { key: null, image: null, top: 1 };
 const LABEL_FONT = '"SFMono-Regular", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 
-/** Where everything lies: tokens, pixels a cell, and room for the labels. */
+/** Returns the layout: tokens, pixels per cell, and room for the labels. */
 function geometry() {
   const tokens = shown();
   const narrow = board.clientWidth < 500;
@@ -17,7 +17,7 @@ function geometry() {
   return { tokens, cell, font, margin: Math.max(margin, 46) };
 }
 
-/** The map of what is chosen as an image of a pixel a cell. */
+/** Returns the map of the chosen heads as an image with one pixel per cell. */
 function paintedMap(tokens) {
   const key = [state.layer, state.heads, state.hideSpecial, state.oneScale, isDark()].join("|");
   if (painted.key !== key) {
@@ -29,7 +29,7 @@ function paintedMap(tokens) {
   return painted.image;
 }
 
-/** The greatest weight of any head held: the top of one scale for all. */
+/** Returns the greatest weight of all heads: the top of one scale for all. */
 function greatestOfAll(tokens) {
   let top = 0;
   for (let place = 0; place < data.layers.length; place++) {
@@ -38,7 +38,7 @@ function greatestOfAll(tokens) {
   return top / UNIT;
 }
 
-/** A label cut to the pixels there are. Characters are kept whole. */
+/** Cuts a label to a width in pixels. Characters stay whole. */
 function cut(context, label, room) {
   if (context.measureText(label).width <= room) return label;
   const chars = Array.from(label).slice(0, 60);
@@ -68,7 +68,7 @@ function drawMatrix() {
   drawLabels(context, { tokens, cell, font, margin, left, top, width, height, read });
 }
 
-/** Frames the row, the column and the cell that are read. */
+/** Frames the row, the column and the cell under the pointer or the keyboard. */
 function drawCross(context, left, top, cell, side, [row, column]) {
   context.strokeStyle = themed("accent");
   context.globalAlpha = 0.55;
@@ -80,7 +80,7 @@ function drawCross(context, left, top, cell, side, [row, column]) {
   context.lineWidth = 1;
 }
 
-/** Names of the rows and columns in sight; where cells are too small for that, numbers at even distances. */
+/** Labels the visible rows and columns; if cells are too small, with numbers at even distances. */
 function drawLabels(context, { tokens, cell, font, margin, left, top, width, height, read }) {
   const named = cell >= SMALLEST_LABELLED;
   const step = named ? 1 : [5, 10, 20, 50, 100, 200, 500].find((many) => many * cell >= 34) ?? 1000;
@@ -121,7 +121,7 @@ function drawLabels(context, { tokens, cell, font, margin, left, top, width, hei
   context.fillText("query ↓", margin - 6, margin - 7);
 }
 
-/** The cell under the pointer, or null. */
+/** Returns the cell under the pointer, or null. */
 function cellAt(event) {
   const { tokens, cell, margin } = geometry();
   const box = board.getBoundingClientRect();

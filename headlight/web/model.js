@@ -2,7 +2,7 @@
 
 const thumbs = { key: null, buttons: [] };
 
-/** Pixels that a thumbnail may have in the width there is. */
+/** Returns the side of a thumbnail in pixels, for the available width. */
 function thumbSide() {
   const room = byId("model-view").clientWidth - 64 - 10 * HEADS;
   return Math.max(64, Math.min(HEADS > 8 ? 150 : 190, Math.floor(room / HEADS)));
@@ -30,7 +30,7 @@ function thumb(place, head) {
   return { place, head, button, note };
 }
 
-/** The grid, once: a row for each layer, a column for each head. */
+/** Builds the grid once: a row for each layer, a column for each head. */
 function buildThumbs() {
   if (thumbs.buttons.length) return;
   const grid = byId("thumbs");

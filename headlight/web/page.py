@@ -35,15 +35,16 @@ def attention_page(
 ) -> str:
     """Return a page with head view (token lines), model view (all maps) and matrix view (one map).
 
-    It holds its data, style and script, and forbids itself to load anything. Weights are 16-bit
-    integers, off by at most 1/131070 (7.7e-6), of 2.7 bytes each: 3 layers of 6 heads over 200
-    tokens take 2 MB.
+    It holds its data, style and script, and its content policy forbids loading anything. Weights
+    are 16-bit integers, off by at most 1/131070 (7.7e-6), and take 2.7 bytes each: 3 layers of 6
+    heads over 200 tokens take 2 MB.
 
     Args:
         attention: float32 [L, H, n, n], each weight from 0 to 1.
-        text: the text, or both of a pair, for labels that read as it does.
-        layer: the layer open at first: one of those held, or negative from the end of them; None:
-            the last.
+        text: the text or the pair, whose own characters then label the tokens; None: the
+            vocabulary's pieces.
+        layer: the layer open at first: a layer of `attention`, or negative, counted from its last;
+            None: the last.
         head: the head open at first, or negative from the last; None: head 0.
 
     Returns:
@@ -51,8 +52,8 @@ def attention_page(
 
     Raises:
         PageTooLarge: it would have more than `MAX_BYTES`.
-        ValueError: the layer or the head is not held; there are no weights; a weight is not from 0
-            to 1.
+        ValueError: `attention` lacks the layer or the head; there are no weights; a weight is not
+            from 0 to 1.
     """
     start = {
         "layer": attention.layer_number(-1 if layer is None else layer),
@@ -61,7 +62,7 @@ def attention_page(
     check_size(attention)
     style = asset("page.css")
     scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # leaves no names behind
+    script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # defines no global names
     model = attention.model
     return string.Template(asset("page.html")).substitute(
         {
@@ -123,7 +124,7 @@ def packed(attention: Attention) -> str:
 
 
 def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[str, object]:
-    """Return all that the script needs besides the weights."""
+    """Return the data that the script needs besides the weights."""
     tokens = attention.tokens
     return {
         "layers": list(attention.layers),

@@ -26,7 +26,7 @@ function buildControls() {
   byId("all-heads").addEventListener("click", () => choose({ several: true, heads: Array.from({ length: HEADS }, (_, at) => at) }));
   document.querySelector(".views").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
   byId("most").addEventListener("change", (event) => choose({ most: Number(event.target.value) }));
-  // The square gives small weights, of which there are many, the larger part of the slider.
+  // Squared, so that small weights, which are frequent, get the larger part of the slider.
   byId("least").addEventListener("input", (event) => choose({ least: Math.round((event.target.value / 100) ** 2 * 1e4) / 1e4 }));
   byId("cell").addEventListener("input", (event) => choose({ cell: Number(event.target.value) }));
   byId("one-scale").addEventListener("change", (event) => choose({ oneScale: event.target.checked }));
@@ -34,7 +34,7 @@ function buildControls() {
   byId("theme").addEventListener("click", () => choose({ theme: THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length] }));
 }
 
-/** Brings every control in line with what is chosen. */
+/** Updates every control to the state. */
 function drawControls() {
   document.documentElement.dataset.theme = state.theme;
   document.body.dataset.view = state.view;
@@ -59,12 +59,12 @@ function drawControls() {
   byId("hide-special").checked = state.hideSpecial;
   for (const view of VIEWS) byId(`${view}-view`).hidden = view !== state.view;
   drawSaid();
-  // The picture reaches down to where the window ends, and scrolls within.
+  // The picture ends at the bottom of the window, and scrolls inside.
   const above = document.querySelector("main").getBoundingClientRect().top + scrollY;
   document.body.style.setProperty("--tall", `${Math.max(400, innerHeight - above - 16)}px`);
 }
 
-/** Draws all that can be seen. What has not changed is kept by the parts themselves. */
+/** Draws everything visible. Each part reuses its drawing if nothing has changed. */
 function draw() {
   drawControls();
   ({ head: drawHead, model: drawModel, matrix: drawMatrix })[state.view]();

@@ -1,13 +1,14 @@
-// What is chosen. The address keeps it behind the #, so a link leads to what its sender saw.
+// The state of the page. The address has it after the #, so that a link shows the sender's view.
 
 const VIEWS = ["head", "model", "matrix"];
 const state = {
   view: "head",
-  layer: data.layers.indexOf(data.start.layer), // the place among the layers held
+  layer: data.layers.indexOf(data.start.layer), // an index in data.layers
   heads: [data.start.head],
   several: false,
   most: COUNT <= 12 ? 0 : COUNT <= 60 ? 3 : 2,
-  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line however even its attention is.
+  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line even if its
+  // attention is uniform.
   least: Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4),
   cell: 0, // pixels; 0: as large as fits
   oneScale: false,
@@ -15,13 +16,13 @@ const state = {
   theme: "system",
   focus: null, // {side: "query" | "key", token}: pinned
   hover: null, // the same, under the pointer; a pinned one wins
-  at: null, // {query, key}: the cell of the matrix that is read
+  at: null, // {query, key}: the chosen cell of the matrix
 };
 
 const integers = (text) => (text ?? "").split(",").filter((part) => /^\d{1,6}$/.test(part)).map(Number);
 const oneOf = (choices, value, otherwise) => (choices.includes(value) ? value : otherwise);
 
-/** Takes from the address what makes sense in it; the rest stays. */
+/** Reads the valid parts of the address into the state; the rest of the state stays. */
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
   state.view = oneOf(VIEWS, asked.get("view"), state.view);
@@ -53,12 +54,12 @@ function writeAddress() {
   try {
     history.replaceState(null, "", written);
   } catch {
-    // A browser may forbid it for a page that was opened in a frame without an address; the page works without.
+    // A browser may forbid it for a page in a frame without an address; the page works without it.
   }
 }
 let written = "";
 
-/** The one way to change anything: takes the changes, keeps them possible, and draws anew. */
+/** Changes the state (the only way to do so), corrects impossible choices, and draws again. */
 function choose(changes) {
   Object.assign(state, changes);
   if (!state.heads.length) state.heads = [0];

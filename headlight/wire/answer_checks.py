@@ -33,8 +33,8 @@ from headlight.wire.vector_codec import VECTOR_NAMES
 # Bounds of a description. No encoder comes near them. Without them a server could name any size.
 MOST_LAYERS, MOST_HEADS, MOST_WIDTH, MOST_TOKENS = 1024, 1024, 2**17, 2**24
 MOST_MAPS = 2**16  # layers times heads; the largest models known have a quarter of it
-# Bounds of a text. A tokenizer makes at most one token of a byte, and NFKC
-# at most 33 bytes of a character.
+# Bounds of a text. A tokenizer makes at most one token of a byte, and NFKC at most 33 bytes of a
+# character.
 TOKENS_PER_CHARACTER, TOKENS_AROUND = 64, 512
 
 
@@ -48,9 +48,9 @@ def check_model(ref: pb.ModelRef, model: ModelDescription, name: str) -> None:
     """Check the name of the model that answered.
 
     Args:
-        ref: of the answer.
-        model: as GetModel described it.
-        name: as the caller gave it; "" stands for the described one.
+        ref: reference of the answer.
+        model: the model as GetModel described it.
+        name: name as the caller gave it; "" stands for the described model.
 
     Raises:
         BadAnswer: it is not the model that the caller named.
@@ -71,14 +71,14 @@ def replaced(ref: pb.ModelRef, model: ModelDescription) -> MixedWeights:
 
 
 def check_description(model: ModelDescription, name: str) -> ModelDescription:
-    """Return a description whose sizes an encoder can have.
+    """Check that an encoder can have the sizes of a description, and return it.
 
     Args:
-        model: as the server has it.
-        name: asked for; "" for the server's only one.
+        model: the description by the server.
+        name: name that the caller asked for; "" for the server's only model.
 
     Raises:
-        BadAnswer: it is of another model, or a size is out of range.
+        BadAnswer: the description is of another model, or a size is out of range.
     """
     check_name(model.name, name)
     for field, size, most in (
@@ -107,10 +107,10 @@ def check_token_list(tokens: TokenList, given: Input, vocab_size: int, field: st
     """Check the tokens of one input.
 
     Args:
-        tokens: from the server.
+        tokens: the tokens from the server.
         given: the input.
-        vocab_size: of the model; 0: not known.
-        field: their path in the answer.
+        vocab_size: vocabulary size of the model; 0: not known.
+        field: path of the tokens in the answer.
 
     Raises:
         BadAnswer: an id is not in the vocabulary or was not sent, or a token lies outside of its
@@ -140,9 +140,9 @@ class Expected:
     """Expected contents of the answers to one call.
 
     Attributes:
-        model: as GetModel described it.
-        name: of the model, as the caller gave it; "" stands for the described one.
-        outputs: requested.
+        model: the model as GetModel described it.
+        name: name of the model as the caller gave it; "" stands for the described model.
+        outputs: the requested outputs.
         reading: how to read texts.
     """
 
@@ -158,8 +158,8 @@ class Expected:
 
         Args:
             response: an answer, or the header of one.
-            layouts: of its outputs.
-            inputs: that it answers.
+            layouts: layouts of its outputs.
+            inputs: the inputs that it answers.
 
         Raises:
             BadAnswer: it does not fit the request.
@@ -215,7 +215,7 @@ class Expected:
                 check_token_list(tokens, given, self.model.vocab_size, f"items[{at}].tokens")
 
     def _are_plain(self, items: Sequence[pb.Item], inputs: Sequence[Input]) -> bool:
-        """Return whether the items need no closer check: the usual case, short texts in whole."""
+        """Return whether the items need no closer check: short texts, not truncated."""
         items = list(items)  # protobuf makes an object on each access to an item
         counts = [item.token_count for item in items]
         return (

@@ -27,7 +27,7 @@ def check_numbers_of(
 
 
 def resolved(indices: Indices, count: int) -> tuple[int, ...] | None:
-    """Return absolute numbers of layers or heads; none named: all. None: one is out of range."""
+    """Return absolute numbers of layers or heads, all if none is named; None: one out of range."""
     if not indices:
         return tuple(range(count))
     found: list[int] = []
@@ -53,14 +53,14 @@ def check_places(
     """Check the tokens that rows belong to.
 
     Args:
-        field: that holds them.
-        response: with the number of tokens of each input.
-        places: of each input; none for all tokens.
-        choice: as requested; None: a choice of the tokenizer, in the order of the text.
+        field: the field that holds them.
+        response: the answer, with the number of tokens of each input.
+        places: tokens of each input; no entries if all tokens were requested.
+        choice: the requested tokens; None: a choice of the tokenizer, in the order of the text.
 
     Raises:
         BadAnswer: they are given although all were requested, or missing although some were. Or
-            they are no tokens of their input, or others than requested.
+            they are not tokens of their input, or not those requested.
     """
     expected = [] if choice == "all" else response.items
     require(
@@ -94,7 +94,7 @@ def check_attention(
 ) -> None:
     """Check axes, layers, heads, rows and columns of attention.
 
-    Raises BadAnswer for others than requested.
+    Raises BadAnswer if they are not those requested.
     """
     told, layout = response.attention_map, layouts["attention"]
     layers, heads = resolved(spec.layers, model.layers), resolved(spec.heads, model.heads)
@@ -145,11 +145,11 @@ def check_units(
         field: rows (queries) or columns (keys).
         places: their tokens.
         count: tokens of the input.
-        choice: as requested.
-        spec: with the rest of the request.
+        choice: the requested tokens.
+        spec: the rest of the request.
 
     Raises:
-        BadAnswer: they are no tokens of their input, or others than requested.
+        BadAnswer: they are not tokens of their input, or not those requested.
     """
     if not places.HasField(field):
         untouched = choice == "all" and spec.unit == "token"
@@ -159,7 +159,7 @@ def check_units(
         f"attention_map.places.{field}",
         places.queries if field == "queries" else places.keys,
     )
-    # each is one token, and special ones are included
+    # each row or column is one token, and special tokens are included
     whole = spec.unit == "token" and not spec.drop_special
     require(
         not whole or (choice != "all" and not units.starts),

@@ -12,13 +12,14 @@ from headlight.spec import STATISTICS, AttentionSpec
 from headlight.wire.client_codec import malformed, require
 
 # "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1;
-# "parts": to at most 1; "largest": weights alone; "positive": sums of weights; "scores": before the
-# softmax, -inf for a masked key; "scales": of uint8.
+# "parts": weights whose rows sum to at most 1; "largest": weights whose rows have any sum;
+# "positive": sums of weights; "scores": before the softmax, -inf for a masked key; "scales": of
+# uint8.
 Kind = Literal[
     "finite", "unit", "rows", "parts", "largest", "positive", "scores", "scales", "statistics"
 ]
 ROW_TOLERANCE = 1e-3  # of the sum of a row; float16 rounds each weight by 5e-4 of itself at most
-# Added for each key: float16 rounds weights below 6e-5 by up to 2^-25, and sums here are of
+# Added for each key: float16 rounds weights below 6e-5 by up to 2^-25, and the sums are computed in
 # float32.
 KEY_TOLERANCE = 2.0**-24
 # By the precision of the computation: bfloat16 rounds each weight by up to 4e-3 of itself.
@@ -38,8 +39,8 @@ def kind_of_attention(spec: AttentionSpec) -> Kind:
         return "statistics"
     if spec.reduction("heads") == "head_max" and spec.reduction("layers") != "rollout":
         return "largest" if spec.unit == "token" else "positive"  # a sum of columns may exceed 1
-    # A row may lose the weight of unselected keys. Without special tokens a row that saw nothing
-    # else is 0.
+    # A row may lose the weight of unselected keys. If special tokens are dropped, a row without
+    # other weight is 0.
     partly = (
         spec.keys != "all" or spec.top_k is not None or spec.unit == "span" or spec.drop_special
     )
@@ -50,15 +51,15 @@ def check_numbers(output: str, numbers: NDArray[Any], kind: Kind, precision: str
     """Check the numbers of one output of one input.
 
     Args:
-        output: for the message.
-        numbers: in the axes of the output; the last is a row.
-        kind: that they must be.
-        precision: of the computation.
+        output: name of the output, for the message.
+        numbers: numbers in the axes of the output; the last is a row.
+        kind: the kind that they must be.
+        precision: precision of the computation.
 
     Raises:
         BadAnswer: one does not fit the kind.
     """
-    # In a block: as a decorator, NumPy 1.26 shares one state among threads.
+    # A block, not a decorator: with that, NumPy 1.26 shares one state among threads.
     with np.errstate(all="ignore"):  # the checks look for overflow and NaN
         _check(output, numbers, kind, precision)
 
@@ -116,8 +117,8 @@ def check_weights(output: str, numbers: NDArray[Any], kind: Kind, tolerance: flo
 def half_sums(rows: NDArray[Any]) -> NDArray[np.float32]:
     """Return the sums of rows of non-negative float16.
 
-    As float32 their bits are the same numbers, 2^112 times as small. NumPy's conversion takes ten
-    times as long.
+    Their bits, shifted and read as float32, are the same numbers divided by 2^112. NumPy's
+    conversion takes ten times as long.
     """
     sums = np.empty(len(rows), np.float32)
     step = max(1, BLOCK // rows.shape[1])

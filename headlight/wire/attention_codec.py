@@ -102,7 +102,7 @@ def attention_spec(message: pb.AttentionOutput) -> AttentionSpec:
 
 
 def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
-    """Decode a hidden-state spec. Raises InvalidInput as `attention_spec`."""
+    """Decode a hidden-state spec. Raises InvalidInput as `attention_spec` does."""
     field = "outputs.hidden"
     return HiddenSpec(
         layers=_indices(message.layers, message.layer_runs),
@@ -117,8 +117,8 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
     """Encode an attention spec.
 
     Raises:
-        InvalidInput: it is no AttentionSpec, or a value is unknown to the contract or does not fit
-            its type. The error names the field and the accepted values.
+        InvalidInput: it is not an AttentionSpec, or a value is unknown to the contract or does not
+            fit its type. The error names the field and the accepted values.
     """
     check_kind(spec, AttentionSpec)
     field = "outputs.attention"
@@ -149,7 +149,7 @@ def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
 
 
 def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
-    """Encode a hidden-state spec. Raises InvalidInput as `attention_output`."""
+    """Encode a hidden-state spec. Raises InvalidInput as `attention_output` does."""
     field = "outputs.hidden"
     message = pb.HiddenOutput(
         tokens=selector_of(f"{field}.tokens", spec.tokens),
@@ -160,7 +160,7 @@ def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
 
 
 def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
-    """Return the axes of one item's tensor of an output (for pooled, of all items')."""
+    """Return the axes of one item's tensor of an output; for pooled, of the tensor of all items."""
     fixed = {
         "pooled": ("item", "value"),
         "tokens": ("token", "value"),
@@ -186,7 +186,7 @@ def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]
 def known(
     field: str, numbers: Mapping[NameT, int], number: int, unspecified: NameT | None = None
 ) -> NameT:
-    """Return the name of an enumeration's number, 0 for `unspecified`.
+    """Return the name of an enumeration's number; `unspecified` for 0.
 
     Raises:
         InvalidInput: this side does not know the number.
@@ -262,7 +262,7 @@ def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str
     """Copy the fields of a spec to fields of the same name. None leaves an optional field out.
 
     Raises:
-        InvalidInput: a value does not fit; with its remedy.
+        InvalidInput: a value does not fit; the error has its remedy.
     """
     for name, remedy in remedies.items():
         value = getattr(spec, name)

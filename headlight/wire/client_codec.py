@@ -89,7 +89,7 @@ def malformed(problem: str) -> BadAnswer:
 def require(holds: object, problem: str) -> None:
     """Raise BadAnswer unless a condition holds.
 
-    Each call formats the problem, so do not use it for every small answer.
+    Every call formats the problem: where many small answers are checked, raise `malformed` instead.
     """
     if not holds:
         raise malformed(problem)
@@ -101,16 +101,16 @@ def as_list(texts: Iterable[Input] | str) -> list[Input]:
 
 
 def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
-    """Encode factors of the heads, which remove or weaken them; None: none.
+    """Encode a head mask: factors that remove or weaken heads; None: no mask.
 
     Raises:
-        InvalidInput: it is not [layers, heads] numbers.
+        InvalidInput: the mask is not [layers, heads] numbers.
     """
     if mask is None:
         return None
     try:
         given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
-        # NumPy reads texts, and makes NaN of None
+        # NumPy parses strings, and converts None to NaN
         if given.dtype.kind in "US" or None in given.ravel().tolist():
             raise TypeError
     except (TypeError, ValueError):
@@ -132,7 +132,7 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
     Args:
         item: a text, a pair of texts, or a one-dimensional sequence of integers.
         field: its path in the request, for the error.
-        head_mask: for this input.
+        head_mask: mask for this input; None: none.
 
     Raises:
         InvalidInput: it is none of these, or UTF-8 or int64 cannot express it.
@@ -169,7 +169,7 @@ def set_reading(
 
     Raises:
         InvalidInput: a value cannot be sent.
-        TypeError: a keyword is none of `Reading`.
+        TypeError: a keyword is not a key of `Reading`.
     """
     asked, known = (
         cast("Reading", reading),
@@ -201,7 +201,7 @@ def encode_request(
     *,
     dry_run: bool = False,
 ) -> pb.EncodeRequest:
-    """Return a request for some outputs of some inputs. Raises InvalidInput as `set_reading`."""
+    """Return a request for outputs of some inputs. Raises InvalidInput as `set_reading` does."""
     request = pb.EncodeRequest(model=name, inputs=inputs, outputs=outputs, dry_run=dry_run)
     set_reading(request, reading)
     return request
@@ -247,7 +247,7 @@ def from_bytes(dtype: np.dtype[Any], data: bytes, elements: int) -> NDArray[Any]
     """Decode numbers into a flat, writable array.
 
     Raises:
-        BadAnswer: the number of bytes is not that of so many elements.
+        BadAnswer: the data has another size than that of so many elements.
     """
     size = dtype.itemsize * elements
     if len(data) != size:

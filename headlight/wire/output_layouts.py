@@ -29,7 +29,7 @@ class Layout:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all."""
+        """Bytes of all parts together."""
         return self.offsets[-1] * self.dtype.itemsize
 
     def locate(self, chunk: pb.Chunk, part: int) -> int:
@@ -89,7 +89,7 @@ def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
 
 
 def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int]) -> Layout:
-    """Return the layout of one part for each input, whose shapes the inputs and axes must allow."""
+    """Return a layout with one part for each input, after a check against the inputs and axes."""
     tensor: pb.RaggedTensor = getattr(response, output)
     axes, offsets, layers = axes_of(output, response), tuple(tensor.offsets), tuple(tensor.layers)
     shapes = tuple(tuple(extents.sizes) for extents in tensor.shapes)

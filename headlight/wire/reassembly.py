@@ -126,7 +126,7 @@ class Assembly:
 
     Args:
         inputs: number of inputs of the request.
-        max_bytes: refuses a header that announces more; 0: no bound.
+        max_bytes: a header that announces more is refused; 0: no bound.
         check: refuses a header that does not fit the request.
         keep: whether to store chunks for the answer. If not, they are only checked. The answer then
             has no data unless it came whole.
@@ -150,7 +150,7 @@ class Assembly:
         """Take the next frame. Return the complete answer with the last one, else None.
 
         Raises:
-            BadAnswer: the frame does not follow from those before it.
+            BadAnswer: the frame does not continue those before it.
         """
         kind, begun = frame.WhichOneof("frame"), bool(self.layouts)
         if kind == "chunk" and begun:

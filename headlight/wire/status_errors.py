@@ -1,4 +1,4 @@
-"""Conversion of a gRPC status to an error: the reverse of the service's table.
+"""Conversion of gRPC statuses to errors: the reverse of the service's table.
 
 Two kinds of status arrive: of a whole call (an RpcError, sync or asyncio) and of one request of a
 stream (a Status message). Both carry a code and a message, and become the same exceptions.
@@ -47,7 +47,7 @@ ERROR_CLASSES: dict[grpc.StatusCode, type[HeadlightError]] = {
 
 # The service's message for a queue that may outlast the caller's deadline.
 TOO_LATE = "the deadline is in"
-# gRPC's message for its own use of RESOURCE_EXHAUSTED: waiting makes no message smaller.
+# gRPC's message for its own use of RESOURCE_EXHAUSTED, for which a retry cannot help.
 TOO_LARGE = "message larger than max"
 ANSWER_TOO_LARGE = "CLIENT: Received message larger than max"  # refused by this side
 NOT_OF_THE_CONTRACT = "its bytes are no message of the contract"
@@ -67,7 +67,7 @@ def error_of_call(
     """Return the error of a failed call.
 
     Args:
-        error: raised by the stub.
+        error: the error that the stub raised.
         first_input: index, in the caller's list, of the first input of this call; added to the
             index in a field.
         large: whether an answer to this call may be larger than a message.
@@ -125,7 +125,7 @@ def make_error(
 
 
 def invalid_input(message: str, first_input: int) -> InvalidInput:
-    """Split "inputs[3].text: is empty", and count 3 from `first_input`.
+    """Split "inputs[3].text: is empty" into field and problem, and add `first_input` to 3.
 
     Callers see neither the split into calls nor `prompt_text`.
     """

@@ -56,7 +56,7 @@ def pooled_spec(message: pb.PooledOutput) -> PooledSpec:
 
 
 def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
-    """Decode a spec of token vectors. Raises InvalidInput as `pooled_spec`."""
+    """Decode a spec of token vectors. Raises InvalidInput as `pooled_spec` does."""
     return TokensSpec(
         skip_special=message.skip_special,
         skip_prompt=message.skip_prompt,
@@ -69,8 +69,8 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
     """Encode a spec of pooled vectors.
 
     Raises:
-        InvalidInput: it is no PooledSpec, or a value is unknown to the contract or does not fit its
-            type. The error names the field and the accepted values.
+        InvalidInput: it is not a PooledSpec, or a value is unknown to the contract or does not fit
+            its type. The error names the field and the accepted values.
     """
     check_kind(spec, PooledSpec)
     field, message = "outputs.pooled", pb.PooledOutput()
@@ -80,7 +80,7 @@ def pooled_output(spec: PooledSpec) -> pb.PooledOutput:
             f"{field}.dtypes", f"is a text; must be a tuple of types, as ({given!r},)"
         )
     with must(f"{field}.dtypes", f"be a tuple of {', '.join(VECTOR_TYPES)}"):
-        # an iterator can be read once, and others read it too
+        # an iterator can be read only once, and other code reads it too
         if not isinstance(given, Collection):
             raise TypeError
         message.dtypes.extend(
@@ -95,7 +95,7 @@ def one_type(spec: PooledSpec | None) -> PooledSpec:
     """Return a spec for vectors in one array; None: the default.
 
     Raises:
-        InvalidInput: as `pooled_output`, or there are several types.
+        InvalidInput: as for `pooled_output`, or there are several types.
     """
     if spec is None:
         return PooledSpec()
@@ -107,7 +107,7 @@ def one_type(spec: PooledSpec | None) -> PooledSpec:
 
 
 def tokens_output(spec: TokensSpec) -> pb.TokensOutput:
-    """Encode a spec of token vectors. Raises InvalidInput as `pooled_output`."""
+    """Encode a spec of token vectors. Raises InvalidInput as `pooled_output` does."""
     check_kind(spec, TokensSpec)
     field, message = "outputs.tokens", pb.TokensOutput()
     set_fields(
@@ -139,7 +139,7 @@ def set_prompt(
     """Encode a prompt in a request.
 
     Raises:
-        InvalidInput: a name and a text are both given, or one is no text.
+        InvalidInput: a name and a text are both given, or one is not a text.
     """
     if choice.name is not None and choice.text is not None:
         raise InvalidInput("prompt", "and prompt_name are both given; give one of them")

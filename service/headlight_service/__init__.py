@@ -1,4 +1,4 @@
-"""The process around the runtime: configuration, admission, batching, gRPC, metrics."""
+"""The service around the runtime: configuration, admission, batching, gRPC, metrics."""
 
 from headlight.extras import require
 

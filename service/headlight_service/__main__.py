@@ -71,7 +71,7 @@ async def serve(config: Config, spans: Tracing | None) -> NoReturn:
 
 def check(config: Config) -> int:
     """Check certificates, tokens, bundle and golden inputs; print the result in one line."""
-    # Without it, errors on the way would be printed too.
+    # Without a handler, `logging` would print errors on the way, too.
     logging.getLogger().addHandler(logging.NullHandler())
     security_of(config, Metrics())
     try:

@@ -143,7 +143,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
-    """Raise UsageError if the model takes no inputs of this kind, so that all of them are bad."""
+    """Raise UsageError if the model does not accept the kind of the inputs, texts or ids."""
     kind, remedy = (
         ("ids", "leave out --token-ids")
         if arguments.token_ids
@@ -169,9 +169,9 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
 def partial_folder(out: str) -> Path | None:
     """Return the checkpoint folder; None: keep vectors in memory.
 
-    They stay in memory if the output is no regular file, or its folder is not writable.
+    They stay in memory if the output is not a regular file, or its folder is not writable.
     """
-    # By its given name: if /dev/stdout links to a pipe, the target has no name.
+    # By the given name: if /dev/stdout links to a pipe, the link's target has no name.
     regular = Path(out).is_file() or not Path(out).exists()
     target = Path(os.path.realpath(out))
     if not regular or not os.access(target.parent, os.W_OK | os.X_OK):
@@ -180,9 +180,9 @@ def partial_folder(out: str) -> Path | None:
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
-    """Return all that vectors depend on besides their inputs, and the choice of inputs.
+    """Return the settings on which the vectors and the choice of inputs depend.
 
-    Values are as in JSON; names are those that a user knows.
+    Values are as in JSON; names are those of options, for the error message.
     """
     return {
         "model or precision": [
@@ -212,7 +212,7 @@ def rows_in(
 ) -> Iterator[Rows]:
     """Open rows in a checkpoint folder, or in memory.
 
-    Raises UsageError if they are of other inputs, OutputError if they cannot be written.
+    Raises UsageError if the rows belong to other inputs, OutputError if they cannot be written.
     """
     if folder is None:
         yield Rows(io.BytesIO(), nothing)
@@ -235,8 +235,8 @@ def rows_in(
             yield rows
         except BaseException as error:
             if len(rows):
-                # They may compare later, if only some replicas have the new weights yet, or after a
-                # rollback.
+                # The rows may be comparable again later: after a rollback, or if only some replicas
+                # have the new weights so far.
                 mixed = (
                     ", once the weights before answer again; else remove it"
                     if isinstance(error, MixedWeights)
@@ -278,9 +278,9 @@ def write(
 
 @contextlib.contextmanager
 def replacing(out: str, folder: Path | None) -> Iterator[BinaryIO]:
-    """Write a file, first in the folder if there is one.
+    """Open a file for writing, in the folder if there is one, and rename it at the end.
 
-    So the name always has the whole new content, or the old one.
+    With a folder, the name always has the whole new content, or the old one.
     """
     target = Path(os.path.realpath(out))
     whole = Path(out) if folder is None else folder / OUTPUT

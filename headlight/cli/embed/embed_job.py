@@ -1,4 +1,4 @@
-"""Embedding of a long list: blocks of inputs in order, several at once; waits for the service."""
+"""Embedding job for a long list: blocks in flight at once, rows in order, waits for the service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 
 BLOCKS_AT_ONCE = 4
-BLOCK = 256  # inputs, if the service names no limit for a request
+BLOCK = 256  # inputs, if the service reports no limit for a request
 LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
@@ -39,9 +39,9 @@ class JobRetries(Retries):
     """Retry policy for a service that is unavailable or overloaded.
 
     Args:
-        seconds: since its last answer.
+        seconds: longest time to wait, since the last answer.
         timeout: seconds from now for the whole job; None: no limit.
-        tell: takes a line when waiting begins.
+        tell: called with a line when waiting begins.
     """
 
     def __init__(self, seconds: float, timeout: float | None, tell: Callable[[str], None]) -> None:
@@ -53,13 +53,13 @@ class JobRetries(Retries):
         self._answered = False
 
     def reset(self) -> None:
-        """Start anew after an answer."""
+        """Reset the wait and its pauses after an answer."""
         self._answered = True
         self._since: float | None = None
         self._pause = FIRST_PAUSE_SECONDS
 
     def delay(self, error: HeadlightError) -> float | None:
-        """Return the delay as the client's own retries do; report when waiting begins."""
+        """Return the delay as the client's own retry policy does; report when waiting begins."""
         seconds = super().delay(error)
         if seconds is None:
             return None
@@ -87,7 +87,7 @@ class JobRetries(Retries):
     def persist(self, action: Callable[[], ModelDescription]) -> ModelDescription:
         """Repeat an action until the service answers, and return its result.
 
-        Raises as the action does.
+        Raises the action's error if no retry is left.
         """
         while True:
             try:
@@ -103,7 +103,7 @@ class JobRetries(Retries):
     def execute(self, command: object) -> Any:
         """Execute a command of a flow of futures. A signal can end the wait.
 
-        Raises as the future does.
+        Raises the future's error.
         """
         match command:
             case Pause(seconds):
@@ -134,17 +134,17 @@ def fill(
     """Add the missing rows.
 
     Args:
-        rows: of the first inputs.
+        rows: the rows of the first inputs; the others are appended.
         given: all inputs, and known problems with some.
-        client: closed if this ends early.
+        client: closed if the job ends early.
         encode: requests the vectors of some inputs.
-        skip: whether to leave out inputs that cannot be encoded, instead of an error.
-        model: whose weights all vectors must come from.
+        skip: whether to leave out inputs that cannot be encoded, instead of raising an error.
+        model: the model whose weights must have made all vectors.
         retries: retry policy for an unavailable service.
-        tell: takes the number of rows each time that it grows.
+        tell: called with the number of rows each time that it grows.
 
     Raises:
-        HeadlightError: of the client; earlier vectors are among the rows.
+        HeadlightError: an error of the client; `rows` has the earlier vectors.
         OSError: rows cannot be written.
     """
     inputs, problems, pool = given.texts, dict(given.problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
@@ -162,7 +162,8 @@ def fill(
         except InvalidInput as error:
             return parts_around(block, good(block), error, problems, skip)
         except MixedWeights as error:
-            # Within one block. Another call cannot help: the job already has rows of one of them.
+            # One block had different weights. The advice to call again is wrong here: all rows must
+            # come from the weights of `model`.
             raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
         if found is not None and not found.model.compares_with(model.ref):
             raise changed(model.ref, found.model)
@@ -185,7 +186,7 @@ def fill(
 def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
     """Return ranges of the missing places, up to `most` each.
 
-    A short list also has as many blocks as run at once.
+    A short list is split into smaller blocks, so that BLOCKS_AT_ONCE of them run at once.
     """
     size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / BLOCKS_AT_ONCE)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
@@ -194,13 +195,13 @@ def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
 def parts_around(
     block: range, asked: Sequence[int], error: InvalidInput, problems: dict[int, str], skip: bool
 ) -> list[range]:
-    """Split a block in two at an input that was refused. The inputs before it are good.
+    """Split a block in two before the input that was refused. The inputs before it are good.
 
     Args:
         block: places in the whole list.
-        asked: those that were in the request.
-        error: the refusal, whose index counts within `asked`.
-        problems: receives the problem.
+        asked: the places of the block that were in the request.
+        error: the refusal; its index counts within `asked`.
+        problems: the problem is added here if the input may be left out.
         skip: whether the input may be left out.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Output of `headlight embed`: text, JSON, NumPy array or archive; a few megabytes in memory."""
+"""Output of `headlight embed` as text, JSON, NumPy array or archive, within a few MB of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
 from headlight.results import ModelRef, Usage
 
-# Python's text for numbers that JSON lacks: a float16 beyond its range
+# Python's text for numbers that JSON lacks, such as a float16 that overflowed
 NOT_FINITE = re.compile(r"-?inf|nan")
 
 
@@ -27,15 +27,15 @@ def as_text(rows: Rows) -> Iterator[str]:
 
 
 def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool) -> Iterator[str]:
-    """Yield one line of JSON: vectors (of several types: by type), token counts and the weights.
+    """Yield one line of JSON in parts: vectors (by type if several), token counts and the weights.
 
     Skipped inputs are null.
 
     Args:
-        rows: of all inputs.
+        rows: rows of all inputs.
         model: the weights.
-        ids: of the inputs; None: none.
-        skips: whether inputs may have been skipped, so that the skipped ones are listed.
+        ids: ids of the inputs; None: they have none.
+        skips: whether inputs may have been skipped; if so, the skipped ones are listed.
     """
     counts = rows.counts()
     good = counts[0] != NO_VECTORS
@@ -75,7 +75,8 @@ def write_npz(
     """Write a compressed archive, readable without pickle.
 
     Vectors of several types are `embeddings_float32` and so on. Skipped inputs have no row. `lines`
-    has the line number of each row, from 1; `skipped_lines` the others. Arguments as for `as_json`.
+    has the line number of each row, from 1; `skipped_lines` has the other line numbers. Arguments
+    as for `as_json`.
     """
     counts = rows.counts()
     good = counts[0] != NO_VECTORS

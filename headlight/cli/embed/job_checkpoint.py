@@ -1,16 +1,16 @@
-"""Checkpoint of an embedding job: vectors row by row in a folder, for a later run to resume.
+"""Checkpoint of an embedding job: vectors row by row in a folder, so that a later run can resume.
 
 NAME.partial/  job.json       the job's settings; with other settings the rows are useless
                rows           a record of one size for each input: digest, token counts, vectors,
                               checksum
                skipped.jsonl  inputs without vectors, and the reasons
-               output         the result, until it is complete
+               output         the result while it is written
 
-Only one process uses the folder. Rows are only appended. A killed process leaves whole records and
-perhaps part of one, which is cut off; so no file has their number. A lost node may lose pages that
-were not yet on the disk. A row with a wrong checksum, or with neither vectors nor a reason, is cut
-off with all after it. Each record has the digest of its own input, so lines behind the rows can
-still be corrected or added.
+Only one process uses the folder, and rows are only appended. A killed process leaves whole records
+and perhaps part of one, which is cut off, so no file stores the number of rows. A node failure may
+lose pages that were not yet on the disk. A row with a wrong checksum, or with neither vectors nor a
+reason, is cut off with all rows after it. Each record has the digest of its own input, so input
+lines after the rows can still be corrected or added.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from headlight.wire.client_codec import Input
 SKIPPED, OUTPUT, JOB, ROWS = FILES = ("skipped.jsonl", "output", "job.json", "rows")
 DIGEST_BYTES = 16
 NO_VECTORS = -1  # as a count of tokens: the input was skipped
-CHECKSUM = ("checksum", "<u4")  # last: of all before it
+CHECKSUM = ("checksum", "<u4")  # the last field, over all fields before it
 READ_AT_ONCE = 2**22  # bytes
-FORMAT = 1  # of records and reasons: rows of another format are useless
+FORMAT = 1  # version of records and reasons: rows of another version are useless
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
 
 
@@ -48,8 +48,8 @@ class Rows:
     """Rows of the first inputs of a list.
 
     Attributes:
-        types: of vectors: by name, the type of a number, and the width of a vector.
-        skipped: by row, the reason for having no vectors.
+        types: types of vectors by name: the dtype of a number, and the width of a vector.
+        skipped: reasons, by row, of the rows without vectors.
         spent: whether the rows are no longer needed, so that their folder can be removed.
     """
 
@@ -67,7 +67,7 @@ class Rows:
         self.skipped = read_notes(self._notes)
         self._count = self._whole()
         file.truncate(self._count * self._record.itemsize)
-        # Reasons of rows that were never written are the last ones.
+        # A reason is written before its row: the last ones may be of rows that were never written.
         self.skipped = {row: why for row, why in self.skipped.items() if row < self._count}
         self._notes.truncate(len(as_lines(self.skipped)))
 
@@ -80,9 +80,9 @@ class Rows:
         """Append the next rows.
 
         Args:
-            inputs: of the rows.
+            inputs: inputs of the rows.
             found: vectors of the inputs that are not skipped, in order; None: all are skipped.
-            skipped: by place among the inputs, the reason.
+            skipped: reasons of the skipped inputs, by place among the inputs.
 
         Raises:
             OSError: they cannot be written.
@@ -113,15 +113,15 @@ class Rows:
         )
 
     def counts(self) -> NDArray[np.int64]:
-        """Return int64 [3, N]: tokens encoded, of the prompt alone, before truncation.
+        """Return token counts, int64 [3, N]: encoded, only of the prompt, before truncation.
 
-        Skipped rows have three times `NO_VECTORS`.
+        All three counts of a skipped row are `NO_VECTORS`.
         """
         parts = (np.stack([records[name] for name in COUNTS]) for records in self._records())
         return np.concatenate([np.zeros((3, 0), np.int64), *parts], axis=1)
 
     def vectors(self, name: str) -> Iterator[NDArray[Any]]:
-        """Yield the vectors of one type, [n, D] at a time: of all rows that have any, in order."""
+        """Yield the vectors of one type in blocks [n, D], in order, without the skipped rows."""
         for records in self._records():
             yield np.ascontiguousarray(records[name][records["tokens"] != NO_VECTORS])
 
@@ -138,7 +138,7 @@ class Rows:
         return sum(1 for _ in itertools.takewhile(bool, good))
 
     def _records(self) -> Iterator[NDArray[Any]]:
-        """Yield all records, some at a time."""
+        """Yield all records, in blocks."""
         self._file.seek(0)
         size = max(1, READ_AT_ONCE // self._record.itemsize) * self._record.itemsize
         rest = b""
@@ -190,16 +190,16 @@ def opened_rows(
 ) -> Iterator[Rows]:
     """Open the rows of a folder, which is created if missing.
 
-    It is removed at the end if its rows are no longer needed, or if there are none.
+    The folder is removed at the end if its rows are no longer needed, or if there are none.
 
     Args:
-        folder: its name.
-        made_with: all that vectors depend on besides their inputs, as in JSON.
+        folder: path of the folder.
+        made_with: the settings of the job, with values as in JSON.
         nothing: the vectors of no inputs, for their types.
 
     Raises:
-        UsageError: it is of another job, or another process uses it.
-        OSError: it cannot be written.
+        UsageError: the folder belongs to another job, or another process uses it.
+        OSError: the folder cannot be written.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -230,9 +230,9 @@ def opened_rows(
             yield rows
         finally:
             if rows.spent or not len(rows):
-                # if the removal is cut short, the folder has no rows and begins anew
+                # if the removal is interrupted, the next run finds no rows and starts anew
                 file.truncate(0)
-                # no open file can be removed there, and nothing is locked
+                # Windows cannot remove an open file, and there is no lock to keep
                 if sys.platform == "win32":
                     stack.close()
                 remove(folder)
@@ -255,11 +255,11 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
 def lock(file: BinaryIO, folder: Path) -> None:
     """Lock the rows for this process until the file is closed.
 
-    Raises UsageError if another process has them, or had them and removes them.
+    Raises UsageError if another process uses them or is removing them.
     """
     if sys.platform == "win32":
         return
-    import fcntl  # noqa: PLC0415 # there is none on Windows
+    import fcntl  # noqa: PLC0415 # Windows has no fcntl
 
     busy = UsageError(
         f"{folder}: another process is at work in it; wait for it, or name another --out"
@@ -279,7 +279,7 @@ def lock(file: BinaryIO, folder: Path) -> None:
 def remove(folder: Path) -> None:
     """Remove a folder of rows, and no other files.
 
-    Rows go last: a process that comes meanwhile finds them locked.
+    Rows are removed last: a process that starts meanwhile finds them locked.
     """
     for name in FILES:
         (folder / name).unlink(missing_ok=True)

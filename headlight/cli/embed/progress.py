@@ -15,7 +15,7 @@ class Progress:
 
     Args:
         total: number of texts.
-        wanted: whether to report; None: in a terminal.
+        wanted: whether to report; None: only in a terminal.
     """
 
     def __init__(self, total: int, wanted: bool | None) -> None:

@@ -28,9 +28,9 @@ class AttentionPiece(NamedTuple):
 
     Attributes:
         layer: absolute; of a pair its layer; of reduced layers the first.
-        heads: positions on the axis "head"; for a pair 0 alone.
+        heads: positions on the axis "head"; for a pair only 0.
         rows: positions on the axis "query".
-        values: float32 or float16 [heads, rows, keys]; copy it to write to it.
+        values: float32 or float16 [heads, rows, keys], read-only.
     """
 
     layer: int
@@ -81,8 +81,7 @@ class Pieces:
         """Yield the pieces of the next frame.
 
         Raises:
-            HeadlightError: the request was refused, or the frame does not follow from those before
-                it.
+            HeadlightError: the request was refused, or the frame does not continue those before it.
         """
         kind = frame.WhichOneof("frame")
         self.over = kind == "error"
@@ -106,8 +105,8 @@ class Pieces:
         layout = answer.layouts["attention"]
         values = answer.part("attention", 0).reshape(grid(layout.axes, layout.shapes[0]))
         self._expected.check_numbers(answer)
-        values.flags.writeable = False  # as for chunks, which lie in the messages that brought them
-        # Reduced layers are one, named by the first.
+        values.flags.writeable = False  # as for chunks, which share memory with their messages
+        # Reduced layers form one map, named by the first layer.
         for layer, maps in zip(layout.layers, values, strict=False):
             yield AttentionPiece(layer, range(maps.shape[0]), range(maps.shape[1]), maps)
 

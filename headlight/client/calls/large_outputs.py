@@ -52,7 +52,7 @@ def bare_token_vectors(
     spec: TokensSpec | None,
     reading: Reading,
 ) -> Streamed[NDArray[Any]]:
-    """Request token vectors of any number of inputs, as arrays alone."""
+    """Request token vectors of any number of inputs, as bare arrays."""
     return Streamed(
         model,
         name,

@@ -1,4 +1,4 @@
-"""List of inputs as several requests, by cost and server limits; a check of the weights."""
+"""List of inputs split into requests, by cost and server limits; check for mixed weights."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from headlight.results import ModelRef
 from headlight.wire.client_codec import Input, Prompting, from_model_ref, to_head_mask, to_input
 from headlight.wire.printable import escaped
 
-# A stock client receives no larger message, whatever the server sends. The margin is for all that
-# is not data.
+# A client with gRPC's default options receives no larger message. The margin is for everything in a
+# message that is not data.
 STOCK_MESSAGE_BYTES = 4 * 2**20
 MESSAGE_MARGIN_BYTES = 4 * 2**10
-INPUT_BYTES = 8  # frame of an input in a request
+INPUT_BYTES = 8  # framing of an input in a request
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 WHEN_MIXED = "; call again when the roll-out has ended"
@@ -59,11 +59,11 @@ def measure(inputs: Sequence[Input], max_request_bytes: int) -> list[tuple[int, 
     """Return (bytes in a request, upper bound of tokens) of each input.
 
     Only the server can count tokens. A tokenizer makes at most one token of each byte of UTF-8, so
-    the bytes bound them. (NFKC spells a few ligatures out and could exceed the bound. The server
-    then refuses the request with an error.)
+    the number of bytes is an upper bound. (NFKC expands a few ligatures and could exceed it. The
+    server then refuses the request with an error.)
 
     Raises:
-        InvalidInput: an input has another type, or is larger than a request may be.
+        InvalidInput: an input has an unsupported type, or is larger than a request may be.
     """
     measured = []
     for index, item in enumerate(inputs):
@@ -96,9 +96,9 @@ class ListWork(Generic[RequestT]):
     """List of inputs in as few requests as the server's limits allow.
 
     Attributes:
-        parts: the inputs of each request, by index.
-        large: the first inputs of requests whose answers may be larger than a message. Each such
-            request has one input.
+        parts: index ranges of the inputs, one for each request.
+        large: indices of inputs whose answers may be larger than a message. Each has a request of
+            its own.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ListWork(Generic[RequestT]):
         prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
-        if isinstance(base, pb.EncodeRequest):  # longer ones are refused, or cut first
+        if isinstance(base, pb.EncodeRequest):  # longer inputs are refused, or truncated first
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
         sizes = (
             (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)

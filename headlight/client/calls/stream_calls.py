@@ -5,7 +5,7 @@
 
 `headlight.client.calls.large_outputs` uses it. The server may shed one request because its queue is
 full. That request waits for another stream, and the others are answered on this one. No new request
-is sent on this stream. The server would read, tokenise and refuse each of them.
+is sent on this stream, because the server would read, tokenise and refuse it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
 
     Args:
         model: for the limits.
-        name: of the model, as the caller gave it.
+        name: name of the model, as the caller gave it.
         inputs: the inputs to encode.
         outputs: the requested outputs.
         reading: how to read texts.
-        take: makes the result of one input (by its index in the request) from an answer.
-        bytes_per_token: of all outputs together, if it is the same for inputs of any length; 0:
-            each input travels alone.
+        take: returns the result of one input (by its index in the request) from an answer.
+        bytes_per_token: bytes of all outputs together, if they are the same for inputs of any
+            length; 0: each input has a request of its own.
         head_mask: [L, H], for every input; None: ones.
     """
 
@@ -95,9 +95,10 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         """Return the unanswered requests, for a new stream.
 
         Partial answers of earlier streams are discarded. The id of a request is its index. gRPC
-        draws them from another thread. They cannot fail: the inputs were checked before.
+        iterates over the requests in another thread. The iterator cannot fail: the inputs were
+        checked before.
         """
-        # New objects, because gRPC may draw from an earlier stream a moment longer.
+        # New objects, because gRPC may still iterate over the requests of an earlier stream.
         self._assemblies, self._told, self.over = {}, None, False
         return self._drawn(self._unanswered(), self._assemblies)
 

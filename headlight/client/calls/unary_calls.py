@@ -3,8 +3,8 @@
     client.encode(texts) -> Pooled(...)  --request(part)-->  transport
     transport  --receive(part, response)-->  result()
 
-Both clients drive the same objects. A client method chooses the work and a way to wait. (Streams:
-`headlight.client.calls.stream_calls`.)
+Both clients drive the same objects: a client method chooses the object, and the client waits for
+the calls. (Streams: `headlight.client.calls.stream_calls`.)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Pooled(ListWork[pb.EncodeRequest]):
     ) -> None:
         spec = PooledSpec() if spec is None else spec
         base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
-        # The client checks too: no inputs mean no call, and room is reserved for each output.
+        # Checked here too: without inputs there is no call, and the result's memory is reserved.
         if spec.dimensions is not None:
             check_dimensions(spec.dimensions, model.pooled_dim)
         width, dtypes = spec.dimensions or model.pooled_dim, spec.dtypes or ("float32",)
@@ -164,7 +164,7 @@ def dry_run(name: str, text: Input, spec: AttentionSpec, reading: Reading) -> pb
 def data_bytes(response: pb.EncodeResponse, name: str) -> int:
     """Return the size that a dry run reports.
 
-    Raises BadAnswer for another model, or not one input.
+    Raises BadAnswer if the answer is of another model, or not of one input.
     """
     check_name(response.model.name, name)
     check_items(response, 1)
@@ -176,7 +176,7 @@ def occlusion_request(
 ) -> pb.OccludeRequest:
     """Return a request for occlusion: how far the vector moves as each token is hidden.
 
-    Tokens None: all but special tokens.
+    `tokens` None: all but special tokens.
 
     Raises:
         InvalidInput: an argument cannot be sent.

@@ -1,12 +1,12 @@
 """Selectors of the `attend` graph's outputs, and the outputs that they select.
 
-For each layer l the graph takes selectors, empty ones of which cost nothing, and gives:
+For each layer l, the graph takes selectors and returns outputs. An empty selector costs nothing.
 
     attention_l_heads int64 [h] -> attention_l float32 [B, h, S, S], the weights of these heads
     scores_l_heads int64 [h] -> scores_l float32 [B, h, S, S], the same before the softmax
     mix_l float32 [B, m, H] -> mixed_l float32 [B, m, S, S], weighted sums of each input's heads
     combine_l float32 [B, 1, r, S] -> rows_l float32 [B, H, r, S], weighted sums of its rows
-    top_l int64 [1], k -> top_l_entries float32 [B, H, S, k], the largest of each row, falling,
+    top_l int64 [1], k -> top_l_entries float32 [B, H, S, k], the largest of each row, descending,
                           and top_l_keys int64 [B, H, S, k], their positions
 
 One graph serves every output spec, and a request pays only for its own. The graph reduces maps in
@@ -101,9 +101,9 @@ class Wanted:
         """Collect the items' output specs.
 
         Args:
-            items: of the batch.
-            layers, heads: of the model.
-            longest: tokens, to which the batch is padded.
+            items: items of the batch.
+            layers, heads: numbers of layers and heads of the model.
+            longest: padded length of the batch, in tokens.
         """
         self._layers, self._heads, self._longest = layers, heads, longest
         self._specs = {
@@ -122,7 +122,7 @@ class Wanted:
 
     @property
     def outputs(self) -> list[str]:
-        """The names to fetch."""
+        """Names of the graph outputs to fetch."""
         return [name.format(layer) for source, layer in self._chosen for name in OUTPUTS_OF[source]]
 
     def feeds(self) -> Arrays:

@@ -29,7 +29,7 @@ Reduced = tuple[Array, Keys | None, Floats | None]
 
 
 def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
-    """Return one input's numbers, keys of the largest (top_k) and scales of rows (uint8).
+    """Return one input's attention: values, their keys (top_k) and scales of rows (uint8).
 
     See ItemResult. It works layer by layer, so at most one layer is held twice.
     """
@@ -103,10 +103,10 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
 
 
 def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
-    """Return float32 [H, rows, n] as if special tokens were not there.
+    """Return maps float32 [H, rows, n] without the weight of special tokens.
 
-    Their weights are 0, and the rest of each row sums to 1 again. A row without other weight stays
-    0. Rows keep their places; later steps select no row of a special token.
+    It becomes 0, and the rest of each row sums to 1 again. A row without other weight stays 0. Rows
+    keep their places; later steps select no row of a special token.
     """
     kept = maps * ~special
     sums = kept.sum(axis=-1, keepdims=True)
@@ -117,9 +117,9 @@ def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
 
 
 def rollout(maps: Iterator[Floats]) -> Floats:
-    """Return the product over the layers, last on the left, of A + I: [1, n, n].
+    """Return the attention rollout: the product of A + I over the layers, last on the left.
 
-    Rows are scaled to sum to 1 (Abnar & Zuidema 2020, eq. 1).
+    The result is [1, n, n]. Rows of A + I are scaled to sum to 1 (Abnar & Zuidema 2020, eq. 1).
     """
     mixed = (layer[0] + np.eye(layer.shape[-1], dtype=np.float32) for layer in maps)
     shares = (layer / layer.sum(axis=-1, keepdims=True) for layer in mixed)
@@ -150,7 +150,7 @@ def row_tokens(choice: Choice, places: Places) -> Ids:
 
 
 def pooling_weights(choice: Choice, places: Places) -> Floats:
-    """Return the model's pooling weights of the tokens left: float32 [n], of sum 1."""
+    """Return the model's pooling weights of the tokens that are left: float32 [n], of sum 1."""
     weights = np.zeros(places.length, dtype=np.float32)
     if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
@@ -173,7 +173,7 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
 
 
 def largest(rows: Floats, count: int) -> tuple[Floats, Ids]:
-    """Return the largest entries of each row, falling, and their keys.
+    """Return the largest entries of each row, in descending order, and their keys.
 
     Both are [..., min(count, n)].
     """
@@ -191,7 +191,7 @@ def settled(entries: Floats, keys: Ids) -> Ids:
     of them: they vary with the batch, and may lie in the padding.
 
     Args:
-        entries: float32 [..., k], falling.
+        entries: float32 [..., k], descending.
         keys: int64 [..., k]; not changed.
     """
     tied = entries[..., -1] == 0

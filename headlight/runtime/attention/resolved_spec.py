@@ -31,12 +31,13 @@ class Choice:
     """A resolved choice of attention maps.
 
     Attributes:
-        spec: as requested.
-        layers: absolute, in the requested order; the layer of each pair, if pairs were requested.
-        heads: those requested for each of `layers`.
-        pooling: of the model.
-        reduced, axes: of the spec.
-        needs_tokens: it requires the input's special tokens, words, or characters of the text.
+        spec: the spec as requested.
+        layers: absolute layers in the requested order; for pairs, the layer of each pair.
+        heads: the requested heads of each of `layers`.
+        pooling: pooling of the model.
+        reduced, axes: as in the spec.
+        needs_tokens: whether it requires the input's special tokens, words, or characters of the
+            text.
     """
 
     spec: AttentionSpec
@@ -92,7 +93,7 @@ def states(layers: Iterable[int]) -> States:
 
 
 def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: str) -> Choice:
-    """Check a spec, as far as possible without an input.
+    """Resolve and check a spec, as far as possible without an input.
 
     Raises:
         InvalidInput: naming the field and the remedy.
@@ -123,7 +124,7 @@ def resolve_attention(spec: AttentionSpec, architecture: Architecture, pooling: 
 
 
 def resolve_hidden(spec: HiddenSpec, architecture: Architecture, pooling: str) -> States:
-    """Check a spec of hidden states, as `resolve_attention` does.
+    """Resolve and check a spec of hidden states, as `resolve_attention` does.
 
     Raises:
         InvalidInput: naming the field and the remedy.
@@ -141,7 +142,7 @@ def resolve_indices(field: str, indices: Indices, count: int) -> tuple[int, ...]
     """Return absolute numbers in the requested order; all if none is named.
 
     Args:
-        field: for errors.
+        field: name of the field, for errors.
         indices: each in -count .. count-1, negative from the end; or runs of them.
         count: number of layers or heads.
 

@@ -37,8 +37,8 @@ class Units:
 
     Attributes:
         tokens: int64 [m], the tokens of the first unit, of the second, ...
-        starts: int64 [units], the index in `tokens` of each unit's first; None: each token is a
-            unit.
+        starts: int64 [units], the index in `tokens` of each unit's first token; None: each token is
+            a unit.
     """
 
     tokens: Ids
@@ -52,11 +52,11 @@ class Units:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """A choice applied to one input of `length` tokens.
+    """Tokens of one input of `length` tokens that a choice of attention selects.
 
     Attributes:
-        queries, keys: None: every token by itself, in order.
-        special: bool [length], if it matters; else None.
+        queries, keys: units of the axis; None: every token by itself, in order.
+        special: bool [length], special tokens, if the result depends on them; else None.
         left_out: number of tokens at the start that pooling leaves out.
     """
 
@@ -91,11 +91,11 @@ def attention_bytes(choice: Choice, places: Places) -> int:
 
 
 def place(choice: Choice, tokenized: Tokenized) -> Places:
-    """Find the tokens of one input that a choice of attention means.
+    """Return the tokens of one input that a choice of attention selects.
 
     Raises:
-        InvalidInput: it names none, or details that an input of ids lacks. The field is the
-            choice's.
+        InvalidInput: it selects none, or needs details that an input of ids lacks. The error names
+            the field of the choice.
     """
     spec, length = choice.spec, len(tokenized.ids)
     if (
@@ -104,7 +104,7 @@ def place(choice: Choice, tokenized: Tokenized) -> Places:
         and not (spec.top_k and length > MOST_KEYS)
     ):
         return Places(length, left_out=tokenized.left_out)
-    # An input of ids does not mark special tokens: statistics lose one of their numbers by that.
+    # An input of ids does not mark special tokens, so the statistic "special" is NaN.
     unknown = "statistics" in spec.reduce and tokenized.words is None and not spec.drop_special
     info = _known(tokenized)[0] if choice.needs_tokens and not unknown else None
     special = np.array(info.special) if info is not None else None
@@ -169,7 +169,7 @@ def select(
 ) -> Ids | None:
     """Return the tokens that a selector names, in its order: int64 [m]; None: all.
 
-    `vector` is the token that "pooled" means.
+    `vector` is the token that "pooled" selects.
 
     Raises:
         InvalidInput: it names none, one twice, or one that does not exist.

@@ -37,7 +37,7 @@ class Bundle:
         sha256: hex digest of manifest.json, which pins every other file.
         files: by name, the golden inputs, the tokenizer and the ranges, in memory. `release` keeps
             only the golden inputs.
-        graphs: by name, those that `opens` selected, with their weights, until `release`.
+        graphs: by name, the graphs that `opens` selected, with their weights, until `release`.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class Bundle:
         """Return the path of a listed file.
 
         Raises:
-            BundleError: it is not listed or missing, or its name or a link leads out of the bundle.
+            BundleError: it is not listed, it is missing, or its name or a link leads out of the
+                bundle.
         """
         if name not in self.manifest.files:
             raise BundleError("is used, but not listed in the manifest's files", name)
@@ -113,7 +114,7 @@ class Bundle:
             if not target.is_file():
                 raise BundleError("is missing", name)
             links = target.stat().st_nlink
-        except (OSError, ValueError, RuntimeError):  # too long, with a zero byte, a link to itself
+        except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or a link to itself
             raise BundleError(
                 "is not a name that a file can be found by", f"{name!a:.80}"
             ) from None

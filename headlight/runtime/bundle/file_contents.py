@@ -1,7 +1,7 @@
 """Contents of a bundle's files, each read once: the hashed bytes are the bytes that are used.
 
-Weights go to private memory. A mapped file changes if another process writes to it, and ends this
-process if it is cut.
+Weights go to private memory. A memory-mapped file changes if another process writes to it, and ends
+this process if it is truncated.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Weights:
         self._kept.append((tensor.offset, tensor.offset + (tensor_bytes(tensor) or 0)))
 
     def release(self) -> None:
-        """Give back the pages without a kept tensor. They read as zeros from now on."""
+        """Give back the pages that hold no kept tensor. They read as zeros from now on."""
         size, end = len(self.memory), 0
         for begin, after in [*sorted(self._kept), (size, size)]:
             # After the previous kept tensor's page.
@@ -92,7 +92,7 @@ class OnnxGraph:
     Attributes:
         data: bytes of the .onnx file.
         references: initialisers whose numbers are in `weights`.
-        weights: by the location that the graph states.
+        weights: files of weights, by the location that the graph states.
     """
 
     data: bytes
@@ -145,7 +145,7 @@ def _read(
 ) -> T:
     """Read a file into the buffer that `make` returns for its size.
 
-    A smaller buffer is filled again and again, each piece over the last.
+    A smaller buffer is filled repeatedly, each piece over the previous one.
     """
     digest = hashlib.sha256()
     try:

@@ -14,8 +14,8 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.manifest_fields import MANIFEST, Fields
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 
-# 1: the graph `attend` gave only whole maps of attention.
-# 2: graphs normalised pooled vectors, and there were no prompts.
+# Earlier formats. 1: the graph `attend` gave only whole maps of attention. 2: graphs normalised
+# pooled vectors, and there were no prompts.
 FORMAT_VERSION = 3
 # Far beyond any model, and small enough that sizes computed from them fit in 64 bits.
 MOST_LAYERS = MOST_HEADS = 1 << 10
@@ -35,7 +35,7 @@ class Architecture:
     layers: int
     heads: int
     dim: int
-    pooled_dim: int  # of the pooled vector; a layer after pooling can make it differ from `dim`
+    pooled_dim: int  # width of pooled vectors; a layer after pooling can make it differ from `dim`
     vocab_size: int
     segments: int = 0  # token types; 0: the graphs have no input for them
 
@@ -58,7 +58,7 @@ class Graph:
 class Tolerance:
     """Largest acceptable distance from PyTorch, by output, on one provider in one precision.
 
-    pooled and attention: absolute; tokens and hidden: over max(1, RMS of the row).
+    pooled and attention: absolute; tokens and hidden: divided by max(1, RMS of the row).
     """
 
     provider: str  # "*": any provider that the exporter could not try
@@ -116,7 +116,7 @@ class Manifest:
     dimensions: tuple[int, ...] = ()  # widths that shortened vectors were trained for
     similarity: str | None = None  # one of SIMILARITIES; informative
     ranges: str | None = None  # file of the ranges of int8
-    quality: tuple[Quality, ...] = ()  # of each precision, if there is one beside fp32
+    quality: tuple[Quality, ...] = ()  # of each precision, if there is one besides fp32
     tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an older export
     format_version: int = FORMAT_VERSION
 
@@ -212,7 +212,7 @@ class Manifest:
             dimensions=top.counts("dimensions", architecture.pooled_dim),
             similarity=top.one_of_or_null("similarity", SIMILARITIES),
             ranges=top.text_or_null("ranges"),
-            # The least value of cosines, which rounding may take a little beyond -1.
+            # `least` is below -1, because rounding may take a cosine a little beyond it.
             quality=tuple(
                 fields.record(Quality, {"count": MOST_TEXTS}, least=-2)
                 for fields in top.children("quality")

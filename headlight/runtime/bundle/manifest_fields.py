@@ -98,9 +98,9 @@ class Fields:
         """Return a dataclass, each value read by the type of its field.
 
         Args:
-            kind: of strings, lists of strings, booleans and numbers.
+            kind: a dataclass of strings, lists of strings, booleans and numbers.
             counts: the largest value by name, for integers from 1.
-            least: of every float; floats must be finite.
+            least: the least value of every float; floats must be finite.
         """
         values: dict[str, Any] = {}
         for name, hint in get_type_hints(kind).items():

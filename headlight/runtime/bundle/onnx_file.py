@@ -102,11 +102,11 @@ def external_data(data: bytes, name: str) -> list[ExternalData]:
     """Return every reference of a graph to another file.
 
     Args:
-        data: of the .onnx file (weights are outside it, so it is small).
-        name: of the file, for errors.
+        data: bytes of the .onnx file (weights are outside it, so it is small).
+        name: name of the file, for errors.
 
     Raises:
-        BundleError: it is not an ONNX file, or a reference is malformed.
+        BundleError: the file is not an ONNX file, or a reference is malformed.
     """
     model = _parsed(data, name)
     tables = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}

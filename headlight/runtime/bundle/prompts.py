@@ -16,16 +16,16 @@ class Prompt:
     """The text that goes before each text of a request.
 
     Attributes:
-        text: may be empty.
-        asked: the caller requested it; it is not the model's default. If the input cannot take it,
-            the input is refused.
+        text: the prompt; may be empty.
+        asked: whether the caller requested it; else it is the model's default. An input that cannot
+            take a requested prompt is refused.
     """
 
     text: str = ""
     asked: bool = False
 
     def check_kind(self, what: str) -> None:
-        """Check that an input that is no single text has no requested prompt.
+        """Check that no prompt was requested for an input other than a single text.
 
         Raises:
             InvalidInput: a prompt was requested; the field is empty.
@@ -48,8 +48,8 @@ class Prompts:
         """Return the prompt that a caller requests.
 
         Args:
-            name: of one of these; None: not set.
-            text: any; empty: no prompt; None: not set.
+            name: name of one of these prompts; None: not set.
+            text: any text; empty: no prompt; None: not set.
 
         Raises:
             InvalidInput: both are set, no prompt has that name, or the text is too long.

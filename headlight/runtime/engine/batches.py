@@ -21,7 +21,7 @@ BATCH_SQUARES = 1 << 20  # batch x length^2 in one batch, if attention is reques
 
 
 class Rounding(NamedTuple):
-    """The rule for a batch's padded length. Padding changes no number: tokens are masked.
+    """The rule for a batch's padded length. Padding changes no number, because it is masked.
 
     Attributes:
         multiple: a batch's length is a multiple of this; 1: that of its longest item.
@@ -55,8 +55,8 @@ def pad(sequences: Sequence[Ids], rounding: Rounding = AS_LONG) -> tuple[Ids, Id
 def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -> list[list[int]]:
     """Return batches of similar lengths under the token budget, as lists of indices, longest first.
 
-    With `squared`, the budget is of batch x length^2. The service has its own planner, as its items
-    arrive one by one: `headlight_service.core.scheduler.lanes`.
+    With `squared`, the budget is of batch x length^2. The service has its own planner, because its
+    items arrive one by one: `headlight_service.core.scheduler.lanes`.
     """
     budget = BATCH_SQUARES if squared else tokens
     batches: list[list[int]] = []
@@ -82,8 +82,7 @@ def all_finite(outputs: Outputs) -> bool:
 def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> Marks:
     """Return the items whose vectors are finite: bool [B].
 
-    The rest of the batch has no effect on an item: its padding and the outputs of others do not
-    count.
+    An item's padding, and outputs that only other items requested, do not count.
     """
     good = np.asarray(np.isfinite(outputs["pooled"]).all(axis=1))
     if "tokens" in outputs:
@@ -106,7 +105,7 @@ def cut_out(
     It is a copy, so the batch's memory can be freed.
 
     Args:
-        outputs: of the graph.
+        outputs: outputs of the graph.
         row: the item's index in the batch.
         item: the item, with its requested outputs.
         pooled: its vector, in the requested form.

@@ -35,7 +35,8 @@ class Engine:
     Attributes:
         roles: the graphs loaded.
         faults: classifies failures. Its `probe` tests a suspected GPU.
-        wide_roles: roles whose batches can use all threads while others use those of one stream.
+        wide_roles: roles whose batches can be exclusive: such a batch uses all threads, and others
+            those of one worker.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Engine:
         """Open the graphs.
 
         Args:
-            bundle: verified.
+            bundle: the verified bundle.
             provider, precision: a pair that the bundle has graphs for.
             workers: threads that run batches.
             attend: also load the graph that returns attention and hidden states.
@@ -77,7 +78,7 @@ class Engine:
         workers_of: dict[Role, Workers] = {"embed": workers}
         if self._lent:
             workers_of["attend"] = dataclasses.replace(workers, streams=1, threads=workers.all)
-        elif attend:  # large results take long outside the engine: no second copy of weights
+        elif attend:  # not worth a second copy of weights: results take long outside the engine
             workers_of["attend"] = dataclasses.replace(workers, wide="none")
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
@@ -114,8 +115,8 @@ class Engine:
 
         Args:
             items: at least one, all of the same role, their ids valid and their layers in range.
-            wide: use all threads, if there is a session for that. Only for a batch that shares them
-                with no other interactive batch.
+            wide: use all threads, if there is a session for that. Set it only for a batch that
+                shares them with no other interactive batch.
 
         Raises:
             EngineError: the engine failed. The details are in the log.
@@ -146,7 +147,7 @@ class Engine:
     def run_in_batches(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
         """Encode any number of items of one role, in batches of similar lengths.
 
-        As many batches run at once as there are streams.
+        As many batches run at once as there are workers (`Workers.streams`).
 
         Returns:
             One result per item, in their order.
@@ -204,16 +205,16 @@ class Engine:
                 ]
                 raise NotFinite(told(NOT_FINITE, details), results)
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
-        if len(outputs) == 1:  # pooled vectors alone, the usual case
+        if len(outputs) == 1:  # only pooled vectors, the usual case
             return [ItemResult(vector) for vector in pooled]
         return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
 
     def warm_up(self, lengths: Iterable[int]) -> None:
-        """Run every graph at each length, on each stream and on all threads.
+        """Run every graph at each length, on each worker and on all threads.
 
-        Otherwise a caller would pay for the first run.
+        Otherwise the first requests would wait for the slower first runs.
         """
-        # The runs are sequential, and streams alternate.
+        # The runs are sequential, and the workers alternate.
         ways = [False] * self._workers.streams + [True] * (
             self._workers.apart or self._workers.lent
         )
@@ -226,7 +227,7 @@ class Engine:
     def shrink(self) -> None:
         """Give back the memory of earlier batches.
 
-        Not after every batch: the next would have to allocate it again.
+        Do not call it after every batch: the next would have to allocate it again.
         """
         item = EncodeItem(np.zeros(1, dtype=np.int64), Selection())
         for role, session in self._sessions.items():
@@ -237,7 +238,7 @@ class Engine:
     def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
         """Return the inputs of a graph, and the requested attention.
 
-        The defaults of inputs that no item sets have no effect.
+        Inputs that no item sets get defaults that have no effect.
         """
         ids, mask = pad([item.ids for item in items], self._rounding)
         for row, item in enumerate(items):
@@ -271,7 +272,7 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
     They are the union of its items' selections.
     """
     selections = [item.selection for item in items]
-    # Always fetched: small, and the cheapest check that the whole computation is finite.
+    # "pooled" is always fetched: it is small, and the cheapest check that all numbers are finite.
     names = ["pooled", "tokens"] if any(one.tokens for one in selections) else ["pooled"]
     states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

@@ -3,7 +3,7 @@
 docs/bundle.md has the names of the arrays. The exporter's report, the start-up self-test and the
 tests share the distance.
 
-Attention leaves a graph by one of five outputs (`headlight.runtime.attention.graph_selectors`).
+A graph returns attention by one of five outputs (`headlight.runtime.attention.graph_selectors`).
 Whole maps check only one of them, so `FORMS` compare the other four with values derived from
 PyTorch's maps.
 """
@@ -53,7 +53,7 @@ class Golden(NamedTuple):
 
     @property
     def about(self) -> str:
-        """The tokens of it that are ignored, for an error; usually empty."""
+        """Note on its ignored tokens, for an error message; usually empty."""
         return (
             "with a token hidden"
             if self.occluded is not None
@@ -90,7 +90,7 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
 def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
     """Return the plain inputs with their vectors only, for a later check of an engine.
 
-    For a deep model all other answers take a hundred times as long.
+    For a deep model, all other answers take a hundred times as long to check.
     """
     return tuple(
         each._replace(answers={name: each.answers[name] for name in VECTORS})
@@ -160,7 +160,7 @@ def _check(own: Arrays, where: str, manifest: Manifest) -> None:
 
 
 def distance(output: str, got: Floats, expected: Floats) -> float:
-    """Return max |got - expected|; for tokens and hidden, over max(1, RMS of the expected row).
+    """Return max |got - expected|; for tokens and hidden, divided by max(1, RMS of expected row).
 
     Shapes must be equal; NaN gives infinity.
     """
@@ -197,11 +197,11 @@ def form(name: str, architecture: Architecture) -> Selection:
 def form_error(name: str, result: ItemResult, maps: Floats) -> float:
     """Return max |Δ| of weights.
 
-    The tolerance of attention bounds it: means and choices of weights are off by no more than the
-    weights themselves.
+    The tolerance of attention applies to it: means and choices of weights are off by no more than
+    the weights themselves.
 
     Args:
-        name: of FORMS.
+        name: a name of FORMS.
         result: the engine's result for `form`.
         maps: float32 [L, H, n, n], PyTorch's whole maps.
 
@@ -216,7 +216,7 @@ def form_error(name: str, result: ItemResult, maps: Floats) -> float:
 
 
 def _scores(scores: Numbers, maps: Floats, _: Keys | None) -> Pairs:
-    """Yield their softmax. Rounding errors of scores grow with size; only the weights matter."""
+    """Yield the softmax of scores: their rounding errors grow with size; only weights matter."""
     largest = scores.max(axis=-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     sums = weights.sum(axis=-1, keepdims=True)
@@ -232,9 +232,9 @@ def _pooling_weights(rows: Numbers, maps: Floats, _: Keys | None) -> Pairs:
 
 
 def _top_k(entries: Numbers, maps: Floats, indices: Keys | None) -> Pairs:
-    """Yield the entries twice: against the largest, and against those at their keys.
+    """Yield the entries twice: with the largest weights, and with the weights at their keys.
 
-    The order of equal entries is free.
+    Equal entries may have any order.
     """
     keys = np.asarray(indices, dtype=np.int64)
     ordered = np.sort(keys, axis=-1)

@@ -1,4 +1,4 @@
-"""The self-test at start-up: a bundle is served only if its graphs give PyTorch's answers here."""
+"""Start-up self-test: a bundle is served only if its graphs give PyTorch's answers here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GoldenError(NamedTuple):
     """A graph's distance from PyTorch on a golden input.
 
     Attributes:
-        file: of the graph.
+        file: file of the graph.
         output: the output, whose tolerance applies.
         error: the distance.
         about: a note on the input, or on the form of the output; usually empty.
@@ -63,7 +63,7 @@ class SelfTest:
     def probe(self) -> None:
         """Check that the graphs still give PyTorch's vectors.
 
-        It does not read the folder again, which may have been replaced or removed.
+        It does not read the bundle's folder again, which may have been replaced or removed.
 
         Raises:
             BundleError: a graph no longer gives them.

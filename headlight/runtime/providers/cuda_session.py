@@ -29,7 +29,7 @@ from headlight.runtime.providers.worker_layout import Workers
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 PRECISIONS = ("fp32", "fp16", "bf16")
-FATAL = 4  # of ONNX Runtime's severities: all others come as exceptions too
+FATAL = 4  # severity of ONNX Runtime's log: less severe errors are also raised as exceptions
 
 DRIVER = "libcuda.so.1"  # comes with NVIDIA's driver, from the machine and not from a package
 # Results of cuInit without a device: from a stub of the driver, and from the driver.
@@ -140,7 +140,7 @@ class CudaSession(OrtSession):
             providers=[(CUDA, provider_options(gpu)), CPU],
             enable_fallback=0,
         )
-        if list(session.get_providers())[:1] != [CUDA]:  # it only logs that the first failed
+        if list(session.get_providers())[:1] != [CUDA]:  # a failure of the first is only logged
             raise BundleError(
                 "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that "
                 "it was built for (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver "
@@ -173,8 +173,8 @@ def load_libraries() -> str:
 
     Returns the message about a missing library, or an empty text.
     """
-    onnxruntime.set_default_logger_severity(FATAL)  # standard error is for our log only
-    with contextlib.redirect_stdout(io.StringIO()) as said:  # it prints, and raises nothing
+    onnxruntime.set_default_logger_severity(FATAL)  # standard error is only for Headlight's log
+    with contextlib.redirect_stdout(io.StringIO()) as said:  # errors are printed, not raised
         onnxruntime.preload_dlls()
     first = next(
         (line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")), ""

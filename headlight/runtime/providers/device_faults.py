@@ -1,4 +1,4 @@
-"""Classification of engine failures: the batch alone, short memory, or a lost or suspected GPU."""
+"""Classification of engine failures: only the batch, lack of memory, a lost or suspected GPU."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headlight.runtime.providers.session import Outputs
 
 log = logging.getLogger("headlight.engine")
 
-# These have no exception types, only messages: of ONNX Runtime's arena (its limit or the device is
-# full), CUDA, cuBLAS and cuDNN.
+# Errors for lack of GPU memory have no exception types, only messages: of ONNX Runtime's arena (its
+# limit or the device is full), CUDA, cuBLAS and cuDNN.
 FULL = re.compile(
     (
         r"Failed to allocate memory for requested buffer|is smaller than requested bytes of"
@@ -54,17 +54,17 @@ REFUSED = re.compile(
     r"|(CUDA failure (1|9|98|701)|CUBLAS failure (7|15))\b",
     re.IGNORECASE,
 )
-# Of ONNX Runtime: the provider failed, the device was reset.
+# Exception types of ONNX Runtime: the provider failed, the device was reset.
 LOST_TYPES = frozenset(("EPFail", "DeviceReset"))
 # True if this context runs a probe.
 PROBES: contextvars.ContextVar[bool] = contextvars.ContextVar("probes", default=False)
 
 
 def fault(error: BaseException) -> Literal["full", "host", "lost", "refused"] | None:
-    """Classify an exception from a session; None if it concerns the batch alone.
+    """Classify an exception from a session; None if it concerns only the batch.
 
     "host": the process's memory is short. "refused": only a probe of the device can decide whether
-    the batch alone is at fault.
+    the fault is only in the batch.
     """
     words = str(error)
     if LOST.search(REFUSED.sub("", FULL.sub("", words))):  # takes precedence over all others
@@ -85,7 +85,7 @@ class Faults:
     decides. Until it has, `check` blocks every thread.
 
     Attributes:
-        gpu: the engine computes on a GPU. On a CPU a failure concerns its batch alone.
+        gpu: whether the engine computes on a GPU. On a CPU a failure concerns only its batch.
         probe: raises unless the GPU computes correctly; None: a suspected GPU counts as lost.
     """
 
@@ -93,7 +93,7 @@ class Faults:
         """Start without failures.
 
         Args:
-            gpu: the engine computes on a GPU.
+            gpu: whether the engine computes on a GPU.
             vocabulary: number of ids that the model knows.
             segments: number of segments that the model knows; 0: none.
             longest: tokens that the model takes.
@@ -118,7 +118,7 @@ class Faults:
     def check_feeds(self, feeds: Outputs) -> None:
         """Check a batch's ids, segments and length before anything is computed.
 
-        A CPU checks indices; a GPU reads whatever is there.
+        Kernels on a CPU check indices; on a GPU they read out of bounds.
 
         Raises:
             EngineError: one is outside of the model's range.
@@ -141,7 +141,7 @@ class Faults:
     @staticmethod
     @contextlib.contextmanager
     def probing() -> Iterator[None]:
-        """Mark this thread's runs as a probe: it waits for no other, and a failure is the GPU's."""
+        """Mark this thread's runs as a probe: it waits for no other; its failures are the GPU's."""
         before = PROBES.set(True)
         try:
             yield
@@ -215,7 +215,7 @@ class Faults:
 
 
 def told(what: str, details: str) -> str:
-    """Log the details under an id, and return a message for the caller with the id alone."""
+    """Log the details under an id, and return a message for the caller with only the id."""
     error_id = uuid.uuid4().hex[:12]
     log.error(what, extra={"event": "engine_failed", "error_id": error_id, "details": details})
     return f"{what}; see error id {error_id} in the server's log"

@@ -30,7 +30,7 @@ def gpu_installed() -> bool:
 class OrtSession:
     """Common base of ONNX Runtime's sessions; see headlight.runtime.providers.session.Session.
 
-    Outputs are arrays of their own, in host memory.
+    Each run returns new arrays, in host memory.
     """
 
     def __init__(self, session: Any, arena: str) -> None:
@@ -53,7 +53,7 @@ class OnnxSession(OrtSession):
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
         # All sessions share the arena.
         super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")
-        # All callers share this session, each with the threads of one stream.
+        # Callers share each of the two sessions; `_session` has the threads of one worker.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
         self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
 
@@ -67,7 +67,7 @@ class OnnxSession(OrtSession):
 
 
 def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
-    """Return the outputs named; those that have a buffer are written into it."""
+    """Run a session and return the named outputs; one that has a buffer is written into it."""
     binding = session.io_binding()
     for name, array in feeds.items():
         binding.bind_cpu_input(name, array)
@@ -89,9 +89,11 @@ def session_options(threads: int, spin: bool) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # In the order of the file: each layer's maps are selected from and freed before the next layer.
+    # In the order of the file, so that each layer's maps are reduced and freed before the next
+    # layer.
     options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    # 4 is fatal: all others come as exceptions too, and standard error is for our log only.
+    # 4 is fatal: less severe errors are also raised, and standard error is only for Headlight's
+    # log.
     options.log_severity_level = 4
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     # A memory plan would be kept for every shape, and there are many. Batches are as fast without.
@@ -103,10 +105,10 @@ def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
     """Provide a graph's weights for a session that is to be created from its bytes.
 
     Args:
-        options: of the session.
-        graph: whose weights.
-        in_place: let the session read embedding tables in place, and keep those in memory. It
-            copies other weights while it is created, and frees a copy once it is packed for
+        options: options of the session.
+        graph: the graph with the weights.
+        in_place: whether the session reads embedding tables in place, so that they stay in memory.
+            It copies other weights while it is created, and frees a copy once it is packed for
             multiplication. Reading these in place would hold them twice.
     """
     kept = [tensor for tensor in graph.references if in_place and tensor.table]
@@ -151,7 +153,7 @@ def _share_arena() -> None:
     """Create one memory pool for all sessions of the process.
 
     With its own pool, each session would keep the memory of its largest batch. Asking malloc each
-    time takes a seventh longer, as large blocks are mapped anew. Growing only by the requested
+    time takes a seventh longer, as large blocks are mapped again. Growing only by the requested
     amount leaves twice as much in unusable fragments.
     """
     kind = onnxruntime.OrtMemoryInfo(

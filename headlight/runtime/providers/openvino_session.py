@@ -1,7 +1,7 @@
 """Session of OpenVINO: bfloat16 if the processor has it, float32 everywhere.
 
 It calls OpenVINO directly. OpenVINO's plug-in for ONNX Runtime offers no device on processors of
-other makers, some of which have bfloat16.
+other vendors, some of which have bfloat16.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from headlight.runtime.providers.worker_layout import Workers
 log = logging.getLogger("headlight.engine")
 
 DEVICE = "CPU"
-PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # ours to theirs
+PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # Headlight's name: OpenVINO's name
 # Cached kernels compiled for batch shapes; a shape needs some tens. OpenVINO's default of 5,000 let
 # memory grow for hours; with 1,000, batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
-REPEATS = 3  # of a batch after others beside it failed; then memory is too short for it, too
+REPEATS = 3  # retries of a batch after concurrent ones failed; then it lacks memory, too
 
 
 @functools.cache
@@ -42,8 +42,8 @@ def library() -> Any:
     Raises:
         BundleError: it is not installed, or cannot be loaded.
     """
-    # OpenVINO's converters, unused here, report their use through this package; block it.
-    # How an import is made to fail.
+    # OpenVINO's converters, unused here, report their use through this package. None makes its
+    # import fail.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import openvino  # noqa: PLC0415  (an extra)
@@ -81,7 +81,7 @@ def check_precision(precision: str) -> None:
 class OpenVinoSession:
     """Session of OpenVINO; see headlight.runtime.providers.session.Session.
 
-    Outputs belong to a request, whose next batch overwrites them.
+    Outputs belong to an inference request of OpenVINO, whose next batch overwrites them.
     """
 
     def __init__(self, graph: OnnxGraph, workers: Workers, precision: str) -> None:
@@ -129,7 +129,7 @@ def _model(graph: OnnxGraph) -> Any:
     """Read a graph from memory.
 
     OpenVINO finds external data only by path. So weights are read as inputs, and become constants
-    over our memory.
+    that share the bundle's memory.
     """
     names = {tensor.name for tensor in graph.references}
     model = _core().read_model(io.BytesIO(with_inputs(graph.data, names)))
@@ -144,7 +144,7 @@ def _model(graph: OnnxGraph) -> Any:
 
 
 class _Compiled:
-    """A compiled graph with one free request for each stream, and a flag set if a batch failed."""
+    """A compiled graph with one inference request per worker, and a flag set if a batch failed."""
 
     def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
         self.compiled = _compile(graph, precision, streams, threads)
@@ -154,7 +154,7 @@ class _Compiled:
         self.failed = False
 
     def compute(self, request: Any, feeds: Outputs) -> bool:
-        """Compute a batch, or return False if a batch beside it failed.
+        """Compute a batch, or return False if a concurrent batch failed.
 
         In that case it may have run on a damaged state.
         """
@@ -164,7 +164,7 @@ class _Compiled:
             request.wait()
         except Exception:
             self.failed = True
-            with contextlib.suppress(RuntimeError):  # others run
+            with contextlib.suppress(RuntimeError):  # other batches still run
                 self.compiled.release_memory()
             raise
         return not self.failed
@@ -178,7 +178,7 @@ class _Graph:
     """
 
     def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
-        """Compile. `streams` batches may run at once, on `threads` together."""
+        """Compile the graph. `streams` batches may run at once, on `threads` together."""
         self._form = graph, precision, streams, threads
         self._lock = threading.Lock()
         self._present: _Compiled | None = _Compiled(*self._form)

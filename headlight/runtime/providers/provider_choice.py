@@ -21,12 +21,12 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     Args:
         name: one of PROVIDERS, or "auto". "auto" is "cuda" with onnxruntime-gpu and a CUDA device,
             else "cpu", which is always available. For another, name it or run `make tune`.
-        precision: of the computation.
+        precision: precision of the computation.
         gpu: for "cuda".
 
     Raises:
         BundleError: the provider does not exist here or lacks the precision. There is no silent
-            fallback: an unusable device is an error for "auto", too.
+            fallback: a driver that fails is an error for "auto", too.
     """
     if name == "auto":
         name = "cuda" if device_exists() else "cpu"
@@ -47,14 +47,14 @@ def open_session(
     """Open a graph.
 
     Args:
-        graph: in memory.
-        provider: of PROVIDERS.
-        precision: of the graph on this provider.
+        graph: the graph in memory.
+        provider: one of PROVIDERS.
+        precision: precision of the graph on this provider.
         workers: threads that run batches.
         gpu: for "cuda".
 
     Raises:
-        Exception: of many types, the library's own.
+        Exception: an error of the library, of many types.
     """
     if provider == "openvino":
         return OpenVinoSession(graph, workers, precision)

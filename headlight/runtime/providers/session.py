@@ -16,7 +16,7 @@ Shape = tuple[int | str | None, ...]  # a number, or any other value if the size
 
 
 class Session(Protocol):
-    """A graph, ready to run, called from any number of threads.
+    """Opened graph, which any number of threads may run.
 
     Attributes:
         inputs: the names of its inputs.
@@ -32,7 +32,7 @@ class Session(Protocol):
         """Run one batch.
 
         Args:
-            names: of the requested outputs.
+            names: names of the requested outputs.
             feeds: all inputs, C-contiguous.
             buffers: C-contiguous arrays of the right shape and type, for some of the outputs.
             wide: use all threads, if the session was opened for that.
@@ -90,7 +90,7 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
 
 
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each output that a graph must have; 0 for sizes that vary."""
+    """Return the outputs that a graph must have, with their shapes; 0 for sizes that vary."""
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
     shapes: dict[str, tuple[int, ...]] = {
         "pooled": (0, architecture.pooled_dim),

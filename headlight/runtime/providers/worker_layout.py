@@ -8,15 +8,15 @@ import os
 from pathlib import Path
 from typing import Literal
 
-CGROUP = Path("/sys/fs/cgroup")  # of a container, as it sees itself
-# Microseconds that all its threads may run, and of each period: one file in cgroup v2, two in v1.
+CGROUP = Path("/sys/fs/cgroup")  # the container's own cgroup, as seen from inside
+# CPU time of all its threads in a period, and the period, in µs: one file in cgroup v2, two in v1.
 QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
-MOST_STREAMS = 8  # by default: each stream keeps the memory of its largest batch
-# Threads. With fewer, all threads are little faster than one stream's, and not worth a second copy
-# of the weights.
+MOST_STREAMS = 8  # by default: each worker keeps the memory of its largest batch
+# Least number of threads for a session of its own. With fewer, all threads are little faster than
+# those of one worker, and not worth a second copy of the weights.
 COPY_FROM = {"cpu": 4, "openvino": 2}  # OpenVINO's other memory is several times as large
 
-# The threads of a batch that runs alone. "none": those of one stream. "copy": all, in a session of
+# The threads of a batch that runs alone. "none": those of one worker. "copy": all, in a session of
 # its own with a second copy of the weights. "attend": all, in the session that returns attention,
 # whose batches all get them; its empty selectors cost some 3 %.
 Exclusive = Literal["none", "copy", "attend"]
@@ -27,10 +27,10 @@ class Workers:
     """The threads that run batches.
 
     Attributes:
-        streams: interactive batches at once; bulk may run beside them.
-        threads: for each stream.
+        streams: number of workers: interactive batches at once; bulk may run beside them.
+        threads: threads of each worker.
         wide: the session that gives all threads to a batch that runs alone; see `Exclusive`.
-        spin: let idle threads spin for work: some 8 % faster for a lone caller, costly to
+        spin: whether idle threads spin for work: some 8 % faster for a lone caller, costly to
             everything else on the machine.
     """
 
@@ -41,12 +41,12 @@ class Workers:
 
     @property
     def all(self) -> int:
-        """Threads of all streams together."""
+        """Threads of all workers together."""
         return self.streams * self.threads
 
     @property
     def apart(self) -> bool:
-        """True if a batch on all threads has its own session; a lone stream has all threads."""
+        """True if a batch on all threads has its own session; a lone worker needs none."""
         return self.wide == "copy" and self.streams > 1
 
     @property
@@ -61,16 +61,17 @@ def choose_exclusive(
     """Return the session that gives all threads to a batch that runs alone.
 
     Args:
-        wanted: True for a session of its own; None: if that is worth its memory.
-        threads: of all streams together.
-        provider: that runs it.
+        wanted: True for a session of its own; False for none; None: choose by its cost in memory.
+        threads: threads of all workers together.
+        provider: the provider that runs it.
         attend: True if there is a session that returns attention.
     """
     if provider == "cuda":  # threads compute nothing there
         return "none"
     if wanted or (wanted is None and threads >= COPY_FROM[provider]):
         return "copy"
-    # OpenVINO's session would then take one request at a time, and return attention half as fast.
+    # OpenVINO's "attend" session would take one request at a time, and return attention half as
+    # fast.
     return "attend" if wanted is None and attend and provider == "cpu" and threads > 1 else "none"
 
 
@@ -94,15 +95,15 @@ def usable_cpus(group: Path = CGROUP) -> int:
 
 
 def share(streams: int | None, threads: int | None, cpus: int) -> tuple[int, int]:
-    """Return the number of streams, and of threads of each, for an operator's settings.
+    """Return the number of workers, and of threads of each, for an operator's settings.
 
-    Small products gain little from a second thread, so many streams of one thread each have the
-    highest throughput.
+    Small matrix products gain little from a second thread, so many workers of one thread each have
+    the highest throughput.
 
     Args:
         streams: batches at once; None: as many as the CPUs allow, at most MOST_STREAMS.
-        threads: for each; None: the CPUs divided by the streams.
-        cpus: to be shared.
+        threads: threads of each worker; None: the CPUs divided by the workers.
+        cpus: number of CPUs to share.
     """
     if streams is None:
         streams = max(1, min(cpus // (threads or 1), MOST_STREAMS))

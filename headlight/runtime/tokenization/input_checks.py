@@ -115,7 +115,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
 def truncate(
     stays: Marks, second: Marks, most: int, truncation: Truncation, *, prompt: bool = False
 ) -> Ids:
-    """Return the tokens that are left: int64 [most], rising.
+    """Return the tokens that are left: int64 [most], ascending.
 
     The longer text of a pair is cut until both are equally long, as in the tokenizers library
     (`longest_first`). The library would tokenise the input again.

@@ -54,7 +54,7 @@ class Spelled:
         """Return whether each token is special: put around the text, or spelled out and parsed.
 
         Args:
-            encoding: of the tokenizer for `special_tokens`.
+            encoding: encoding by the tokenizer for `special_tokens`.
             value: the text or pair of texts.
             special_tokens: "text": only those around the text are special.
         """
@@ -85,7 +85,7 @@ def as_plain_text(
 ) -> tokenizers.Tokenizer:
     """Return a tokenizer with the same model that reads special tokens in a text as plain text.
 
-    Threads share a tokenizer, so its property cannot be set and reset.
+    Threads share a tokenizer, so `encode_special_tokens` cannot be set for one call and reset.
     """
     plain = tokenizers.Tokenizer(tokenizer.model)
     for part in ("normalizer", "pre_tokenizer", "post_processor"):
@@ -145,7 +145,7 @@ def _any_of(texts: Collection[str]) -> str:
 def prompt_tokens(encoding: tokenizers.Encoding, characters: int) -> Marks:
     """Return the tokens of a prompt of so many characters: bool [n].
 
-    A token with characters of both belongs to the text.
+    A token with characters of both prompt and text belongs to the text.
     """
     around = np.array(encoding.special_tokens_mask, dtype=np.bool_)
     ends = np.array([end for _, end in encoding.offsets], dtype=np.int64)
@@ -163,11 +163,11 @@ def token_list(
     """Return the details of one input's tokens.
 
     Args:
-        encoding: of the input, after its prompt.
+        encoding: encoding of the prompt and the input.
         kept: int64 [m], the tokens that are left; None: all.
         special: True for each special token.
         of_prompt: bool [n], the tokens of a prompt; None: there is none.
-        characters: of the prompt; offsets are counted in the text after it.
+        characters: length of the prompt; offsets are counted in the text after it.
     """
     around, spans = _at(encoding.special_tokens_mask, kept), _at(encoding.offsets, kept)
     offsets = [(0, 0) if added else span for span, added in zip(spans, around, strict=True)]

@@ -45,9 +45,9 @@ class Tokenizer:
 
         Args:
             path: tokenizer.json.
-            max_length: tokens, special ones included, that truncation leaves.
+            max_length: tokens that truncation leaves, special ones included.
             include_prompt: True if the tokens of prompts count in pooling.
-            segments: True if the model knows any; else segments are read only for token details.
+            segments: True if the model has segments; else they are read only for token details.
 
         Raises:
             BundleError: the tokenizers library cannot read the file, or `max_length` leaves no room
@@ -107,8 +107,8 @@ class Tokenizer:
                 prompt; "text" reads plain text.
 
         Raises:
-            InvalidInput: empty, without a single token of its own, or too long; `field` is empty,
-                or "first" or "second" for a pair; the caller completes it.
+            InvalidInput: a text is empty, has no token of its own, or is too long; `field` is
+                empty, or "first" or "second" for a pair; the caller completes it.
         """
         value = text if second is None else (text, second)
         return next(
@@ -145,7 +145,7 @@ class Tokenizer:
         Raises:
             InvalidInput: see `encode`; for the first invalid input, after the results before it.
         """
-        bare = not (prompt or with_info)  # no offsets are needed, which are a quarter of the work
+        bare = not (prompt or with_info)  # without offsets, which are a quarter of the work
         kept = truncation if limit else None
         read = values
         if prompt:
@@ -180,7 +180,7 @@ class Tokenizer:
                 raise InvalidInput(
                     "", "is more than the tokenizer's patterns can read; shorten it"
                 ) from None
-        # Each alone, to find the one at fault.
+        # Each input alone, to find the one at fault.
         alone = (self._read([value], special_tokens, bare=bare) for value in values)
         return itertools.chain.from_iterable(alone)
 
@@ -195,9 +195,9 @@ class Tokenizer:
         """Return the result for one input.
 
         Args:
-            encoding: of the input, after its prompt.
-            prompt: may be empty.
-            truncation: None: any length.
+            encoding: encoding of the prompt and the input.
+            prompt: the prompt; may be empty.
+            truncation: as in `encode`; None: any length.
             special: True for each special token; None: only ids are requested.
             special_tokens: see `encode`.
         """
@@ -237,7 +237,7 @@ class Tokenizer:
     def measure(self, most: int) -> TokenizerLimit:
         """Return the longest text, of at most `most` characters, that is read at a bounded cost.
 
-        Raises as `limit_of` does.
+        Raises the errors of `limit_of`.
         """
         return limit_of(self._plain, self._file, self.max_length, most)
 
@@ -273,9 +273,9 @@ def open_tokenizer(
         pairs: True if the model takes pairs of texts.
 
     Raises:
-        BundleError: the file is no tokenizer. Or it has more ids or segments than the model, and
-            would index beyond its tables. Or the model takes no more tokens than it puts around a
-            text.
+        BundleError: the file is not a tokenizer. Or it has more ids or segments than the model, and
+            would index beyond the model's tables. Or the model takes no more tokens than the
+            tokenizer puts around a text.
     """
     tokenizer = Tokenizer(path, max_length, include_prompt=include_prompt, segments=bool(segments))
     if tokenizer.ids > vocabulary:

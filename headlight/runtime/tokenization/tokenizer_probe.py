@@ -1,4 +1,4 @@
-"""Probe of a tokenizer: the longest text that it reads at a bounded cost, whatever the content.
+"""Probe of a tokenizer: the longest text of any content that it reads at a bounded cost.
 
 A regular expression in a tokenizer.json can be quadratic or worse on unusual texts. A thread that
 runs one cannot be interrupted. Cost is CPU time of the calling thread, so that other processes do
@@ -49,7 +49,8 @@ UNITS: Mapping[str, str] = {
     "a mixture": "".join(random.Random(0).choices("".join(_BASE.values()), k=997)),
 }
 # A pattern of this project's models from before the probe, and a fast one that gives the same ids.
-# It is checked by name, as its probe result depends on the machine: 0.2 s for 8,000 line breaks.
+# It is recognised by its text, as its probe result depends on the machine: 0.2 s for 8,000 line
+# breaks.
 QUADRATIC, MENDED = r"\n(?!\s*\n)", r"\n(?![^\S\n]*\n)"
 Clock = Callable[[], float]
 
@@ -58,8 +59,8 @@ class Probed(NamedTuple):
     """The result of a probe.
 
     Attributes:
-        characters: of any kind of text that cost at most LIMIT_SECONDS.
-        worst: the kind that cost most, by its name in the units.
+        characters: length up to which a text of any kind costs at most LIMIT_SECONDS.
+        worst: the kind that costs most, by its name in the units.
         tried: characters of the longest texts tried.
         seconds: cost of the worst text; infinite if the library gave up on it.
     """
@@ -80,8 +81,8 @@ def limit_of(
     """Measure a tokenizer, both parsing special tokens in texts and reading them as plain text.
 
     Args:
-        tokenizer: without truncation.
-        file: its name, for errors.
+        tokenizer: the tokenizer, without truncation.
+        file: name of its file, for errors.
         max_length: tokens of the model's longest text.
         most: characters beyond which no limit is needed.
         clock: seconds of CPU time of the calling thread.
@@ -156,7 +157,7 @@ def probe(
 
 
 def text_of(kind: str, characters: int, units: Mapping[str, str] = UNITS) -> str:
-    """Return a text of one of the units."""
+    """Return a text of one kind, of so many characters."""
     unit = units[kind]
     return (unit * (characters // len(unit) + 1))[:characters]
 
@@ -180,7 +181,7 @@ def _cost(read: Callable[[str], object], text: str, clock: Clock) -> float:
 
 def is_panic(error: BaseException) -> bool:
     """Return whether an error is a panic of the library, as at Oniguruma's backtracking limit."""
-    return type(error).__name__ == "PanicException"  # it cannot be imported, and is no Exception
+    return type(error).__name__ == "PanicException"  # cannot be imported, and is not an Exception
 
 
 def _affordable(size: int, seconds: float, half: float) -> float:

@@ -31,7 +31,7 @@ RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
 LARGEST_END = 1e30  # of a range: differences and quotients stay finite
 TINIEST = 1e-12  # a shorter vector is not scaled to unit length: PyTorch's bound; zeros stay zeros
 BLOCK = 1 << 16  # numbers converted at a time; they fit into a core's cache
-NORMAL, SUBNORMAL = np.float32(2**-126), np.float32(2**-149)  # the smallest of each as float32
+NORMAL, SUBNORMAL = np.float32(2**-126), np.float32(2**-149)  # the smallest float32 of each kind
 SMALLEST_NORMAL = np.uint32(0x38800000)  # 2^-14 as float32: below, float16 loses digits
 # 112 << 23, the distance of the exponents, less half of a last digit, for rounding.
 REBIAS = np.uint32(0x37FFF001)
@@ -69,9 +69,9 @@ class Offer:
     """The forms that a model's pooled vectors can have.
 
     Attributes:
-        dim: entries.
+        dim: entries of a vector.
         normalize: True if the model's vectors have unit length.
-        ranges: of int8, by width: float32 [2, width].
+        ranges: ranges of int8, by width: float32 [2, width].
     """
 
     dim: int
@@ -80,14 +80,14 @@ class Offer:
 
     @property
     def dtypes(self) -> tuple[VectorType, ...]:
-        """The available types, in some width."""
+        """The types that are available in some width."""
         kinds: tuple[VectorType, ...] = ("float32", "float16")
         kinds += ("int8",) if self.ranges else ()
         return (*kinds, "binary", "ubinary") if self.dim >= 8 else kinds
 
 
 def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
-    """Check a spec of pooled vectors against a model.
+    """Resolve and check a spec of pooled vectors against a model.
 
     Raises:
         InvalidInput: naming the field and the remedy.
@@ -195,13 +195,13 @@ def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:
 def as_type(vectors: Floats, dtype: VectorType, ranges: Floats | None = None) -> Array:
     """Convert vectors float32 [..., width] to one type.
 
-    Bits become [..., width / 8] bytes, other types [..., width] numbers. As sentence-transformers'
-    quantize_embeddings.
+    Bits become [..., width / 8] bytes, other types [..., width] numbers, as by
+    sentence-transformers' quantize_embeddings.
 
     Args:
         vectors: not NaN.
         dtype: float16 is infinite for numbers beyond its range.
-        ranges: float32 [2, width], of int8.
+        ranges: float32 [2, width], for int8.
     """
     if dtype == "ubinary":
         return np.packbits(vectors > 0, axis=-1)

@@ -8,7 +8,7 @@ import threading
 import time
 
 VARIABLE = "MALLOC_ARENA_MAX"
-ARENA_MAX = -8  # of glibc's malloc.h
+ARENA_MAX = -8  # M_ARENA_MAX of glibc's malloc.h
 # glibc gives threads heaps of their own, up to eight a core, and each keeps the most that a thread
 # once needed. Two heaps are enough: no cost in time could be measured.
 ARENAS = 2
@@ -19,9 +19,9 @@ TRIM_SECONDS = 10.0
 
 
 def settle_allocator() -> None:
-    """Make threads share heaps, and trim these regularly. Call it before there are other threads.
+    """Make threads share heaps, and trim these regularly. Call it before other threads start.
 
-    Settings of the environment stay. A C library other than glibc is left alone.
+    A setting in the environment takes precedence. A C library other than glibc is left alone.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
@@ -38,7 +38,7 @@ def settle_allocator() -> None:
 
 
 def trim() -> None:
-    """Give the holes in the heaps back now, if the C library can."""
+    """Return the holes in the heaps to the kernel now, if the C library can."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.app.assembly")
-LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # limits of the default
+LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # range of the default
 # Some 4 are usual; only nonsense, or a text far too long, has more than this limit.
 CHARACTERS_PER_TOKEN = 64
 STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
@@ -97,8 +97,8 @@ def load(config: Config) -> Runtime:
 def measure_tokenizer(runtime: Runtime, most: int) -> None:
     """Add the tokenizer's limit to a manifest that was exported before limits were measured.
 
-    Measured on texts of `most` characters, which takes a second. To refuse all older bundles would
-    stop harmless ones.
+    Measuring with texts of `most` characters takes a second. Refusing all older bundles would also
+    refuse harmless ones.
 
     Raises:
         BundleError: the tokenizer is too slow; see `limit_of`.
@@ -187,11 +187,11 @@ def assemble(
     """Return a model that can be served, with a running scheduler.
 
     Args:
-        runtime: loaded.
+        runtime: the loaded runtime.
         config: the options.
-        metrics: gets the model's series.
+        metrics: receives the model's series.
         tracing: makes spans of the batches.
-        on_lost: called on any thread if its engine does not recover.
+        on_lost: called on any thread if the model's engine does not recover.
     """
     manifest, slots = runtime.bundle.manifest, runtime.workers.streams
     own, told = metrics.of(manifest.name), limits(config, manifest)
@@ -231,7 +231,7 @@ def assemble(
 def make_admission(
     config: Config, told: Limits, estimate: WaitEstimate, scheduler: Scheduler | None = None
 ) -> Admission:
-    """Return the pools that the options allow."""
+    """Return the admission control, with the limits of the options."""
     # Bulk may fill the queue except a reserve. The largest request must fit into an empty queue.
     bulk = max(
         config.max_queue_tokens - config.max_queue_tokens // RESERVE, config.max_request_tokens

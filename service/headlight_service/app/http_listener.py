@@ -41,11 +41,11 @@ class Listener:
     """
 
     def __init__(self, bound: socket.socket, respond: Callable[[bytes], bytes]) -> None:
-        """Listen.
+        """Start to listen.
 
         Args:
             bound: the socket to listen with.
-            respond: from the head of a request to the whole response; runs in the thread.
+            respond: returns the whole response for the head of a request; runs in the thread.
         """
         self._respond = respond
         self._listener = bound
@@ -84,7 +84,7 @@ class Listener:
     async def _converse(self, client: socket.socket) -> None:
         """Read a request, send the response, and close. If cancelled, it closes at once."""
         head = response = b""
-        with client, contextlib.suppress(OSError):  # it has disconnected, or is late
+        with client, contextlib.suppress(OSError):  # the client has disconnected, or is late
             async with asyncio.timeout(CLIENT_SECONDS):
                 while not response:
                     received = await self._loop.sock_recv(client, HEAD_BYTES)

@@ -54,9 +54,9 @@ EXIT_CONFIG = 2
 EXIT_BUNDLE = 3
 # Tokenising is some 50 µs a text; more threads would only compete with the engine for cores.
 TOKENIZER_THREADS = 2
-# A call that waits inside gRPC when it stops ends as CANCELLED, which few clients retry. So for
+# A call that waits inside gRPC when gRPC stops ends as CANCELLED, which few clients retry. So for
 # this time calls are accepted but not read, and a little longer while more come, until there is a
-# pause. They are refused as UNAVAILABLE once clients were told to go elsewhere.
+# pause. They are refused as UNAVAILABLE once gRPC has told the clients that it stops.
 REFUSE_SECONDS = 0.1
 PAUSE_SECONDS, PAUSE_LIMIT = 0.06, 0.4
 TOLD_SECONDS = 0.02  # for gRPC to notify the clients
@@ -65,7 +65,7 @@ FLUSH_SECONDS = 2.0  # limit, within the grace time, for the last spans to reach
 
 
 class Server:
-    """Everything that lives as long as the process."""
+    """The running service: all parts that live as long as the process."""
 
     def __init__(self, config: Config, tracing: Tracing | None = None) -> None:
         """Prepare within a running event loop; `serve` opens the ports."""
@@ -86,13 +86,13 @@ class Server:
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._probes = build_health_server(self._readiness, self._on_grpc)
-        # The library reads it at each batch. Requests are tokenised in parallel already: more
-        # threads for one were no faster on two cores, and took 15 to 45 % more CPU.
+        # The tokenizers library reads this at each batch. Requests are tokenised in parallel
+        # already: more threads for one were no faster on two cores, and took 15 to 45 % more CPU.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._liveness.add("tokenizer", lambda: self._tokenizers.heartbeat.stalled_seconds)
 
     async def serve(self) -> int:
-        """Run until the end; returns the exit code."""
+        """Run until the end, and return the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_signal)
         watching = asyncio.create_task(
@@ -213,7 +213,7 @@ class Server:
         runtime = load(self._config)
         with fitting():
             runtime.warm_up(self._config.warm_up_lengths)
-        # These objects stay: garbage collection of them would stop all for 20 ms, now and then.
+        # These objects stay: collecting them now and then would stop all threads for 20 ms.
         gc.collect()
         gc.freeze()
         trim()
@@ -267,7 +267,7 @@ class Server:
             self._readiness.set_lost(change is Change.LOST)
 
     async def _drain(self) -> int:
-        """Finish the calls in flight, and take no more; returns how many outlast the grace time."""
+        """Finish the calls in flight, take no more, and return how many outlast the grace time."""
         log.info("draining", extra={"event": "draining", "calls": self._in_flight.count})
         self._readiness.set(serving=False)
         await asyncio.sleep(self._config.drain_delay_seconds)

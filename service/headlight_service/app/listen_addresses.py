@@ -31,7 +31,7 @@ class PortTaken(Exception):
 def taken(option: str, address: Address) -> socket.socket:
     """Return a socket bound to the address, which does not listen.
 
-    Others that bind it with SO_REUSEADDR still may.
+    Other sockets can still bind the address with SO_REUSEADDR.
 
     Raises:
         PortTaken: the address is in use, or not of this machine.
@@ -41,7 +41,7 @@ def taken(option: str, address: Address) -> socket.socket:
         found = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        # Of a name, IPv4 before IPv6.
+        # If a name has several addresses, IPv4 before IPv6.
         family, kind, protocol, _, where = min(found, key=itemgetter(0))
         with contextlib.ExitStack() as stack:
             own = stack.enter_context(socket.socket(family, kind, protocol))
@@ -66,7 +66,7 @@ def bind(
     credentials: grpc.ServerCredentials | None = None,
     option: str = "--grpc",
 ) -> int:
-    """Listen, in plaintext without credentials; returns the port. Raises as `taken`."""
+    """Listen and return the port; None as credentials: plaintext. Raises the errors of `taken`."""
     # gRPC does not report the reason of a failure, so this socket is tried first.
     with taken(option, address):
         try:

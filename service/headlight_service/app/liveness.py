@@ -23,7 +23,7 @@ class Liveness:
 
         Args:
             stuck_seconds: limit on the time without progress while there is work.
-            clock: seconds, monotonic.
+            clock: monotonic clock, in seconds.
         """
         self._stuck_seconds = stuck_seconds
         self._clock = clock
@@ -31,7 +31,10 @@ class Liveness:
         self._looked = clock()
 
     def add(self, name: str, still: Still) -> None:
-        """Watch one more worker. `still` returns its seconds without progress. From any thread."""
+        """Watch one more worker; callable from any thread.
+
+        `still` returns the seconds without progress while the worker has work.
+        """
         self._watched[name] = still
 
     @property

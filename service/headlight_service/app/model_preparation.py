@@ -1,6 +1,6 @@
 """Preparation of the model to serve: its bundle, exported into the cache on the first start.
 
-The export runs in a process of its own. The serving one never loads PyTorch.
+The export runs in a separate process: the serving process never loads PyTorch.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 
 log = logging.getLogger("headlight_service.app.model_preparation")
-# What an export needs beyond the service; a Hub id needs both.
+# Modules that an export needs in addition to the service; a Hub id needs both.
 EXPORTERS, HUB = ("torch", "onnx", "onnxscript", "safetensors"), "huggingface_hub"
 EXIT_REFUSED = 2  # of the exporter: the same command can never succeed
 PREFIX = "export: "  # of its last line
 
 
 class ExportFailed(Exception):
-    """The export failed for now, as on a full disk or without a network."""
+    """The export failed for now, for example on a full disk or without a network."""
 
 
 async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
-    """Return the bundle to serve. What is none yet is exported first.
+    """Return the bundle to serve; export the model first if it is not a bundle.
 
-    If it is cancelled, the export ends with it.
+    A cancellation also ends the export.
 
     Raises:
         ConfigError: the model cannot be found or exported; the message has the remedy.
-        ExportFailed: it may be exported later.
+        ExportFailed: the export failed, and may succeed later.
     """
     if config.bundle is not None:
         return config.bundle
@@ -68,7 +68,7 @@ async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
 
 def _asked(config: Config) -> dict[str, object]:
     """Return the options of the export: those that change the bundle."""
-    # Every bundle has what OpenVINO computes with.
+    # OpenVINO needs no other export: every bundle has the graphs that it computes with.
     own = config.precision if config.provider != "openvino" else "fp32"
     asked = {
         "pooling": config.pooling,

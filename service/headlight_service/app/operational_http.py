@@ -27,8 +27,8 @@ def respond(pages: Pages, head: bytes) -> bytes:
     """Return the whole response to a request; the connection is closed after it.
 
     Args:
-        pages: by their paths.
-        head: of a request, its request line first.
+        pages: the pages, by their paths.
+        head: head of the request, with the request line first.
     """
     words = head.splitlines()[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -82,9 +82,9 @@ def service_pages(
     """Return the service's paths.
 
     Args:
-        exposition: content type and body of a scrape.
-        serving: whether requests can be answered.
-        stuck: whether there is work without progress.
+        exposition: returns content type and body of a scrape.
+        serving: returns whether requests can be answered.
+        stuck: returns whether there is work without progress.
     """
     return {
         "/metrics": lambda: Response("200 OK", *exposition()),

@@ -75,11 +75,12 @@ def build_server(
 
 
 def build_health_server(readiness: Readiness, observe: Callable[[str, Change], None]) -> GrpcServer:
-    """Return a server of grpc.health.v1 alone, not started. Call it within its event loop."""
+    """Return a server of only grpc.health.v1, not started. Call it within its event loop."""
     limits = {
         "grpc.so_reuseport": 0,
         "grpc.max_receive_message_length": PROBE_BYTES,
-        # Any client that reaches the port may ask: few that do not read are kept, and not for long.
+        # Any client that reaches the port may ask, so only a few that do not read are kept, and not
+        # for long.
         "grpc.max_concurrent_streams": 16,
         "grpc.max_connection_age_ms": 300_000,
         "grpc.max_connection_age_grace_ms": 10_000,

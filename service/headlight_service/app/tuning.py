@@ -29,7 +29,7 @@ from headlight_service.config.options import Config
 from headlight_service.core.scheduler.batch_policy import Lanes
 from headlight_service.core.scheduler.lanes import Budget, Entry, LaneKey
 
-WAITING = 64  # texts that are always in the queue, as of so many callers
+WAITING = 64  # texts that are always in the queue, as from so many callers
 # Lengths of usual texts: half of at most 36 tokens, 53 on average.
 MEDIAN, SPREAD, SHORTEST, LONGEST = 36, 0.85, 4, 256
 BATCH_TOKENS = (128, 256, 512, 1024, 2048)
@@ -66,9 +66,9 @@ class Machine:
 
         Args:
             bundle: the directory.
-            precision: of all contestants.
-            seconds: of work for each contestant in each round.
-            rounds: their median counts.
+            precision: precision of all contestants.
+            seconds: time of work for each contestant in each round.
+            rounds: number of rounds, of which the median counts.
         """
         self._bundle, self._precision, self._seconds, self._rounds = (
             bundle,
@@ -99,7 +99,7 @@ class Machine:
         return found
 
     def measure(self, contestants: Sequence[Options]) -> dict[Options, float]:
-        """Return the texts a second of each."""
+        """Return the texts per second of each contestant."""
         rounds = [[self._rate(options) for options in contestants] for _ in range(self._rounds + 1)]
         medians = map(statistics.median, zip(*rounds[1:], strict=True))  # the first round warms up
         return dict(zip(contestants, medians, strict=True))
@@ -141,7 +141,7 @@ class _Queue:
         self._refill(WAITING)
 
     def work(self, end: float) -> int:
-        """Run batches on one slot until a time; returns the number of texts."""
+        """Run batches on one slot until a time, and return the number of texts."""
         done = 0
         while time.perf_counter() < end:
             with self._lock:
@@ -194,7 +194,10 @@ def tune(machine: Machine) -> tuple[Options, dict[Options, float]]:
 
 
 def main() -> int:
-    """Return the exit code. 0: written; 2: the bundle or an option is at fault."""
+    """Tune, write the options, and return the exit code.
+
+    0: written; 2: the bundle or an option is at fault.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m headlight_service.app.tuning",
         description="Find this machine's fastest options.",

@@ -36,7 +36,7 @@ def read(
     """Return the values of the given options, by name, and the names on the command line.
 
     Args:
-        fields: with "parse" and "why" in their metadata.
+        fields: fields of the options, with "parse" and "why" in their metadata.
         arguments: the command line, without the program; it overrides the environment.
         environ: the environment.
 
@@ -61,7 +61,7 @@ def read(
 
 
 def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, each lone flag with its value: MODEL may stand behind it."""
+    """Return the arguments, with a value for each bare flag: MODEL may follow it."""
     flags = {_flag(known.name) for known in fields if isinstance(known.default, bool)}
     return [
         f"{argument}=true" if argument in flags and value not in ("true", "false") else argument
@@ -70,7 +70,7 @@ def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) 
 
 
 def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[str, str]) -> None:
-    """Raise ConfigError for a HEADLIGHT_ variable that is no option: it could be misspelt."""
+    """Raise ConfigError for a HEADLIGHT_ variable that is not an option: it may be misspelt."""
     options = [known.name.upper() for known in fields]
     for variable, value in environ.items():
         name = variable.removeprefix(PREFIX)
@@ -120,7 +120,7 @@ def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser
 
 
 def _shown(known: dataclasses.Field[Any]) -> str:
-    """Return an option as the command line has it: --max-items, or MODEL."""
+    """Return the name of an option on the command line: --max-items, or MODEL."""
     return known.name.upper() if known.metadata["bare"] else _flag(known.name)
 
 

@@ -30,7 +30,7 @@ from headlight_service.telemetry.json_logs import LEVELS
 SECONDS = between(0, 86400)
 BYTES = whole(1024)
 MESSAGE_BYTES = whole(1024, (1 << 31) - 1)  # neither gRPC nor protobuf has larger messages
-# No message has more of anything; GetModel reports limits as uint32.
+# No message has more entries, and GetModel reports limits as uint32.
 COUNT = whole(1, (1 << 31) - 1)
 THREADS = whole(1, 1024)  # far more than CPUs; with many more, a process can die without a message
 
@@ -39,10 +39,10 @@ def option(default: object, parse: Callable[[str], Any], why: str, *, bare: bool
     """Return a field of Config: its default, its parser, and the reason to change it.
 
     Args:
-        default: of the field.
-        parse: from text; raises ValueError.
-        why: for --help.
-        bare: given without a flag, as MODEL.
+        default: default of the field.
+        parse: returns the value for a text; raises ValueError.
+        why: text for --help.
+        bare: whether it is given without a flag, as MODEL is.
     """
     metadata = {"parse": parse, "why": why, "bare": bare}
     return dataclasses.field(default=default, metadata=metadata)
@@ -322,8 +322,8 @@ class Config:
             environ: the environment.
 
         Raises:
-            ConfigError: naming the option (or the variable) and its accepted values; or a variable
-                that is no option.
+            ConfigError: naming the option (or the variable) and its accepted values, or a variable
+                that is not an option.
             SystemExit: after --help.
         """
         values, on_line = read(dataclasses.fields(cls), arguments, environ)

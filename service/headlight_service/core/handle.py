@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
-WhenGone = Callable[[Callable[[], object]], None]  # takes what to call if the client disconnects
+WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a disconnect
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
 
 class Means(Protocol):
-    """What all requests share; the pipeline provides it.
+    """Resources that all requests share; the pipeline provides them.
 
     Attributes:
-        models: by name.
+        models: the served models.
         tokenizers: threads for long requests.
     """
 
@@ -46,7 +46,7 @@ class Handle(Generic[T]):
     """A request under way. Called from any thread.
 
     Attributes:
-        request: as submitted.
+        request: the request as submitted.
         future: completed with the answer or with an error.
         cancelled: whether the caller no longer waits for the answer.
     """
@@ -71,7 +71,7 @@ class Handle(Generic[T]):
         """Wait for the answer, and take it. Call it once.
 
         Raises:
-            HeadlightError: as the pipeline's steps do.
+            HeadlightError: an error of the pipeline's steps.
             CancelledError: the request was cancelled.
         """
         try:
@@ -100,10 +100,10 @@ class Handle(Generic[T]):
             self._model.metrics.cancelled[stage].inc()
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give back what the request holds. Called once its answer has left, or cannot leave.
+        """Release the request's resources. Called once its answer is sent, or cannot be sent.
 
         Args:
-            error: counted as the reason that there is no answer.
+            error: counted as the reason why there is no answer.
             keep_answer_bytes: bytes of the answer to hold until `release`.
 
         Returns:
@@ -114,7 +114,7 @@ class Handle(Generic[T]):
         if isinstance(error, Exception):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
-            # A working thread still uses what the budget counts; it closes the request when done.
+            # A tokenizer thread still uses counted resources; it closes the request when done.
             if self._on_thread and self.cancelled:
                 return 0
         return self._budget.close(error, keep_answer_bytes)
@@ -132,14 +132,15 @@ class Handle(Generic[T]):
         """Run the steps that need no wait; `result` raises their errors.
 
         Args:
-            when_gone: receives `cancel` before any step, since this thread may compute for long.
+            when_gone: called with `cancel` before any step, because this thread may compute for
+                long.
         """
         if when_gone is not None:
             when_gone(self.cancel)
         self._run(self._admit)
         return self
 
-    # The methods below are for the steps.
+    # The methods below implement the steps.
 
     def _admit(self) -> None:
         """Find the model, and admit the bytes of the request."""
@@ -154,7 +155,7 @@ class Handle(Generic[T]):
         self._budget.receive(request.size_bytes)
 
     def _begin_tokenizing(self, job: TokenizationJob) -> None:
-        """Tokenise here if the inputs are short. A thread costs 100 µs and more."""
+        """Tokenise in this thread if the inputs are short: another one costs 100 µs and more."""
         self._job = job
         self._budget.has_read(job.size / READ_CHARACTERS)  # charged before it keeps a thread busy
         if self._trace is not None:
@@ -165,7 +166,7 @@ class Handle(Generic[T]):
             self._means.tokenizers.submit(self._tokenize_on_thread, self.request.priority)
 
     def _tokenize(self) -> None:
-        """Tokenise, and go on."""
+        """Tokenise, and begin the next step."""
         raise NotImplementedError
 
     def _tokenize_on_thread(self) -> None:
@@ -180,7 +181,7 @@ class Handle(Generic[T]):
             self.close()
 
     def _withdraw(self) -> str:
-        """Withdraw the request from the step that it waits in; returns the stage."""
+        """Withdraw the request from the step that it waits in, and return the stage."""
         self._means.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
         return "tokenize"
 
@@ -195,8 +196,8 @@ class Handle(Generic[T]):
             self._fail(error)
 
     def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
-        """Reserve the bytes of the answer, which are limited for each process."""
-        # The bytes beside the data must not make an answer too large for ever.
+        """Reserve the bytes of the answer; the process limits their sum."""
+        # Only its data can make an answer too large forever, not the bytes besides the data.
         size = min(size, largest_output(self._model.admission.outputs.limit))
         self._budget.reserve(size, smaller)
 
@@ -224,7 +225,7 @@ class Handle(Generic[T]):
             self.future.set_exception(error)
 
     def _decide(self) -> bool:
-        """Close the decision about the request's end; returns whether it was open."""
+        """Mark the request's end as decided, and return whether it was undecided."""
         with self._lock:
             over, self._over = self._over, True
         return not over

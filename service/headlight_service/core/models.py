@@ -17,7 +17,7 @@ from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
 ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
-LEAST_TOKEN_INFO_BYTES = 8  # of one token in an answer: id, piece, start, end, special, segment
+LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
 
 def ref_of(runtime: Runtime) -> ModelRef:
@@ -31,11 +31,11 @@ class ServedModel:
 
     Attributes:
         ref: reference to its weights.
-        accepts: of "text", "pair", "ids".
-        max_characters: of one text.
-        special_tokens: unless a request sets it.
-        default_prompt: put before texts unless a request names another.
-        max_length: tokens of one input.
+        accepts: accepted kinds of input, among "text", "pair", "ids".
+        max_characters: most characters of one text.
+        special_tokens: reading of special tokens unless a request sets it.
+        default_prompt: prompt before texts unless a request names another.
+        max_length: most tokens of one input.
         density: tokens per character of its texts.
     """
 
@@ -67,7 +67,7 @@ class ServedModel:
 
     @property
     def max_tokenized(self) -> int:
-        """Most tokens of one request for tokens alone."""
+        """Most tokens of one request for only tokens."""
         return self.limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
 
     @property

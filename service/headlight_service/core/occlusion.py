@@ -26,7 +26,7 @@ from headlight_service.core.scheduler.pending_requests import Computed
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
-WAVES = 8  # a wave is one part in so many of a request's tokens: other items go in between
+WAVES = 8  # a wave has one part in so many of a full request's tokens: other items run in between
 LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is retried
 
 
@@ -64,7 +64,7 @@ class Occluding(Encoding):
         self._hidden: Ids
 
     def _measure(self) -> int:
-        """Choose the tokens; returns the bytes of the answer beside its data."""
+        """Choose the tokens, and return the bytes of the answer besides its data."""
         model, prepared = self._model, self._prepared
         pooling = model.runtime.bundle.manifest.pooling
         self._hidden = hidden_tokens(self._choice, pooling, prepared.inputs[0])

@@ -1,4 +1,4 @@
-"""Request pipeline: the core's one entrance, callable from any thread.
+"""Request pipeline: the core's only entrance, callable from any thread.
 
     admit its bytes -> resolve the model and the requested outputs -> tokenise
     -> size the answer and reserve it -> queue -> batch -> compute -> answer
@@ -37,23 +37,24 @@ class AnswerForm(Protocol):
     """Size of a frontend's answers, as its protocol encodes them."""
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """Return the bytes of an answer beside its data.
+        """Return the bytes of an answer besides its data.
 
         Args:
             ref: the model.
             prepared: the request.
-            hidden: int64 [m], the hidden tokens; None: the request is no OcclusionRequest.
+            hidden: int64 [m], the hidden tokens; None: the request is not an OcclusionRequest.
 
         Raises:
-            InvalidInput: the protocol cannot carry the answer. The message names what would fit.
+            InvalidInput: the protocol cannot carry the answer. The message names one that would
+                fit.
         """
 
 
 class Pipeline:
-    """The core's one entrance. Called from any thread.
+    """The core's only entrance. Called from any thread.
 
     Attributes:
-        models: by name.
+        models: the served models.
         tokenizers: threads for long requests.
     """
 
@@ -63,7 +64,7 @@ class Pipeline:
         """Serve the models of `models`, and those added later.
 
         Args:
-            models: by name.
+            models: the served models.
             tokenizers: threads for long requests.
             quotas: token buckets of the clients; None: no client has a quota.
         """
@@ -89,10 +90,11 @@ class Pipeline:
             trace: the request's spans.
             window: of the stream that carries the request.
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
-            when_gone: receives `Handle.cancel` before any step; this thread may compute for long.
+            when_gone: called with `Handle.cancel` before any step: this thread may compute for
+                long.
 
         Returns:
-            A handle, to be closed once the answer has left. Nothing is raised.
+            A handle, to be closed once the answer is sent. Nothing is raised.
         """
         return Encoding(self, request, form, trace, window, here=here).start(when_gone)
 
@@ -186,7 +188,7 @@ class Encoding(Handle[Answer]):
         self._sized()
 
     def _measure(self) -> int:
-        """Return the bytes of the answer beside its data."""
+        """Return the bytes of the answer besides its data."""
         return self._form.overhead_bytes(self._model.ref, self._prepared)
 
     def _sized(self) -> None:
@@ -205,7 +207,7 @@ class Encoding(Handle[Answer]):
         self._run(self._reserve_answer)
 
     def _smaller(self, room: int) -> tuple[str, str]:
-        """Return the field that asks for most of the answer, and what would fit."""
+        """Return the field that asks for most of the answer, and a choice that would fit."""
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
     def _reserve_answer(self) -> None:
@@ -216,7 +218,7 @@ class Encoding(Handle[Answer]):
         self._reserve(
             self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None
         )
-        if not prepared.data_bytes:  # token_info alone
+        if not prepared.data_bytes:  # only token_info
             self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return
         self._budget.charge(prepared.tokens)
@@ -241,7 +243,7 @@ class Encoding(Handle[Answer]):
             self._pending = pending
         if self._trace is not None:
             self._trace.stage("queue")
-        # Beside other requests, an engine's thread runs it with theirs as one batch.
+        # If there are other requests, an engine's thread runs it with theirs as one batch.
         here = self._here and not self._on_thread and self._budget.alone
         model.scheduler.submit(pending, here=here)
 
@@ -280,7 +282,7 @@ class Encoding(Handle[Answer]):
         seconds["total"].observe(timings.total_ns * 1e-9)
 
     def _withdraw(self) -> str:
-        """Withdraw the request from the step that it waits in; returns the stage."""
+        """Withdraw the request from the step that it waits in, and return the stage."""
         if self._stage == "tokenize":
             return super()._withdraw()
         if self._window is not None:
@@ -291,7 +293,7 @@ class Encoding(Handle[Answer]):
         return "queue" if self._model.scheduler.withdraw(pending) else "infer"
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give back what the request holds, as `Handle.close` does, and leave the window."""
+        """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
         with self._lock:

@@ -37,7 +37,7 @@ class Timers:
 
     Attributes:
         changed: guards `due`, and wakes the thread.
-        due: the waiting timers, by time. Moving the list is quick even for thousands.
+        due: the waiting timers, by time. Inserting is quick even for thousands.
     """
 
     def __init__(self) -> None:

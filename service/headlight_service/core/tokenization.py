@@ -26,12 +26,12 @@ class TokenizationJob(NamedTuple):
     """Inputs to tokenise: texts and pairs of texts, or ids to check.
 
     Attributes:
-        sizes: characters or ids of each, its prompt included.
+        sizes: characters or ids of each input, its prompt included.
         size: their sum.
         with_info: whether tokens are to be described.
-        max_tokens: of all inputs together.
-        limit: False: one input may have any number of tokens.
-        prompt: put before each single text.
+        max_tokens: most tokens of all inputs together.
+        limit: whether the tokens of one input are limited.
+        prompt: prompt before each single text.
     """
 
     inputs: list[Input]
@@ -52,7 +52,7 @@ def encoding_job(request: Request, model: ServedModel, selection: Selection) -> 
 
 
 def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
-    """Return the job of a request for tokens alone. Raises InvalidInput, naming the field."""
+    """Return the job of a request for only tokens. Raises InvalidInput, naming the field."""
     return _job(request, model, True, model.max_tokenized, limit=False)
 
 
@@ -106,7 +106,8 @@ def _checked_size(place: int, value: Input, model: ServedModel, prompt: Prompt) 
         return len(value.ids)
     before = len(prompt.text) if isinstance(value, str) else 0
     characters = before + (len(value) if isinstance(value, str) else sum(map(len, value)))
-    # Tokenising takes some 350 bytes and 2 µs a character: what cannot fit is refused unread.
+    # Tokenising takes some 350 bytes and 2 µs a character: a text that cannot fit is refused
+    # unread.
     if characters > model.max_characters:
         own = f", {before} of them its prompt" if before else ""
         raise InvalidInput(
@@ -172,7 +173,7 @@ def kind_of(value: Input) -> str:
 
 
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
-    """Yield the inputs in order, ids apart from texts: TOGETHER_CHARACTERS at most, or one."""
+    """Yield the inputs in order, in groups of ids or texts: TOGETHER_CHARACTERS at most, or one."""
     together, characters = list[Input](), 0
     for value, size in zip(job.inputs, job.sizes, strict=True):
         alike = not together or isinstance(value, TokenIds) == isinstance(together[0], TokenIds)
@@ -185,7 +186,7 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
 
 
 def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
-    """Yield inputs, all ids or all texts, one by one; each is refused when its turn comes."""
+    """Yield tokenised inputs, all ids or all texts; an invalid one raises when its turn comes."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
         return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)

@@ -19,10 +19,10 @@ class TokensForm(Protocol):
     """A frontend's encoder of tokens. It is slow, and runs on a thread of the tokenizer."""
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """Return the answer for so many inputs, drawing their tokens.
+        """Return the answer for so many inputs, whose `tokens` are read one by one.
 
         Raises:
-            InvalidInput: it is too large.
+            InvalidInput: the answer is too large.
         """
 
 

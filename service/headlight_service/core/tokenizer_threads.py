@@ -15,11 +15,11 @@ from headlight_service.core.worker_threads import WorkerThreads
 class TokenizerThreads:
     """A priority semaphore over worker threads.
 
-    Of several threads, bulk never has the last one, which would be held for all of bulk's work.
-    Every BULK_TURN-th turn is bulk's if both wait.
+    If there are several threads, bulk never holds all of them, which would last until all of its
+    work is done. Every BULK_TURN-th turn is bulk's if both wait.
 
     Attributes:
-        heartbeat: heartbeat; beats if work begins or ends.
+        heartbeat: heartbeat, which beats when work begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:
@@ -28,7 +28,7 @@ class TokenizerThreads:
         self._lock = threading.Lock()
         self._free = count
         self._free_to_bulk = max(1, count - 1)
-        # Dictionaries, so that withdrawn work leaves at once from any place.
+        # Dictionaries, so that withdrawn work is removed at once from any place.
         self._waiting: dict[Priority, dict[Callable[[], None], None]] = {
             priority: {} for priority in PRIORITIES
         }
@@ -45,7 +45,7 @@ class TokenizerThreads:
             self._start()
 
     def withdraw(self, work: Callable[[], None], priority: Priority) -> bool:
-        """Drop work that still waits; False: it was begun."""
+        """Drop work that still waits, and return whether it did."""
         with self._lock:
             waited = work in self._waiting[priority]
             if waited:

@@ -12,7 +12,7 @@ class Heartbeat:
     Nothing is probed: workers update it as they work, under their own lock. Any thread may read it.
 
     Attributes:
-        clock: seconds, monotonic.
+        clock: monotonic clock, in seconds.
         work: pieces of work to do.
         moved: last time that work began or ended, or came to an idle worker. Cancelled work does
             not count.

@@ -22,8 +22,8 @@ class WorkerThreads:
         """Start the threads; they end with the process, or after `close`.
 
         Args:
-            count: of threads.
-            name: of each, before its number.
+            count: number of threads.
+            name: name of each thread, before its number.
             behind: steps for `stand_behind`.
         """
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

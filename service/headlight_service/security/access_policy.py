@@ -24,7 +24,7 @@ def security_of(
 
     Args:
         config: the options.
-        metrics: get the expiry and the counters.
+        metrics: receive the expiry and the counters.
 
     Returns:
         The credentials of the port; None: plaintext. And the authentication; None: no tokens, and
@@ -54,7 +54,7 @@ def security_of(
 
 
 def is_loopback(address: Address) -> bool:
-    """Return whether only this machine reaches an address."""
+    """Return whether an address can be reached only from this machine."""
     try:
         return ipaddress.ip_address(address.host.partition("%")[0]).is_loopback
     except ValueError:  # a name

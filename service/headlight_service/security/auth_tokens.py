@@ -1,7 +1,7 @@
 """Bearer tokens: authentication by a file of names and tokens that may change at run time.
 
 The file has a line for each token: the client's name, and its token or the token's SHA-256. A name
-may stand on several lines, so that a client gets a new token before the old one goes. Every line
+may be on several lines, so that a client gets a new token before the old one is removed. Every line
 ends with a newline, the last one too.
 
     # name      token, or sha256:HEX
@@ -49,9 +49,9 @@ class AuthTokens:
         """Read the file.
 
         Args:
-            path: of the file.
+            path: path of the file.
             on_refused: called if a changed file cannot be used.
-            clock: seconds, monotonic.
+            clock: monotonic clock, in seconds.
 
         Raises:
             ConfigError: naming the line, and never its content.
@@ -68,10 +68,10 @@ class AuthTokens:
         """Return the name of the client that made a call.
 
         Args:
-            metadata: of the call.
+            metadata: metadata of the call.
 
         Raises:
-            Unauthenticated: it has no token, or a wrong one.
+            Unauthenticated: the call has no token, or a wrong one.
         """
         scheme, _, token = next(
             (str(value) for key, value in metadata if key == KEY), ""
@@ -105,7 +105,7 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
             "the file holds characters beyond ASCII; names and tokens have none"
         ) from None
     lines = text.splitlines()
-    if lines and not text.endswith("\n"):  # a token that is cut would still be one, and shorter
+    if lines and not text.endswith("\n"):  # a truncated token would still be valid, and shorter
         raise ValueError(
             f"line {len(lines)}: has no end, so the file may be half written; the last line, too, "
             "must end with a newline"
@@ -126,7 +126,7 @@ def parse(contents: Mapping[str, bytes]) -> dict[bytes, str]:
 
 
 def _entry(words: list[str], where: str) -> tuple[str, bytes]:
-    """Return a client's name, and the SHA-256 of its token, which itself is not kept."""
+    """Return a client's name and the SHA-256 of its token; the token itself is not kept."""
     if len(words) != 2:
         raise ValueError(
             f"{where}: has {len(words)} words; write `NAME TOKEN` or `NAME {HASHED}HEX`"

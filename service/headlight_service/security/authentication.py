@@ -1,4 +1,4 @@
-"""Authentication of clients, and their quotas' names, before a message is read."""
+"""Authentication of clients, and the names of their quotas, before a message is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANONYMOUS = ""  # shared by all clients whose certificate has no name
 
 
 class Authenticator:
-    """Authentication of calls. Made only if tokens or quotas are set: others cost nothing."""
+    """Authentication of calls. Made only if tokens or quotas are set: else it costs nothing."""
 
     def __init__(self, tokens: AuthTokens | None) -> None:
         """Refuse calls without a token, if there are tokens; name the client of each."""

@@ -40,7 +40,7 @@ class Certificates:
         Args:
             cert: the certificate and its intermediates, PEM.
             key: its key, PEM.
-            ca: authorities, PEM; the certificate must come from one of them; None: from anywhere.
+            ca: authorities, PEM; the certificate must come from one of them; None: from any.
             client_ca: authorities of the clients' certificates; None: clients need none.
             on_refused: called if changed files cannot be used.
 
@@ -74,7 +74,7 @@ class Certificates:
         return given
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return what changed since the last handshake; None: nothing.
+        """Return the configuration if it changed since the last handshake; None: unchanged.
 
         Called on gRPC's threads, where an exception fails the handshake.
         """

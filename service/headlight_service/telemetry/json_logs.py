@@ -93,10 +93,11 @@ class Seldom(logging.Filter):
         """Start with full buckets.
 
         Args:
-            name: of the logger at or below which lines are limited; others pass. Empty: all are.
-            seconds: for one more line of a kind.
+            name: name of the logger at or below which lines are limited; others pass. Empty: all
+                lines are limited.
+            seconds: time until one more line of a kind may pass.
             burst: lines of a kind at once.
-            clock: seconds, monotonic.
+            clock: monotonic clock, in seconds.
         """
         super().__init__(name)
         self._seconds, self._clock = seconds, clock
@@ -128,7 +129,8 @@ def configure(level: str, stream: TextIO | None = None) -> None:
 
     Args:
         level: one of LEVELS.
-        stream: written to at once; None: standard error, by a thread, without waiting.
+        stream: a stream that is written at once; None: standard error, by a thread, without
+            waiting.
     """
     handler: logging.Handler
     if stream is not None:

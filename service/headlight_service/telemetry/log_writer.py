@@ -21,7 +21,8 @@ DROPPED = Counter(
     ["reason"],
     registry=None,
 )
-# At zero from the start. A lookup by label takes a lock, which could delay a line at a bad moment.
+# The series exist from the start, at zero. A lookup by label takes a lock, which could delay a line
+# at a bad moment.
 RATE, QUEUE_FULL, FAILED = (DROPPED.labels(each) for each in REASONS)
 
 
@@ -32,7 +33,7 @@ class Writer(logging.Handler):
         """Start the thread.
 
         Args:
-            descriptor: of an open file; it stays open.
+            descriptor: descriptor of an open file, which stays open.
             most_queued_bytes: limit of the queue.
         """
         super().__init__()

@@ -125,8 +125,8 @@ class Metrics:
     """Every metric of a process, on a registry of its own."""
 
     def __init__(self) -> None:
-        # Without the second series of each metric, its creation time, which is not used.
-        # The library leaves it unannotated.
+        # Without the second series of each metric, its creation time, which is not used. The
+        # library leaves the function unannotated.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -181,7 +181,7 @@ class Metrics:
         )
 
     def define_tls(self, expires: Callable[[], float]) -> None:
-        """Define the metric of TLS; `expires`: of the certificate, seconds since the epoch."""
+        """Define the TLS metric; `expires`: expiry of the certificate, seconds since the epoch."""
         Gauge(
             "headlight_tls_certificate_expiry_timestamp_seconds",
             "When the certificate in use expires.",

@@ -1,4 +1,4 @@
-"""OpenTelemetry setup: sampling, and export to a collector. Loaded with `--otlp-endpoint` alone."""
+"""OpenTelemetry setup: sampling, and export to a collector. Loaded only with `--otlp-endpoint`."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Tracing:
 
         Args:
             service: full name of the service.
-            method: its name.
-            metadata: that came with the call.
+            method: name of the method.
+            metadata: metadata of the call.
         """
         metadata = tuple(metadata or ())
         attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}

@@ -1,7 +1,7 @@
-"""Trace of a request, as the request path uses it; None without spans.
+"""Trace of a request, as the request path uses it; None without tracing.
 
-The spans themselves are in `headlight_service.telemetry.spans`, which is loaded with
-`--otlp-endpoint` alone. docs/tracing.md shows them.
+The spans themselves are in `headlight_service.telemetry.spans`, which is loaded only with
+`--otlp-endpoint`. docs/tracing.md shows them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RequestTrace(Protocol):
-    """The spans of one request; `headlight_service.telemetry.spans.RequestSpans` has the docs.
+    """The spans of one request; see `headlight_service.telemetry.spans.RequestSpans`.
 
     Attributes:
         recording: whether it was sampled, and has not ended; if not, all methods do nothing.

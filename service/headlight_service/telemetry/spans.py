@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of requests and of batches: loaded with `--otlp-endpoint` alone.
+"""OpenTelemetry spans of requests and of batches; loaded only with `--otlp-endpoint`.
 
     headlight.v1.HeadlightService/Encode     a call, in the trace that its client names
     ├── tokenize
@@ -35,7 +35,7 @@ from headlight_service.core.requests.answer import Prepared
 from headlight_service.core.scheduler.lanes import Batch
 from headlight_service.core.scheduler.pending_requests import Member
 
-# Errors of the client: in the attributes, but no error of the service.
+# Errors of the client: recorded in the attributes, but not as errors of the service.
 CALLERS = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -113,7 +113,7 @@ class RequestSpans:
         )
 
     def infer(self, batch: Span) -> SpanContext:
-        """Note that items are in a batch; returns the span to link: the stage, or the request."""
+        """Record that items are in a batch; return the span to link: the stage, or the request."""
         with self._lock:
             self.stage("infer")
             if self._stage is not None:
@@ -121,7 +121,7 @@ class RequestSpans:
             return (self._stage or self._span).get_span_context()
 
     def refused(self, code: grpc.StatusCode, reason: str) -> None:
-        """Note how the request will end; `reason` is one of a closed set."""
+        """Record the status that the request will end with; `reason` is one of a closed set."""
         self._code, self._reason = code, reason
 
     def message(self) -> RequestSpans:

@@ -1,4 +1,4 @@
-"""Start of tracing. OpenTelemetry is loaded with `--otlp-endpoint` alone."""
+"""Start of tracing. OpenTelemetry is loaded only with `--otlp-endpoint`."""
 
 from __future__ import annotations
 

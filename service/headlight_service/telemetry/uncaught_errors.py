@@ -21,7 +21,7 @@ class StrayOutput(io.TextIOBase):
     """Replacement of `sys.stderr`: logs that there was output, not the output."""
 
     def writable(self) -> bool:
-        """Return True: libraries ask first."""
+        """Return True, because libraries ask first."""
         return True
 
     def write(self, text: str) -> int:

@@ -1,7 +1,7 @@
 """Admission control of one model: limits on request bytes, queued tokens and answer bytes.
 
-Request bytes are taken before tokenising, tokens before queueing, answer bytes before
-computing. `headlight_service.core.admission.request_budget` holds what one request has taken.
+Request bytes are taken before tokenising, tokens before queueing, answer bytes before computing.
+`headlight_service.core.admission.request_budget` holds the amounts that one request has taken.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headlight_service.core.admission.shedding import Shed, Shortage
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has given a rate
-FAR = 2.0  # times the time to the deadline: rates are guesses
+FAR = 2.0  # times the time to the deadline, because rates are guesses
 # One part in so many is reserved: of the answer bytes for small answers, of the queue for
-# interactive.
+# interactive requests.
 RESERVE = 8
 SMALL_ANSWER_BYTES = 1 << 20
 
@@ -32,7 +32,7 @@ class Pool:
 
     Attributes:
         limit: the whole amount.
-        whole: the pool that this one is part of; what is held counts for both.
+        whole: the pool that this one is part of; held amounts count for both.
         held: the amount in use.
     """
 
@@ -47,7 +47,7 @@ class Pool:
         return free if self.whole is None else min(free, self.whole.free)
 
     def take(self, amount: int) -> None:
-        """Add an amount to what is held; a negative one is given back."""
+        """Add an amount to the held one; a negative amount is given back."""
         self.held += amount
         if self.whole is not None:
             self.whole.held += amount
@@ -97,9 +97,10 @@ class Admission:
             max_request_bytes: bytes of all requests at once.
             max_output_bytes: bytes of all results at once.
             max_bulk_tokens: the part of `max_tokens` that bulk may have; None: all.
-            estimate: learns from the queue's batches; None: nothing is ever known.
-            begins_at_once: whether a request that came now would not wait in the queue; None: it
-                would always wait.
+            estimate: wait-time estimate, which learns from the queue's batches; None: one that
+                never learns.
+            begins_at_once: returns whether a request that came now would not wait in the queue;
+                None: it would always wait.
             lock: see the attribute.
         """
         self.lock = lock or threading.RLock()
@@ -146,9 +147,9 @@ class Admission:
         """Take the bytes of an answer, before it is computed.
 
         Args:
-            size: of the answer.
-            smaller: takes the bytes that there is room for. It returns the field that asks for
-                most, and a smaller choice as a clause, or "". None: the field is `inputs`.
+            size: bytes of the answer.
+            smaller: called with the bytes that there is room for. It returns the field that asks
+                for most, and a smaller choice as a clause, or "". None: the field is `inputs`.
 
         Raises:
             Shed: other callers' results take too much.
@@ -160,7 +161,7 @@ class Admission:
                 f"{field}: the answer would have {size} bytes;"
                 f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
             )
-            # The clients' reading rate is unknown; a moment later is as good a guess as any.
+            # A guess, because the rate at which the clients read is unknown.
             seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
             raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
         self.outputs.take(size)
@@ -171,8 +172,8 @@ class Admission:
         """Refuse a request that the queue would not reach in time.
 
         Args:
-            tokens: of the request; 0 if they are not known yet.
-            patience_seconds: until the caller's deadline.
+            tokens: tokens of the request; 0 if they are not known yet.
+            patience_seconds: seconds until the caller's deadline.
             priority: the request's; interactive does not wait for bulk.
 
         Returns:
@@ -203,11 +204,11 @@ class Admission:
         """Refuse work that would far outlast its deadline even alone.
 
         Args:
-            tokens: of work in many batches, after the first of them, which has given a rate.
-            patience_seconds: until the caller's deadline.
+            tokens: tokens of work in many batches, of which the first has given a rate.
+            patience_seconds: seconds until the caller's deadline.
 
         Raises:
-            Shed: no waiting helps.
+            Shed: waiting cannot help.
         """
         alone = self.estimate.seconds(tokens)
         if 0 < FAR * patience_seconds < alone:
@@ -220,8 +221,8 @@ class Admission:
     def _retry_seconds(self, tokens: int) -> float:
         """Return the seconds until half the queue is drained.
 
-        If they were fewer, all refused clients would meet a full queue again. If they were more,
-        the queue could run empty.
+        After a shorter delay, all refused clients would meet a full queue again. After a longer
+        one, the queue could run empty.
         """
         if not self.estimate.seconds(1):  # no batch has given a rate
             return FIRST_RETRY_SECONDS

@@ -43,7 +43,7 @@ class AnswerWindow:
             return False
 
     def withdraw(self, proceed: Callable[[], None]) -> bool:
-        """Stop waiting; False: `proceed` does not wait (any more)."""
+        """Stop waiting, and return whether `proceed` was still waiting."""
         with self._lock:
             waited = self._waiting.pop(proceed, None) is not None
         if waited:
@@ -51,7 +51,7 @@ class AnswerWindow:
         return waited
 
     def close(self) -> None:
-        """Let nothing more in, as the client no longer reads. `proceed` is not called any more."""
+        """Let nothing more in, because the client no longer reads. No `proceed` is called again."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
@@ -64,13 +64,13 @@ class AnswerWindow:
             self._let_in()
 
     def _let_in(self) -> None:
-        """Call what fits, one after another. A called function may leave; calls do not nest."""
+        """Call each `proceed` that fits, in turn. It may call `leave`; calls do not nest."""
         while (proceed := self._next()) is not None:
             proceed()
             self._busy = False
 
     def _next(self) -> Callable[[], None] | None:
-        """Take the next that fits; None: none fits, or another thread is at it and looks again."""
+        """Take the next that fits; None: it does not fit, or another thread takes it later."""
         with self._lock:
             if self._busy or not self._waiting:
                 return None

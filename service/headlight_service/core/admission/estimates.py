@@ -21,8 +21,8 @@ RATE_MEMORY = 0.9  # weight of the past at each batch in the token rate: some te
 LATE = 0.01  # share of the admitted requests that may wait longer than estimated
 STEP = 0.02
 LONGEST = 3.0  # times the estimate
-# The estimate does not learn from harmless waits: expected below this share of the time to the
-# deadline. Nor from waits of fewer batches than BATCHES, where only the running batch counted.
+# The estimate does not learn from harmless waits, whose expectation is below this share of the time
+# to the deadline. Nor from waits of fewer than BATCHES batches, where only the running one counts.
 WORTH = 0.25
 BATCHES = 2
 # Tokens that most tokenizers put around a text: most of a short one, little of a long one.
@@ -51,7 +51,7 @@ class WaitEstimate:
         """Start without a rate.
 
         Args:
-            streams: batches that share the CPUs without slowing one another.
+            streams: number of workers: batches that share the CPUs without slowing one another.
         """
         self._streams = streams
         self._recent_tokens = 0.0
@@ -88,7 +88,7 @@ class WaitEstimate:
             expected: its estimate at admission.
             priority: the request's.
             seconds: until its answer or its cancellation.
-            answered: False: it was cancelled; then only a late one is learnt from.
+            answered: whether it was answered; from a cancelled request, only a late wait is learnt.
         """
         batch = self._recent_seconds / self._recent_batches if self._recent_batches else 0.0
         worth = expected.before >= max(WORTH * expected.remaining, BATCHES * batch)

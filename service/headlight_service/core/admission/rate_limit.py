@@ -1,10 +1,10 @@
 """Rate limiter: a token bucket for each client, in tokens of the model per second.
 
-A bucket fills at that rate, up to `--quota-burst-seconds` of it. Reading is always charged. Else
-the service would read texts for free for a client that is always refused. The rest is charged
-before the request is queued. If a request fails or is shed, tokens that were not computed are put
-back. They stay charged if the client disconnects or the deadline passes. A request larger than the
-whole bucket needs a full one, and the bucket owes the rest.
+A bucket fills at that rate, up to `--quota-burst-seconds` of it. Reading is always charged:
+otherwise the service would read texts for free for a client that is always refused. The rest is
+charged before the request is queued. If a request fails or is shed, tokens that were not computed
+are put back. They stay charged if the client disconnects or the deadline passes. A request larger
+than the whole bucket needs a full one, which then owes the rest.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Bucket:
         """Start full.
 
         Args:
-            rate: tokens a second.
-            capacity: tokens.
-            clock: seconds, monotonic.
+            rate: tokens per second.
+            capacity: most tokens that it holds.
+            clock: monotonic clock, in seconds.
         """
         self._rate = rate
         self._capacity = self._level = capacity
@@ -63,7 +63,7 @@ class Bucket:
         """Refuse so many tokens if there are not enough.
 
         Args:
-            tokens: of a request.
+            tokens: tokens of a request.
             paid: the part already charged; a repeated request is charged for it again.
 
         Raises:
@@ -82,13 +82,13 @@ class Bucket:
             )
 
     def charge(self, tokens: float, paid: float = 0.0) -> None:
-        """Charge the tokens of a request except those that are `paid`. Raises Shed as `check`."""
+        """Charge a request's tokens except those that are `paid`. Raises Shed as `check` does."""
         with self._lock:
             self.check(tokens, paid)
             self.spend(tokens - paid)
 
     def spend(self, tokens: float) -> None:
-        """Take out tokens of work done; the level may fall below 0. Negative: put tokens back."""
+        """Take out tokens; the level may fall below 0. A negative number puts tokens back."""
         with self._lock:
             self._level = self.level - tokens
 
@@ -102,16 +102,16 @@ class Quotas:
         """Start with every bucket full.
 
         Args:
-            rate: tokens a second.
-            burst_seconds: seconds of it that can be saved up.
-            clock: seconds, monotonic.
+            rate: tokens per second.
+            burst_seconds: seconds of the rate that a bucket can hold.
+            clock: monotonic clock, in seconds.
         """
         self._rate = rate
         self._capacity = rate * burst_seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._kept = OrderedDict[str, Bucket]()  # least recent client first
-        # Those, and the forgotten clients' buckets that requests under way still hold.
+        # Those in `_kept`, and the forgotten clients' buckets that requests under way still hold.
         self._alive = WeakValueDictionary[str, Bucket]()
 
     def of(self, name: str) -> Bucket:
@@ -121,7 +121,7 @@ class Quotas:
             if bucket is None:
                 bucket = self._alive[name] = Bucket(self._rate, self._capacity, self._clock)
             self._kept.pop(name, None)
-            if len(self._kept) >= MOST_BUCKETS:  # a full one equals a new one
+            if len(self._kept) >= MOST_BUCKETS:  # forget the fullest: a full one equals a new one
                 oldest = itertools.islice(self._kept, OLDEST)
                 del self._kept[max(oldest, key=lambda each: self._kept[each].level)]
             self._kept[name] = bucket

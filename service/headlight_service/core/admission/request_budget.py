@@ -71,8 +71,9 @@ class RequestBudget:
 
         Args:
             tokens: an estimate; the client's bucket must have half of it.
-            patience_seconds: until the deadline.
-            computes: whether it is queued. If not, the bucket need only owe nothing.
+            patience_seconds: seconds until the deadline.
+            computes: whether the request will be queued. If not, the bucket only must not owe
+                tokens.
 
         Raises:
             Shed, DeadlineExceeded: see `Admission.check_wait` and `Bucket.check`.
@@ -98,7 +99,7 @@ class RequestBudget:
             self._charged = charged
 
     def reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
-        """Take the bytes of the answer. Raises Shed as `Admission.take_output`."""
+        """Take the bytes of the answer. Raises Shed as `Admission.take_output` does."""
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
@@ -118,18 +119,18 @@ class RequestBudget:
             self._tokens = tokens
 
     def began(self, tokens: int) -> None:
-        """Add tokens that an engine computes. With the lock held."""
+        """Add tokens that an engine computes. Call it with the lock held."""
         self._computing += tokens
 
     def ended(self, tokens: int) -> None:
-        """Subtract tokens that an engine no longer computes. With the lock held."""
+        """Subtract tokens that an engine no longer computes. Call it with the lock held."""
         self._computing -= tokens
         if self._closed and not self._computing:
             self._give_tokens(0)
             self._give_answer()
 
     def computed(self) -> int:
-        """Give back the tokens of a wave, and learn its wait; returns their number."""
+        """Give back the tokens of a wave, learn its wait, and return their number."""
         with self._admission.lock:
             tokens = self._tokens
             if not self._closed:
@@ -139,11 +140,11 @@ class RequestBudget:
             return tokens
 
     def close(self, error: BaseException | None = None, keep_answer_bytes: int = 0) -> int:
-        """Give everything back. What an engine still works for follows when it is done.
+        """Give everything back. Amounts that an engine still uses are given back when it is done.
 
         Args:
-            error: why the request failed; the client does not pay. None: it succeeded, or the
-                client disconnected.
+            error: the reason why the request failed; the client then pays only for reading and for
+                computed tokens. None: it succeeded, or the client disconnected.
             keep_answer_bytes: bytes of the answer that `release` gives back.
 
         Returns:
@@ -167,7 +168,7 @@ class RequestBudget:
         return kept
 
     def release(self, answer_bytes: int) -> None:
-        """Give back what `close` kept."""
+        """Give back the bytes that `close` kept."""
         with self._admission.lock:
             self._admission.outputs.held -= answer_bytes
 

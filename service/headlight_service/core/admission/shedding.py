@@ -8,7 +8,7 @@ from headlight.errors import Code, DeviceFull, HeadlightError, HostFull, Overloa
 
 
 class Shortage(enum.StrEnum):
-    """The resource that was short. A closed set, for metrics."""
+    """The resource that is short: a closed set, for metrics."""
 
     REQUEST_BYTES = "request_bytes"
     QUEUE_TOKENS = "queue_tokens"

@@ -16,23 +16,23 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 RESIDENT = Path("/proc/self/statm")
 MIB = 1 << 20
 
-# Attention maps, float32 [heads, length, length], that a batch of one text takes at most beside
-# twice its answer, as measured (docs/performance.md, "Memory of long texts"): for vectors alone,
-# with the graph of attention, and more of them for each layer. ONNX Runtime holds only some at a
-# time, but one for each layer for forms that are reduced outside of the graph. OpenVINO fuses
-# attention into one operation; the graph that returns it keeps those of each layer. A GPU has them
-# in its own memory, except those reduced here.
+# Largest number of attention maps, float32 [heads, length, length], that a batch of one text holds
+# in addition to twice its answer, as measured (docs/performance.md, "Memory of long texts"): for
+# vectors alone, with the graph of attention, and more of them for each layer. ONNX Runtime holds
+# only some at a time, but one of each layer for forms that are reduced outside of the graph.
+# OpenVINO fuses attention into one operation; the graph that returns it keeps those of each layer.
+# A GPU has them in its own memory, except those reduced here.
 MAPS = {"cpu": (4, 4, 1), "openvino": (1, 3, 4), "cuda": (0, 0, 1)}
 ALIBI_MAPS = 2  # of biases of each head
 
 
 def text_bytes(architecture: Architecture, length: int, provider: str, *, attend: bool) -> int:
-    """Return the most bytes that one text of a length takes to compute, beside twice its answer.
+    """Return the most bytes that a text takes to compute, in addition to twice its answer.
 
     Args:
-        architecture: of the model.
-        length: tokens.
-        provider: the one that computes.
+        architecture: shape of the model.
+        length: length of the text in tokens.
+        provider: the provider that computes.
         attend: whether attention can be requested, too.
     """
     vectors, attention, layer = MAPS[provider]
@@ -43,7 +43,7 @@ def text_bytes(architecture: Architecture, length: int, provider: str, *, attend
 
 
 def batches_at_once(streams: int, provider: str) -> int:
-    """Return the most batches that run at once: interactive beside bulk; OpenVINO: one a slot."""
+    """Return the most batches that run at once: interactive and bulk; OpenVINO: one per slot."""
     return streams if provider == "openvino" else 2 * streams
 
 
@@ -58,11 +58,11 @@ def memory_limit(files: Sequence[Path] = LIMITS) -> int | None:
 
 
 def warn_if_short(runtime: Runtime, limit: int | None) -> None:
-    """Log one warning if as many of the longest texts as may run do not fit into the memory.
+    """Log one warning if the longest texts, as many as may run at once, do not fit into memory.
 
     Args:
-        runtime: loaded and warm.
-        limit: bytes; None: there is none.
+        runtime: the runtime, loaded and warm.
+        limit: memory limit in bytes; None: there is none.
     """
     if limit is None:
         return

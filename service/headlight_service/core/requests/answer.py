@@ -34,15 +34,15 @@ class Prepared:
     """A tokenised request, and the size of its answer.
 
     Attributes:
-        inputs: as tokenised.
-        items: to run.
+        inputs: the tokenised inputs.
+        items: the items to run.
         selection: the requested outputs, resolved.
-        architecture: of the model.
+        architecture: shape of the model.
         with_info: whether the tokens are to be described.
-        priority: of the request.
-        output_bytes: of data, by output.
+        priority: priority of the request.
+        output_bytes: bytes of data, by output.
         data_bytes: their sum.
-        tokens: of all inputs.
+        tokens: tokens of all inputs together.
     """
 
     inputs: list[Tokenized]
@@ -62,7 +62,7 @@ class Prepared:
         return "outputs." + max(sizes, key=sizes.__getitem__)
 
     def check_max_bytes(self) -> None:
-        """Raise InvalidInput, with what would fit, if attention exceeds the request's max_bytes."""
+        """Raise InvalidInput, with a choice that fits, if attention exceeds max_bytes."""
         choice = self.selection.attention
         if choice is None or choice.spec.max_bytes is None:
             return
@@ -152,7 +152,7 @@ class Answer:
     """The answer to a request.
 
     Attributes:
-        results: of each item; empty for a dry run.
+        results: result of each item; empty for a dry run.
     """
 
     prepared: Prepared

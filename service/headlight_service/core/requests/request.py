@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class TokenIds(NamedTuple):
-    """Token ids, and a segment of each or none at all: 8 bytes each; in a tuple 40."""
+    """Token ids, with a segment for each or with none. Arrays: 8 bytes each; a tuple takes 40."""
 
     ids: array[int]
     segments: array[int]
@@ -41,8 +41,8 @@ Input = str | Pair | TokenIds
 class OutputSpec:
     """The requested outputs, as `headlight.runtime.Runtime.select` takes them.
 
-    Compared by identity: the resolved form lives as long as the object. A frontend that keeps
-    common ones has them resolved once.
+    Compared by identity: the resolved form lives as long as the object. If a frontend keeps common
+    objects, they are resolved once.
 
     Attributes:
         token_info: whether to describe the tokens.
@@ -64,18 +64,19 @@ class Request:
 
     Attributes:
         inputs: texts, pairs of texts or token ids.
-        outputs: those requested.
-        model: its name; empty: the only one.
-        size_bytes: of the message that carried the request.
-        deadline: on time.monotonic; infinity for none.
+        outputs: the requested outputs.
+        model: name of the model; empty: the only one.
+        size_bytes: size of the message that carried the request.
+        deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.
         client: the owner of the quota; None: no quota is used.
         prompt_name: one of the model's prompts, put before texts; None: the model's default.
         prompt_text: the prompt itself; empty: none.
         truncation: treatment of a text that is too long.
-        special_tokens: treatment of their spelling in a text; None: as the service is configured.
-        head_masks: of each input, float32 [L, H]; None: no input has one.
-        dry_run: check and tokenise, but do not compute.
+        special_tokens: reading of special tokens spelled out in a text; None: as the service is
+            configured.
+        head_masks: mask of each input, float32 [L, H]; None: no input has one.
+        dry_run: whether to only check and tokenise, and not to compute.
     """
 
     inputs: list[Input]

@@ -1,4 +1,4 @@
-"""Recovery of failed batches: those beyond the memory, and those with results that overflow."""
+"""Recovery of failed batches: too large for the memory, or with results that overflow."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def rescued(
     neighbour fails with it. If both halves fail, all their items do.
 
     Args:
-        error: of the batch.
+        error: error of the batch.
         run: encodes one batch.
-        items: of the batch, at least one.
+        items: items of the batch, at least one.
 
     Returns:
         For each item its result, or the error of its half or of its own numbers.
 
     Raises:
-        Exception: any other error of `run`; raised by a half, it concerns the whole batch.
+        Exception: any other error of `run`; if a half raises it, it concerns the whole batch.
     """
     if isinstance(error, NotFinite):
         return _finite(error)

@@ -25,9 +25,9 @@ T = TypeVar("T")
 # If both wait, one batch in so many is bulk's. Batches are counted, and age is ignored: under a
 # flood the head of bulk is always old.
 BULK_TURN = 8
-# Padded tokens. If several slots are idle, waiting work is split over them, as each batch has only
-# its slot's threads: two halves at once take half as long. Smaller parts are not made: the fixed
-# cost of a batch, and the inefficiency of small products, would outweigh the gain.
+# Padded tokens. If several slots are idle, waiting work is split over them, because each batch has
+# only its slot's threads: two halves at once take half as long. Smaller parts are not made: the
+# fixed cost of a batch, and the inefficiency of small matrix products, would outweigh the gain.
 LEAST_SPLIT_TOKENS = 128
 
 
@@ -42,8 +42,9 @@ class ExecutionSlots:
     """The busy execution slots, and their batches.
 
     Interactive may use all slots, bulk those that are left: an interactive batch does not wait for
-    bulk, which ends beside it. A lone interactive batch is exclusive: it uses all threads. Until it
-    is done, bulk begins only in its turn: else a long text would take twice as long beside a flood.
+    a running bulk batch, which finishes at the same time. A lone interactive batch is exclusive: it
+    uses all threads. Until it is done, bulk begins only in its turn: else a long text would take
+    twice as long during a flood of bulk.
 
     Attributes:
         hold_bulk: whether bulk may begin only in its turn. No two batches are exclusive at once.
@@ -66,7 +67,7 @@ class ExecutionSlots:
         """Give a slot to a batch.
 
         Args:
-            priority: its own.
+            priority: priority of the batch.
             interactive: interactive items left in the queue.
             can_be_wide: whether there is a session that uses all threads.
         """
@@ -100,7 +101,7 @@ class Lanes(Generic[T]):
         """Start with empty lanes.
 
         Args:
-            budgets: of the graphs.
+            budgets: budget of each lane.
             bulk_seconds: most seconds of a bulk batch, as far as its items can be divided.
         """
         self._budgets = dict(budgets)
@@ -119,7 +120,7 @@ class Lanes(Generic[T]):
         self.waiting[first.priority] += len(entries)
 
     def discard(self, entry: Entry[T]) -> bool:
-        """Remove an item; False: it is not waiting (any more)."""
+        """Remove an item, and return whether it was waiting."""
         found = self._lanes[entry.priority][entry.lane].discard(entry)
         self.waiting[entry.priority] -= found
         return found
@@ -127,7 +128,7 @@ class Lanes(Generic[T]):
     def ran(self, batch: Batch[T], seconds: float) -> None:
         """Learn the CPU time of a bulk batch.
 
-        A lone interactive text would make the engine look slow.
+        Interactive batches are ignored: a lone text would make the engine look slow.
         """
         first = batch.entries[0]
         if first.priority == "bulk":
@@ -137,8 +138,8 @@ class Lanes(Generic[T]):
         """Return whether a batch of a priority can begin.
 
         Args:
-            priority: its own.
-            slots: hold the idle slots, and whether bulk is held back unless it is its turn.
+            priority: priority of the batch.
+            slots: the idle slots, and whether bulk may begin only in its turn.
         """
         waiting = self.waiting
         if not waiting[priority] or not slots.idle(priority):

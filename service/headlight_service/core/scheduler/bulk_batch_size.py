@@ -19,7 +19,9 @@ ENOUGH = 5  # batches that an estimate of the fixed cost needs
 UNLIKE = 1.5  # least ratio of the sizes of two batches for a slope between them
 WORTH = 1.25  # times the fixed cost that a batch may take, even beyond the limit
 GROWTH = 2  # times the largest recent batch: limit of the next if the fixed cost is known
-LONE = 16  # alike batches until a larger is tried, if the last is one item over half of the limit
+# Batches of like size until a larger one is tried, if the last had one item and took more than half
+# of the limit.
+LONE = 16
 LEAST = 0.01  # least part of a batch's time that depends on its size
 
 
@@ -33,7 +35,7 @@ class _Ran(NamedTuple):
 
 
 class BulkBatchSize:
-    """Work of a lane's last batches: a fixed cost, and a rate."""
+    """Bulk batch size of a lane, from the fixed cost and the rate of its last batches."""
 
     def __init__(self) -> None:
         self._batches: deque[_Ran] = deque(maxlen=RECENT)
@@ -67,7 +69,7 @@ class BulkBatchSize:
             return budget
         if not self._batches:
             return budget.within(1)
-        # At most the time of a median batch; otherwise noise would be all that is left of it.
+        # At most the time of a median batch; otherwise the rest of that time would be only noise.
         fixed = min(self._fixed, statistics.median(ran.seconds for ran in self._batches))
         allowed = max(seconds, WORTH * fixed) - fixed
         takes = [max(ran.seconds - fixed, LEAST * ran.seconds) for ran in self._batches]

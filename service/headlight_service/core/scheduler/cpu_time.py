@@ -25,8 +25,8 @@ class Stopwatch:
         """Start without a reading.
 
         Args:
-            clock: seconds, monotonic.
-            worked: seconds of the process's CPU time for batches; None: a device computes.
+            clock: monotonic clock, in seconds.
+            worked: returns the process's CPU seconds for batches; None: a device computes.
         """
         self._clock, self._worked = clock, worked
 
@@ -37,9 +37,9 @@ class Stopwatch:
     def cpu_seconds(self, begun: Begun, done: float, running: int) -> float:
         """Return the seconds that a batch would have taken without waiting for a processor.
 
-        At most its elapsed time; of several threads, the sum of their times. By elapsed time, bulk
-        batches on a busy machine would shrink to single texts: a small batch waits for its turn as
-        long as a large one.
+        It is the sum over the batch's threads, but at most the elapsed time. By elapsed time alone,
+        bulk batches on a busy machine would shrink to single texts: a small batch waits for its
+        turn as long as a large one.
 
         Args:
             begun: its readings at the start.
@@ -55,8 +55,8 @@ class Stopwatch:
 def processors() -> float:
     """Return the CPU seconds of all threads but the main one, the event loop's.
 
-    Called from any thread. Threads of calls are included: with many of them, bulk batches seem
-    dearer than they are.
+    Called from any thread. Threads of calls are included: with many of them, bulk batches appear
+    more expensive than they are.
     """
     main = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
     return time.process_time() - time.clock_gettime(main)

@@ -28,11 +28,11 @@ class EngineLost(HeadlightError):
 
 
 class EngineHealth:
-    """Failures in a row of each engine. With the scheduler's lock held, except `probe`.
+    """Consecutive failures of each engine. Used with the scheduler's lock held, except `probe`.
 
     Attributes:
         lost: error of a lost engine; the process ends, and no request is answered any more.
-        well: no batch has failed since one was computed.
+        well: whether no batch has failed since one was computed.
     """
 
     def __init__(self, engines: Mapping[str, Engine]) -> None:
@@ -42,18 +42,18 @@ class EngineHealth:
         self.well = True
 
     def ran(self, model: str, outcomes: Sequence[Outcome]) -> Exception | None:
-        """Learn the outcomes of a batch; returns the error for which to probe the engine."""
+        """Learn the outcomes of a batch, and return the error for which to probe the engine."""
         errors = [outcome for outcome in outcomes if not isinstance(outcome, ItemResult)]
         if len(errors) < len(outcomes):
             self._failures[model] = 0
             self.well = not any(self._failures.values())
             return None
         if isinstance(errors[0], DeviceFull) and not isinstance(errors[0], HostFull):
-            return errors[0]  # a faulty device fails to give memory, too
+            return errors[0]  # a faulty device fails to allocate memory, too
         return self.failed(model, errors[0])
 
     def failed(self, model: str, error: Exception) -> Exception | None:
-        """Learn that a batch failed; returns as `ran` does."""
+        """Learn that a batch failed, and return the same as `ran`."""
         if isinstance(error, DeviceLost):
             self._lose(model, error)
             return None
@@ -64,7 +64,7 @@ class EngineHealth:
         return error if self._failures[model] >= FAILURES_BEFORE_PROBE else None
 
     def probe(self, model: str) -> Exception | None:
-        """Run the engine's probe; returns its error. Without the lock."""
+        """Run the engine's probe, and return its error. Called without the lock."""
         log.warning(
             "batches keep failing; probing the engine",
             extra={"event": "engine_probe", "model": model},

@@ -65,7 +65,7 @@ class Budget:
         longest = max(longest, size)
         if not self.admits(count + 1, longest, total + size):
             return 0
-        # All costs grow evenly: if the first and the last fit, so do those in between.
+        # All costs grow monotonically: if the first and the last fit, so do those in between.
         if wanted == 1 or self.admits(count + wanted, longest, total + wanted * size):
             return wanted
         return bisect.bisect_left(
@@ -94,8 +94,8 @@ class Batch(Generic[T]):
     """The items that `take` took from one lane.
 
     Attributes:
-        entries: to run together, the oldest first.
-        expired: those whose deadline had passed.
+        entries: items to run together, the oldest first.
+        expired: items whose deadline had passed.
     """
 
     entries: list[Entry[T]] = dataclasses.field(default_factory=list)
@@ -121,11 +121,11 @@ class Batch(Generic[T]):
 class Lane(Generic[T]):
     """The waiting items of one graph and one priority, by age and by size.
 
-    Ordered dictionaries instead of deques, so that an item whose client disconnected leaves at once
-    from any place.
+    Ordered dictionaries instead of deques, so that an item whose client disconnected is removed at
+    once from any place.
 
     Attributes:
-        count: items.
+        count: number of items.
         waiting: tokens that they would take alone.
     """
 
@@ -148,7 +148,7 @@ class Lane(Generic[T]):
         self.count += len(entries)
 
     def discard(self, entry: Entry[T]) -> bool:
-        """Remove an item; False: it is not waiting here (any more)."""
+        """Remove an item, and return whether it was waiting here."""
         if not entry.waiting:
             return False
         self._remove([entry])

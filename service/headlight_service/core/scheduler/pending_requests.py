@@ -32,7 +32,7 @@ class Computing(Protocol):
         """Add tokens that an engine computes."""
 
     def ended(self, tokens: int) -> None:
-        """Subtract tokens that it no longer computes."""
+        """Subtract tokens that an engine no longer computes."""
 
 
 class PendingRequest:
@@ -44,7 +44,7 @@ class PendingRequest:
         missing: number of items without a result.
         over: whether the request's end is decided.
         entries: its items in the queue.
-        timer: ends it at its deadline.
+        timer: timer that ends it at its deadline.
     """
 
     __slots__ = (
@@ -79,9 +79,9 @@ class PendingRequest:
         """Prepare a request for the queue.
 
         Args:
-            model: its name.
+            model: name of the model.
             items: at least one, all of one role.
-            deadline: on the clock; items that have not started by then never will.
+            deadline: deadline on the clock; items that have not started by then never will.
             priority: interactive or bulk.
             computing: counts the tokens that an engine computes.
             then: called once, without the lock, with the results or the error.
@@ -106,8 +106,8 @@ class PendingRequest:
     def enter(self, now: float, rounding: Rounding) -> list[Entry[Member]]:
         """Return its items for the queue, all of one age.
 
-        The longest comes first: batches cut them in order of length, and none is left with a
-        mixture of both ends.
+        The longest comes first: batches take them in order of length, and none mixes the longest
+        with the shortest.
         """
         self.arrived = now
         lengths = [len(item.ids) for item in self.items]
@@ -132,7 +132,7 @@ class PendingRequest:
         return any(entry.waiting for entry in self.entries)
 
     def delivered(self, begun: float, done: float) -> bool:
-        """Note a batch that had some of its items; True: those were the last."""
+        """Record a batch that had some of its items; return whether this completes the request."""
         self._first_begun, self._last_done = (
             min(self._first_begun, begun),
             max(self._last_done, done),
@@ -145,7 +145,7 @@ class PendingRequest:
         return self.decide(Computed(results, int(queued * 1e9), int(inferred * 1e9)))
 
     def decide(self, answer: Computed | Exception | None) -> bool:
-        """Decide the request's end; None: it was cancelled. False: the end was decided before."""
+        """Decide the request's end (None: cancelled); return whether it was undecided before."""
         if self.over:
             return False
         self.over = True
@@ -153,7 +153,7 @@ class PendingRequest:
         return True
 
     def tell(self) -> None:
-        """Hand over the answer. Without the lock."""
+        """Hand over the answer. Called without the lock."""
         answer, self._answer = self._answer, None
         self.results = []
         if answer is not None:
@@ -172,7 +172,7 @@ class Members:
     """The requests that have items in a batch. With the scheduler's lock held."""
 
     def __init__(self, entries: Sequence[Entry[Member]]) -> None:
-        """Find the requests of a batch's items, in its order."""
+        """Find the requests of a batch's items, in the batch's order."""
         self._entries = entries
         self._own = own = dict[PendingRequest, int]()  # tokens of each request in the batch
         for entry in entries:
@@ -180,23 +180,23 @@ class Members:
             own[pending] = own.get(pending, 0) + entry.length
 
     def begun(self) -> None:
-        """Note that an engine has the batch."""
+        """Record that an engine has the batch."""
         for pending, tokens in self._own.items():
             pending.computing.began(tokens)
 
     def ended(self) -> None:
-        """Note that the engine no longer has it."""
+        """Record that the engine no longer has the batch."""
         for pending, tokens in self._own.items():
             pending.computing.ended(tokens)
 
     def fail(self, error: Exception) -> list[PendingRequest]:
-        """Fail all the requests; returns those to notify."""
+        """Fail all the requests, and return those to notify."""
         return [pending for pending in self._own if pending.decide(error)]
 
     def deliver(
         self, outcomes: Sequence[Outcome], begun: float, done: float
     ) -> list[PendingRequest]:
-        """Deliver results, and errors of items without one; returns the requests to notify."""
+        """Deliver results and errors of the items, and return the requests to notify."""
         over = []
         for entry, outcome in zip(self._entries, outcomes, strict=True):
             pending, place, _ = entry.value
@@ -210,6 +210,6 @@ class Members:
 
 
 def tell(over: Sequence[PendingRequest]) -> None:
-    """Notify requests of their end. Without the lock."""
+    """Notify requests of their end. Called without the lock."""
     for pending in over:
         pending.tell()

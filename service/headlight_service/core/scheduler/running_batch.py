@@ -46,7 +46,7 @@ class RunningBatch(NamedTuple):
 
 
 def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
-    """Note that an engine has a batch; `usual`: see `stall_allowance`. With the lock held."""
+    """Record that an engine has a batch; `usual`: see `stall_allowance`. With the lock held."""
     members = Members(batch.entries)
     members.begun()
     return RunningBatch(batch, members, slot, stall_allowance(batch, usual))
@@ -64,7 +64,7 @@ def stall_allowance(batch: Batch[Member], usual: int) -> float:
 def compute(
     run: Run, items: Sequence[EncodeItem], *, wide: bool = False
 ) -> list[Outcome] | Exception:
-    """Run a batch; returns the outcome of each item, or the error of all.
+    """Run a batch, and return the outcome of each item, or the error of all.
 
     An error holds this frame, so no variable here may hold the error.
     """

@@ -42,8 +42,8 @@ class Scheduler:
 
     Attributes:
         lock: guards the queue, and all that is decided together with it. It is reentrant.
-        heartbeat: heartbeat; beats if a batch begins or ends.
-        timers: for deadlines, and for work that is retried later.
+        heartbeat: heartbeat, which beats when a batch begins or ends.
+        timers: timers for deadlines, and for work that is retried later.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Scheduler:
         """Start the threads.
 
         Args:
-            engines: by model name.
+            engines: engines by model name.
             budgets: one for each lane: a model and a role that its engine has.
             slots: batches of a priority in the engines at the same time.
             bulk_seconds: target time of a bulk batch.
-            rounding: of the engines' batches.
-            observe: takes the report of each successful batch, with the lock held.
+            rounding: rounding of the engines' batches.
+            observe: called with the report of each successful batch, with the lock held.
             on_lost: called on any thread if an engine does not recover, after all requests failed.
             tracing: makes a span of each batch with a traced request.
-            clock: seconds, monotonic.
-            worked: as `Stopwatch` takes it.
+            clock: monotonic clock, in seconds.
+            worked: see `Stopwatch`.
         """
         self.lock = threading.RLock()
         self.heartbeat = Heartbeat(clock)
@@ -81,7 +81,7 @@ class Scheduler:
         self._budgets = budgets
         self._queue: Lanes[Member] = Lanes(budgets, bulk_seconds=bulk_seconds)
         self._slots = ExecutionSlots(slots)
-        # On the same CPUs, with one thread for each batch, interactive gets three quarters.
+        # On the same CPUs, with one thread for each batch, interactive batches get three quarters.
         self._threads: dict[Priority, WorkerThreads] = {
             "interactive": WorkerThreads(slots, "engine", behind=COMPUTING),
             "bulk": WorkerThreads(slots, "bulk", behind=COMPUTING_BULK),
@@ -127,7 +127,7 @@ class Scheduler:
             self._work(functools.partial(self._pull, pending))
 
     def withdraw(self, pending: PendingRequest) -> bool:
-        """Drop a request; returns whether some of it still waited. Running batches go on."""
+        """Drop a request, and return whether some of it still waited. Running batches go on."""
         with self.lock:
             waited = pending.waits
             if pending.decide(None) and pending in self._pending:
@@ -160,9 +160,9 @@ class Scheduler:
     def _call_threads(self) -> None:
         """Have threads run the batches that can begin.
 
-        A bulk batch is cut now, and has its slot, as its thread has the lowest priority. An
-        interactive batch is cut by the thread that is woken for it, from the items that have come
-        by then.
+        A bulk batch is formed now, and has its slot, because its thread has the lowest priority. An
+        interactive batch is formed by the thread that is woken for it, from the items that have
+        come by then.
         """
         while not self._ended and self._queue.ready("bulk", self._slots):
             begun = self._begin("bulk")
@@ -172,7 +172,7 @@ class Scheduler:
             self._threads["interactive"].put(functools.partial(self._work, self._gather))
 
     def _gather(self) -> Begin:
-        """Take the next batch as `_pull`, a moment later. On a thread that was woken for it."""
+        """Take the next batch as `_pull` does, a moment later. On a thread woken for it."""
         if not self._queue.fills_batch("interactive"):
             time.sleep(GATHER_SECONDS)
         return self._pull()
@@ -201,7 +201,7 @@ class Scheduler:
             self._end()
 
     def _begin(self, priority: Priority) -> Begin:
-        """Give the next batch of a priority a slot; returns it, and the expired requests."""
+        """Give the next batch of a priority a slot; return it, and the expired requests."""
         batch, over = Batch[Member](), list[PendingRequest]()
         while not (batch.entries or self._ended):
             batch = self._queue.take(self._clock(), self._slots, priority)
@@ -235,8 +235,8 @@ class Scheduler:
         with self.lock:
             running.members.ended()
             if self._health.lost and isinstance(outcomes, list | DeviceLost):
-                # Results computed beside a lost device are not trusted. Only the first request to
-                # lose it gets that error: a retry of it would break the next replica, too.
+                # Results computed while the device was lost are not trusted. Only the first batch
+                # to lose it gets that error: a retry of it would break the next replica, too.
                 over, suspect = running.members.fail(Unavailable(ENDING)), None
             elif isinstance(outcomes, Exception):
                 over, suspect = running.members.fail(outcomes), self._health.failed(model, outcomes)
@@ -255,7 +255,7 @@ class Scheduler:
     def _deliver(
         self, running: RunningBatch, begun: Begun, outcomes: Sequence[Outcome]
     ) -> tuple[list[PendingRequest], Exception | None]:
-        """Deliver the results; returns the requests to notify, and the error for which to probe."""
+        """Deliver the results; return the requests to notify, and the error for which to probe."""
         done, batch = self._clock(), running.batch
         over = running.members.deliver(outcomes, begun.at, done)
         failed = any(isinstance(each, Exception) for each in outcomes)

@@ -41,13 +41,13 @@ class UnaryForm:
     """One answer in one message. Its header is made when its size must be known.
 
     Attributes:
-        header: of the answer, from `overhead_bytes` on.
+        header: header of the answer, set by `overhead_bytes`.
     """
 
     header: pb.EncodeResponse
 
     def __init__(self, limits: Limits, *, dry_run: bool = False) -> None:
-        """Take the limits of an answer; the answer to a dry run is its header, without data."""
+        """Store the limits of an answer; the answer to a dry run is its header, without data."""
         self._limits, self._dry_run = limits, dry_run
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
@@ -88,9 +88,9 @@ def frames(
     """Yield the frames that answer one request of a stream.
 
     Args:
-        request_id: the client's.
+        request_id: the client's id of the request.
         header: the answer without data and timings; at most HEADER_LIMIT_BYTES.
-        answer: to be sent.
+        answer: the answer to send.
 
     Yields:
         One `response` if the data fits into a chunk, or for a dry run; else `header`, chunks of
@@ -158,7 +158,7 @@ class OccludedForm:
     _response: pb.OccludeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """Return the size of the answer, which has no data beside that."""
+        """Return the size of the answer, which has no data besides that."""
         assert hidden is not None
         # Zeros of the final size.
         moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
@@ -182,7 +182,7 @@ class TokenizeForm:
         self._limit_bytes = limits.max_unary_response_bytes
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """Return the answer. Raises InvalidInput once it is too large; draws no more tokens."""
+        """Return the answer. Raises InvalidInput once it is too large, and reads no more tokens."""
         # Protobuf merges concatenated messages.
         parts = [pb.TokenizeResponse(model=model_ref(ref)).SerializeToString()]
         size = len(parts[0])

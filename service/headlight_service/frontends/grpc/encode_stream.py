@@ -50,11 +50,11 @@ class StreamCall:
     """The server's side of one stream."""
 
     def __init__(self, pipeline: Pipeline, call: Call, stall_seconds: float) -> None:
-        """Prepare; `serve` reads. To be made in the call's own task.
+        """Prepare; `serve` reads. Create it in the call's own task.
 
         Args:
-            pipeline: takes the requests.
-            call: answered by the stream; this object alone writes to it.
+            pipeline: receives the requests.
+            call: the call of the stream; only this object writes to it.
             stall_seconds: reply timeout of one frame, and again for each PACE_BYTES of an answer.
 
         Raises:
@@ -71,7 +71,7 @@ class StreamCall:
         self._live: set[str] = set()  # ids of requests whose last frame is not yet sent
         self._was_idle = False  # the client had no more when all were answered
         self._reader: asyncio.Task[None] | None = None
-        self._ending: deque[HeadlightError | CallerGone] = deque(maxlen=1)  # why it ends early
+        self._ending: deque[HeadlightError | CallerGone] = deque(maxlen=1)  # cause of an early end
 
     async def serve(self, requests: AsyncIterator[pb.EncodeStreamRequest]) -> None:
         """Answer requests until the client has no more.
@@ -98,7 +98,7 @@ class StreamCall:
 
     def drain(self) -> None:
         """Read no further; end once the requests read so far are answered."""
-        # If the reader has ended, all is read and will be answered; the client need not know.
+        # If the reader has ended, all requests are read and will be answered: no error is needed.
         if self._reader is None or self._reader.cancel():
             self._ending.append(Unavailable(DRAINING))
 
@@ -193,7 +193,7 @@ class StreamCall:
             handle.close()
 
     async def _write(self, frame: pb.EncodeStreamResponse, reply_timeout: ReplyTimeout) -> None:
-        """Send one frame; returns when the transport has taken it: backpressure of a slow client.
+        """Send one frame, and wait until the transport has taken it: backpressure to this handler.
 
         Raises:
             ReaderStalled: it was not taken in time.

@@ -1,4 +1,4 @@
-"""Mapping of errors to gRPC statuses, and the one place that limits what a client may read."""
+"""Mapping of errors to gRPC statuses, and the only place that limits the text a client receives."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class Refusal(NamedTuple):
     def details(self) -> Status:
         """Details for machines.
 
-        ErrorInfo always; BadRequest: a field is at fault; RetryInfo: retry; RequestInfo: report it.
+        ErrorInfo always; BadRequest if a field is at fault; RetryInfo if a retry may help;
+        RequestInfo if the failure is logged, so that the client can report it.
         """
         parts: list[Message] = [ErrorInfo(reason=self.reason.upper(), domain=DOMAIN)]
         message = self.message[:LONGEST_DETAIL_CHARACTERS]
@@ -137,7 +138,7 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
     ):
         # gRPC's generated code answers like this for a method without an implementation.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
-    if isinstance(error, MemoryError):  # outside of the engine, as in the encoding of an answer
+    if isinstance(error, MemoryError):  # outside of the engine, such as while encoding an answer
         log.warning(
             "memory is short for an answer",
             extra={"event": "batch_memory_short", **about(context, trace)},

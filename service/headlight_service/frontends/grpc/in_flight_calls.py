@@ -22,7 +22,7 @@ class InFlight:
     Health watches and reflection streams do not count: their length is up to the client.
 
     Attributes:
-        closed: no more calls are admitted.
+        closed: whether no more calls are admitted.
         told: set once clients were asked to use other connections.
     """
 
@@ -58,12 +58,12 @@ class InFlight:
             raise Unavailable(ENDING)
 
     def refused(self, call: Call) -> None:
-        """Note that a call waits only for its refusal to be taken."""
+        """Record that a call waits only for its refusal to be taken."""
         if call in self._calls:
             self._calls[call] = time.monotonic() + REFUSED_SECONDS
 
     async def idle(self) -> None:
-        """Wait until there are none."""
+        """Wait until no calls are in flight."""
         while self.count:
             await asyncio.sleep(LOOK_SECONDS)
 

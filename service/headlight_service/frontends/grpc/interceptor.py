@@ -45,7 +45,7 @@ KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, True): "server_stream",
     (True, True): "bidi_stream",
 }
-# Time for a message on its way: a grpc.aio client takes a refusal meanwhile for INTERNAL.
+# Time for a message on its way: a grpc.aio client reports a refusal meanwhile as INTERNAL.
 SENDING_SECONDS = 0.01
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; less for a short one
 
@@ -61,7 +61,7 @@ class _Series:
         self.handled = functools.cache(functools.partial(metrics.grpc_handled.labels, *labels))
 
 
-class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic in the stubs alone
+class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic only in the stubs
     """Wrapper of each method's handler, made once. It runs on the thread that serves all calls."""
 
     def __init__(
@@ -130,14 +130,15 @@ class _Guard:
     """The wrapped behaviours of one method. They take bytes, so undecodable ones are answered, too.
 
     Attributes:
-        handler: of the method; its behaviours are untyped.
+        handler: handler of the method; its behaviours are untyped.
         series: its metrics.
         threads: the executor of the server.
         in_flight: the calls that a drain waits for.
         waiting: the request timeouts of calls whose client sends nothing.
         gate: authentication; None: there is none.
         trace: begins the spans of a call; None: there are none.
-        probe: of the health service, whose calls are admitted while `threads` are busy.
+        probe: whether it is of the health service, whose calls are admitted while `threads` are
+            busy.
     """
 
     handler: Any
@@ -165,7 +166,7 @@ class _Guard:
         return call.refused is None and self.in_flight.admits()
 
     def leave(self) -> None:
-        """Note that the thread of a call has ended."""
+        """Record that the thread of a call has ended."""
         if self.probe:
             self.threads.remove_probe()
 
@@ -221,7 +222,7 @@ class _Guard:
             raise refusing
         if self.gate is not None:
             call.client = self.gate.client(call)
-        # Of admitted clients: others choose neither what is traced nor how much.
+        # Only for admitted clients: others must not choose what is traced, or how much.
         if self.trace is not None:
             call.trace = self.trace(call.context.invocation_metadata())
 
@@ -266,7 +267,7 @@ class _Guard:
         self._ended(call, code)
 
     def _refused(self, call: Call, error: Exception) -> Refusal:
-        """Count a call that failed; returns its status."""
+        """Count a call that failed, and return its status."""
         refused = refusal(error, call.context, call.trace)
         self.in_flight.refused(call)
         self._ended(call, refused.status)
@@ -298,7 +299,7 @@ def _cancelled(left: float, seconds: float) -> grpc.StatusCode:
     The deadline passes a little earlier for the client.
 
     Args:
-        left: seconds to its deadline; infinity without one.
+        left: seconds until the deadline; infinity without one.
         seconds: duration of the call.
     """
     late = left <= min(TRANSIT_SECONDS, seconds / 3)

@@ -33,7 +33,7 @@ AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its
 HUNG_UP_SECONDS = 0.01  # between gRPC's two reports: less than 1 ms, unless the machine is busy
 # Share of `stall_seconds` between two checks; a peer with less time left will be too late.
 PAUSE = 0.05
-SPARED = 9  # times as long as a check takes are between two: some 40 µs for each connection
+SPARED = 9  # pause between two checks, in times of a check: some 40 µs for each connection
 LEAST_LINGER_SECONDS = 5.0
 MOST_NAMED = 16  # calls of one connection in one line of the log
 
@@ -66,7 +66,7 @@ class _Waited:
     Attributes:
         since: start of the counted time.
         due: time of the next check.
-        latest: the limit, whatever the connection moves.
+        latest: the limit, regardless of the bytes that the connection moves.
         size: bytes that it has time for without a check of the connection.
         moved: bytes that the connection had moved at the first check.
         on_cut: called if it times out.
@@ -90,7 +90,7 @@ class _Watch:
     direction: int  # of the bytes that count, in `bytes_moved`
 
     def __init__(self, stall_seconds: float) -> None:
-        """Belong to the running event loop. `stall_seconds`: see `allowance`."""
+        """Use the running event loop. `stall_seconds`: see `allowance`."""
         self._stall_seconds = stall_seconds
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Call, _Waited] = {}
@@ -152,7 +152,7 @@ class Arrivals(_Watch):
     direction = 1
 
     def __init__(self, stall_seconds: float, size: int) -> None:
-        """Belong to the running event loop.
+        """Use the running event loop.
 
         Args:
             stall_seconds: see `allowance`.
@@ -170,7 +170,7 @@ class Arrivals(_Watch):
 
     def interrupt_oldest(self) -> None:
         """Stop waiting for the message of the call that has waited longest."""
-        # Suppressed errors: all have come, or more came meanwhile.
+        # Suppressed errors: no call waits, or the dictionary changed meanwhile.
         with contextlib.suppress(StopIteration, RuntimeError):
             self._give_up(next(iter(self._waiting)))
 
@@ -201,7 +201,7 @@ class Replies(_Watch):
         """Close the client's connection unless it takes everything in time.
 
         Args:
-            call: its handler has written everything.
+            call: the call; its handler has written everything.
             size: bytes of the answer.
             on_cut: called if the connection is closed.
             delay: seconds from now until the time counts.
@@ -215,7 +215,7 @@ class Replies(_Watch):
         call.acts.append(functools.partial(self.discard, call))
 
     def linger(self, call: Call) -> None:
-        """Limit the time for a stream's last bytes. Other calls share the connection: no hurry."""
+        """Give a stream's last bytes a generous limit: other calls share the connection."""
         self.add(call, delay=max(0.0, LEAST_LINGER_SECONDS - self._stall_seconds))
 
     def _give_up(self, call: Call) -> None:

@@ -55,7 +55,8 @@ TRUNCATIONS: Mapping[Truncation, int] = {
 NO_PROMPT = PromptChoice()
 OCCLUSION = OutputSpec(token_info=True)
 NEWER = "asks for something that this server does not know; it is older than the client"
-# Most requests ask for the outputs of earlier requests. So many are kept, of so many bytes.
+# Most requests ask for the outputs of earlier requests. So many are kept, of at most so many bytes
+# each.
 REMEMBERED, REMEMBERED_BYTES = 256, 256
 
 
@@ -67,7 +68,7 @@ def decode_outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
 
 @functools.lru_cache(REMEMBERED)
 def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
-    """Return the requested outputs of a message as it was sent."""
+    """Return the requested outputs of a message, given as bytes, from a cache."""
     return _outputs(pb.Outputs.FromString(asked), model)
 
 
@@ -77,9 +78,9 @@ def decode_encode(
     """Return the request of a message to Encode.
 
     Args:
-        message: as received.
-        model: that it names.
-        deadline: on time.monotonic; infinity for none.
+        message: the message as received.
+        model: the model that it names.
+        deadline: deadline on time.monotonic; infinity for none.
         client: the owner of the quota; None: no quota is used.
 
     Raises:
@@ -108,7 +109,7 @@ def decode_encode(
 
 
 def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str | None) -> Request:
-    """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode`."""
+    """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode` does."""
     prompt = prompt_choice(message)
     return Request(
         decode_inputs(message.inputs, model, model.max_tokenized),
@@ -124,7 +125,7 @@ def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str
 def decode_occlude(
     message: pb.OccludeRequest, model: ServedModel, deadline: float, client: str | None
 ) -> OcclusionRequest:
-    """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode`."""
+    """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode` does."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
     try:
         inputs = decode_inputs([message.input], model, model.limits.max_request_tokens)
@@ -259,7 +260,7 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
                 field, f"has {found} values; send {layers} x {heads}, heads within layers"
             )
         mask = np.array(value.head_mask.values, dtype=np.float32).reshape(layers, heads)
-        # Beyond that range, numbers could overflow, and with them those of other batch members.
+        # Beyond that range, numbers could overflow, also those of other batch members.
         if not ((mask >= 0) & (mask <= 1)).all():
             raise InvalidInput(field, "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
         masks.append(mask)

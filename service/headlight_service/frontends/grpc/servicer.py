@@ -31,10 +31,10 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     """headlight.v1.HeadlightService. Unary methods run on a call's thread, streams on the loop."""
 
     def __init__(self, pipeline: Pipeline, stall_seconds: float) -> None:
-        """Belong to the running event loop.
+        """Use the running event loop.
 
         Args:
-            pipeline: takes the requests.
+            pipeline: receives the requests.
             stall_seconds: reply timeout of a client that takes nothing of its answer.
         """
         self._pipeline = pipeline

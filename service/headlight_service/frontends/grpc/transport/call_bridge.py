@@ -1,8 +1,8 @@
 """Bridge of the thread-based gRPC server: unary calls on their threads, streams on the event loop.
 
 A thread of the server takes a call and reads its message. A unary call is answered on that thread.
-A stream's thread hands messages to a coroutine and reads on. grpc.aio would need no threads, but
-the first path that is not UTF-8 ends it (docs/decisions/0001-grpc-transport.md).
+A stream's thread hands messages to a coroutine and continues to read. grpc.aio would need no
+threads, but the first path that is not UTF-8 ends it (docs/decisions/0001-grpc-transport.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headlight_service.frontends.grpc.transport.call_threads import CallThreads
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.frontends.grpc.transport.message_queue import Messages, Missing
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic in the stubs alone
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # generic only in the stubs
 
 
 class Method(Protocol):
@@ -30,7 +30,7 @@ class Method(Protocol):
         """Return whether to read the message of a call. On the call's thread; never raises."""
 
     def leave(self) -> None:
-        """Note that the thread of a call has ended."""
+        """Record that the thread of a call has ended."""
 
     def unary(self, call: Call, message: bytes | Missing) -> bytes | Refusal | Missing:
         """Answer a call of one message with one. On the call's thread; never raises."""
@@ -62,7 +62,7 @@ class Bridge:
     """
 
     def __init__(self) -> None:
-        """Belong to the running event loop."""
+        """Use the running event loop."""
         self.threads = CallThreads()
         self.live: set[Call] = set()
         self._loop = asyncio.get_running_loop()
@@ -92,7 +92,7 @@ class Bridge:
             call.abandon()
 
     def unary(self, method: Method) -> Handler:
-        """Return a handler of one message for one; its thread answers it."""
+        """Return a handler that answers one message with one, on the call's thread."""
 
         def answer(requests: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             call = Call(context, self)
@@ -114,7 +114,7 @@ class Bridge:
         return grpc.stream_unary_rpc_method_handler(answer)
 
     def unary_stream(self, method: Method) -> Handler:
-        """Return a handler of one message for many; it holds no thread after the message."""
+        """Return a handler that answers one message with many; then it holds no thread."""
 
         def take(call: Call, requests: Iterator[bytes]) -> None:
             message = self._receive(call, method, requests, lambda: self.post(call.end))
@@ -123,7 +123,7 @@ class Bridge:
         return self._streaming(method, take)
 
     def stream_stream(self, method: Method) -> Handler:
-        """Return a handler of many messages for many; its thread reads them."""
+        """Return a handler that answers many messages with many; the call's thread reads them."""
 
         def take(call: Call, requests: Iterator[bytes]) -> None:
             messages = Messages()

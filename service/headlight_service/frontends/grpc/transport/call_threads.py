@@ -61,7 +61,7 @@ class CallThreads:
         return self.busy >= most
 
     def add_probe(self) -> bool:
-        """Count one more probe; False: too many, and the oldest should make room."""
+        """Count one more probe; return False if there are too many: the oldest should make room."""
         with self._lock:
             self.probes += 1
             return self.probes <= MOST_PROBES

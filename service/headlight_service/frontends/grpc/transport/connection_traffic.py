@@ -20,7 +20,7 @@ ACKED_AT = 120  # offset in Linux' struct tcp_info, since 4.1; it has no name in
 
 
 def close_connection(peer: str) -> bool:
-    """Close the connection of a peer; False: there is none (any more).
+    """Close the connection of a peer; return False if there is none (any more).
 
     Args:
         peer: as a call's context names it: ipv4:127.0.0.1:40000, ipv6:%5B::1%5D:40000.
@@ -35,7 +35,7 @@ def close_connection(peer: str) -> bool:
 
 
 def bytes_moved() -> dict[str, tuple[int, int]]:
-    """Return, by peer, the bytes that it has ever taken on its connection, and those received.
+    """Return, by peer, the bytes that it has acknowledged on its connection, and those received.
 
     Raises:
         OSError: no more files can be opened.
@@ -49,7 +49,7 @@ def bytes_moved() -> dict[str, tuple[int, int]]:
 
 
 def _connections() -> Iterator[tuple[str, socket.socket]]:
-    """Yield all of this process, each after gRPC's name of its peer."""
+    """Yield all connections of this process, each after gRPC's name of its peer."""
     for name in os.listdir(OPEN_FILES):
         with contextlib.suppress(OSError):  # closed meanwhile, or an unconnected socket
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):

@@ -49,14 +49,14 @@ class Call:
     Attributes:
         context: gRPC's context of the call: peer, metadata, certificate, status.
         begun: its arrival, on time.perf_counter.
-        deadline: on time.monotonic; infinity without one.
+        deadline: deadline on time.monotonic; infinity without one.
         caller: the name of the client that a token proves; None without tokens.
         client: the owner of the quota; None: no quota is used.
-        refused: the reason that nothing of it is read.
+        refused: the reason why nothing of it is read.
         trace: its spans.
         serialize: encodes a written message to bytes.
-        send: of a stream, sends a message of the answer; None sends its status.
-        acts: called in reverse order after the handler has ended and the answer is out, or never
+        send: for a stream: sends a message of the answer; None sends its status.
+        acts: called in reverse order after the handler has ended and the answer is sent, or never
             will be: a call is in flight until all else is done. On any thread; for a stream on the
             event loop.
     """
@@ -151,7 +151,7 @@ class Call:
         self.when_gone(lambda: loop.call_soon(task.cancel))
 
     def handled(self) -> None:
-        """Note that the handler has ended."""
+        """Record that the handler has ended."""
         with self._lock:
             self._handled = True
             settled = self._over
@@ -160,7 +160,7 @@ class Call:
             self._settle()
 
     def end(self) -> None:
-        """Note that the call is over, for gRPC or because its server is lost."""
+        """Record that the call is over, for gRPC or because its server is lost."""
         with self._lock:
             if self._over:
                 return

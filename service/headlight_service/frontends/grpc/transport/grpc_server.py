@@ -43,12 +43,13 @@ class GrpcServer:
         make: Callable[[Bridge], grpc.Server],
         observe: Callable[[str, Change], None],
     ) -> None:
-        """Make a server that listens nowhere.
+        """Make a server that does not listen yet.
 
         Args:
-            name: for the log.
+            name: name for the log.
             make: makes a server with its services, whose calls go over the bridge.
-            observe: receives the name and the change of a server that ended by itself. On the loop.
+            observe: called on the loop with the name and the change of a server that ended by
+                itself.
         """
         self._name = name
         self._make = make
@@ -158,7 +159,10 @@ class GrpcServer:
 
 
 def _cancel_all(server: grpc.Server) -> None:
-    """Cancel the calls of a lost server, which does so on a thread; no status is sent before."""
+    """Cancel the calls of a lost server, and wait for gRPC's thread that does so.
+
+    No status is sent before.
+    """
     for thread in _threads(lambda: server.stop(0), "cancel_all_calls_after_grace"):
         thread.join(STOP_SECONDS)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Missing(enum.Enum):
-    """The reason that a call has no message."""
+    """The reason why a call has no message."""
 
     EMPTY = "the caller sent none"
     GONE = "the caller left before it came"
@@ -19,10 +19,10 @@ class Missing(enum.Enum):
 
 
 class Messages(AsyncIterator[Any]):
-    """The messages of a stream. Its thread reads one on request: the rest waits at the client.
+    """The messages of a stream. Its thread reads one on request: the others wait at the client.
 
     Attributes:
-        decode: from the bytes of a message to the yielded value.
+        decode: returns the yielded value for the bytes of a message.
     """
 
     def __init__(self) -> None:
@@ -53,6 +53,6 @@ class Messages(AsyncIterator[Any]):
         self._wanted.release()
 
     def wanted(self) -> bool:
-        """Wait until one more message is requested; False: none will be. On the thread."""
+        """Wait until one more message is requested; return False if none will be. On the thread."""
         self._wanted.acquire()
         return not self._closed

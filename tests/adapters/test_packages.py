@@ -98,7 +98,7 @@ def some_layers(attention: Attention, layers: tuple[int, ...]) -> Attention:
     return Attention(attention.weights[list(layers)], layers, attention.tokens, attention.model)
 
 
-def test_hugging_face_has_the_same_layout_and_orientation(
+def test_hugging_face_output_has_the_same_layout_and_orientation(
     attention: Attention, hidden: Hidden, theirs: Any
 ) -> None:
     for ours, given in ((attention, theirs.attentions), (hidden, theirs.hidden_states)):
@@ -113,7 +113,7 @@ def test_hugging_face_has_the_same_layout_and_orientation(
 
 @leaves_files_open
 @pytest.mark.parametrize("view", [head_view, model_view])
-def test_bertviz_shows_each_weight_where_it_belongs(attention: Attention, view: Any) -> None:
+def test_bertviz_shows_each_weight_at_its_query_and_key(attention: Attention, view: Any) -> None:
     params = shown(view(**to_bertviz(attention), html_action="return"))
     whole, *_, across, back = params["attention"]
     assert (
@@ -140,7 +140,7 @@ def test_bertviz_shows_each_weight_where_it_belongs(attention: Attention, view: 
 @leaves_files_open
 @pytest.mark.parametrize("view", [head_view, model_view])
 @pytest.mark.parametrize("layers", [(2,), (2, 0), (0, 1)])
-def test_bertviz_shows_the_layers_held_under_their_numbers(
+def test_bertviz_numbers_selected_layers_absolutely(
     attention: Attention, view: Any, layers: tuple[int, ...]
 ) -> None:
     html = view(**to_bertviz(some_layers(attention, layers), ("a", "bc")), html_action="return")
@@ -152,7 +152,7 @@ def test_bertviz_shows_the_layers_held_under_their_numbers(
     assert "NaN" not in html.data
 
 
-def test_transformer_lens_caches_the_same_under_the_same_names(
+def test_transformer_lens_caches_the_same_arrays_under_the_same_names(
     bert: Any, attention: Attention, hidden: Hidden
 ) -> None:
     bridge = build_bridge_from_module(bert, "BertForMaskedLM", hf_config=bert.config)
@@ -167,7 +167,7 @@ def test_transformer_lens_caches_the_same_under_the_same_names(
     torch.testing.assert_close(ours["resid_post", 2], cache["resid_post", 2], atol=1e-5, rtol=0)
 
 
-def test_pre_norm_models_are_as_the_docstrings_say() -> None:
+def test_pre_norm_models_match_the_docstrings() -> None:
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=10, n_positions=8, n_embd=DIM, n_layer=LAYERS, n_head=HEADS)
     config._attn_implementation = "eager"
@@ -202,7 +202,7 @@ def test_lit_accepts_its_fields(attention: Attention) -> None:
         )
 
 
-def test_lit_turns_attention_as_its_own_example_does(attention: Attention) -> None:
+def test_lit_transposes_attention_as_its_own_example_does(attention: Attention) -> None:
     package = importlib.util.find_spec("lit_nlp.examples.glue")
     assert package is not None
     assert package.submodule_search_locations

@@ -196,7 +196,7 @@ def chief_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
+def test_every_criterion_is_measured_within_eight_minutes(
     simulated: Callable[[float], dict[str, Any]], clock: Clock
 ) -> None:
     found = simulated(2.5)  # a layer: half a minute for each of three kinds of batch of BERT-base
@@ -219,7 +219,7 @@ def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
     assert clock.now < MOST_SECONDS
 
 
-def test_whatever_compiling_takes_the_engine_is_measured_beside_eager_pytorch(
+def test_engine_and_eager_pytorch_are_measured_however_slow_compilation_is(
     simulated: Callable[[float], dict[str, Any]], clock: Clock
 ) -> None:
     rows = chief_rows(simulated(12.0))  # more than all of the allowance, at once

@@ -16,7 +16,7 @@ BUSY = "import time\nwhile time.process_time() < 1.0: pass\nprint(flush=True)\ni
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the kernel's counters")
-def test_what_other_programs_use_is_counted_and_what_ours_and_its_children_use_is_not() -> None:
+def test_only_cpu_time_of_other_programs_is_counted() -> None:
     """Also where the same shell has started them."""
     command, pipe = [sys.executable, "-c", BUSY], subprocess.PIPE
     others = Others()

@@ -89,7 +89,7 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
     assert (out / "gpu.png").is_file()
 
 
-def test_without_bundles_it_says_how_to_make_them(tmp_path: Path) -> None:
+def test_missing_bundles_are_reported_with_the_command_to_make_them(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False

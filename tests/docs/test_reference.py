@@ -46,7 +46,7 @@ def test_every_metric_of_a_scrape_has_a_row_with_its_type_and_its_meaning() -> N
         assert f"`headlight_{name}" in page
 
 
-def test_labels_have_their_values() -> None:
+def test_labels_are_listed_with_their_values() -> None:
     page = metric_table.page()
     assert f"`reason`: {', '.join(REASONS)}" in row_of(page, "headlight_rejected_total")
     for label in ("grpc_type", "grpc_service", "grpc_method", "grpc_code"):
@@ -69,7 +69,7 @@ def test_every_option_of_help_has_a_row(name: str) -> None:
         assert re.search(rf"^\|.*`{option}[` ]", section, re.MULTILINE), option
 
 
-def test_options_have_their_values_and_their_defaults() -> None:
+def test_options_are_listed_with_values_and_defaults() -> None:
     page = commands.page()
     assert "(`fp32`" not in page  # `serve` takes text: its help has the values
     assert "(`interactive`, `bulk`)" in row_of(page, "--priority")
@@ -97,7 +97,7 @@ def described() -> FileDescriptorProto:
     return file
 
 
-def test_every_element_of_the_contract_is_there_with_its_comment(
+def test_every_element_of_the_contract_is_listed_with_its_comment(
     described: FileDescriptorProto,
 ) -> None:
     page = contract.page(described)
@@ -138,7 +138,7 @@ def test_names_described_together_get_an_entry_each(monkeypatch: pytest.MonkeyPa
     assert separated(text) == each
 
 
-def test_every_error_has_its_status() -> None:
+def test_every_error_is_listed_with_its_status() -> None:
     page = error_table.page()
     pending: list[type[HeadlightError]] = [HeadlightError]
     while pending:

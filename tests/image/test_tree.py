@@ -64,7 +64,7 @@ def files_of(tree: Tree) -> dict[str, tuple[int, int]]:
     return {str(path): (status.st_size, status.st_mtime_ns) for path, status in found}
 
 
-def test_it_serves_as_nobody_and_leaves_everything_as_it_was(tree: Tree) -> None:
+def test_the_image_serves_as_nobody_and_changes_no_file(tree: Tree) -> None:
     before = files_of(tree)
     expected = pooled_here()
     with tree.served() as (target, process), Client(target) as client:
@@ -105,13 +105,13 @@ def of_python() -> set[str]:
     return {str(library)}
 
 
-def test_openvino_is_there_too(tree: Tree) -> None:
+def test_openvino_is_installed(tree: Tree) -> None:
     expected = pooled_here()
     with tree.served("--provider", "openvino") as (target, _), Client(target) as client:
         np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-5)
 
 
-def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answers(
+def test_tracing_is_installed_and_a_missing_collector_is_harmless(
     tree: Tree,
 ) -> None:
     with (
@@ -121,12 +121,12 @@ def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answ
         assert client.encode(TEXTS).shape == pooled_here().shape
 
 
-def test_the_command_line_is_there_to_look_around_with(tree: Tree) -> None:
+def test_the_command_line_is_installed(tree: Tree) -> None:
     with tree.served() as (target, _):
         assert "docs-rope" in tree.run("-m", "headlight", "info", "--target", target)
 
 
-def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> None:
+def test_all_imports_come_from_the_tree_or_the_standard_library(tree: Tree) -> None:
     unwanted, files, path = json.loads(tree.run("-c", IMPORTS, *UNWANTED))
     assert unwanted == []
     standard = json.loads(
@@ -138,7 +138,7 @@ def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> N
     assert any(file.startswith(f"{tree.root}/headlight/headlight_service/") for file in files)
 
 
-def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
+def test_the_tree_is_read_only_and_precompiled(tree: Tree) -> None:
     writable = [
         path
         for path in tree.root.rglob("*")
@@ -163,7 +163,7 @@ def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
     assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
 
 
-def test_what_is_installed_is_what_is_locked(tree: Tree) -> None:
+def test_installed_packages_are_the_locked_ones(tree: Tree) -> None:
     locked = read_lock(requirements_file("cpu"))
     assert {name: found.version for name, found in installed(tree).items()} == {
         name: pin.version for name, pin in locked.items()
@@ -199,9 +199,7 @@ def test_a_file_with_another_digest_is_refused(tree: Tree, tmp_path: Path) -> No
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_the_bill_of_materials_names_everything_and_is_the_same_twice(
-    tree: Tree, tmp_path: Path
-) -> None:
+def test_the_bill_of_materials_is_complete_and_reproducible(tree: Tree, tmp_path: Path) -> None:
     written = []
     for name in ("once", "twice"):
         subprocess.run(
@@ -224,5 +222,5 @@ def test_the_bill_of_materials_names_everything_and_is_the_same_twice(
 @pytest.mark.parametrize(
     "file", ["LICENSE", "NOTICE", "headlight/web", "headlight_service/__main__.py"]
 )
-def test_our_own_files_are_there(tree: Tree, file: str) -> None:
+def test_headlight_files_are_installed(tree: Tree, file: str) -> None:
     assert (tree.root / "headlight" / file).exists()

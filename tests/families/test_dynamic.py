@@ -52,7 +52,7 @@ def family(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("longest", [97, 200, 30_000])
-def test_they_agree_as_in_a_batch_padded_to_the_longest(
+def test_dynamic_scaling_matches_transformers_in_batches_padded_to_the_longest(
     family: str, longest: int, tmp_path: Path
 ) -> None:
     encoder = read_origin(tmp_path, pooling="mean", max_length=longest, ids_only=True).encoder
@@ -63,7 +63,7 @@ def test_they_agree_as_in_a_batch_padded_to_the_longest(
 
 
 @pytest.mark.parametrize("scaled", [None, 2.0, 3.0])
-def test_another_scaling_is_found(family: str, scaled: float | None, tmp_path: Path) -> None:
+def test_a_different_scaling_is_detected(family: str, scaled: float | None, tmp_path: Path) -> None:
     """Wanted is 2 * 200 / 96 - 1, which is 3.17."""
     encoder = read_origin(tmp_path, pooling="mean", max_length=200, ids_only=True).encoder
     scaling = None if scaled is None else RopeScaling(kind="ntk", factor=scaled)
@@ -73,7 +73,7 @@ def test_another_scaling_is_found(family: str, scaled: float | None, tmp_path: P
         against_transformers(tmp_path, family, wrong, EXACT)
 
 
-def test_such_a_folder_is_exported_for_longer_texts(
+def test_a_folder_with_dynamic_scaling_is_exported_for_longer_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(models.MODELS, "llama", MODELS["llama"])

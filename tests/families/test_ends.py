@@ -15,7 +15,7 @@ from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from tests.families.test_tokenization_peers import agree, llama
 
 
-def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says(
+def test_an_end_token_from_settings_is_kept_after_saving_as_the_refusal_advises(
     tmp_path: Path,
 ) -> None:
     """E5-Mistral's folder: its tokenizer.json puts nothing behind a text."""

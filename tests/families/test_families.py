@@ -48,7 +48,7 @@ def served(
         yield request.param, service, theirs
 
 
-def test_every_output_is_theirs(served: Served) -> None:
+def test_every_output_matches_the_reference_code(served: Served) -> None:
     name, service, theirs = served
     for length in LENGTHS:
         ids = sentence(length)
@@ -57,7 +57,7 @@ def test_every_output_is_theirs(served: Served) -> None:
             assert error <= allowed[output], (output, length)
 
 
-def test_second_texts_have_their_token_type(served: Served) -> None:
+def test_second_texts_have_the_second_token_type(served: Served) -> None:
     name, service, theirs = served
     ids = sentence(40)
     segments = (ids > ids.mean()).astype(ids.dtype)
@@ -101,7 +101,7 @@ def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None
     assert (long.config.max_length, plain.config.max_length) == (longest, trained)
 
 
-def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
+def test_config_keys_of_nomics_own_code_are_read(tmp_path: Path) -> None:
     """As in published configs, of which transformers would take the sizes for its defaults."""
     model = make("nomic_bert")
     model.save_pretrained(tmp_path)
@@ -153,7 +153,7 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
         against_transformers(tmp_path, "modernbert", encoder, EXACT)
 
 
-def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(
+def test_rounding_of_large_biases_is_not_reported_as_a_mismatch(
     tmp_path: Path,
 ) -> None:
     """Qwen2's keys have some.

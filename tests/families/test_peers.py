@@ -40,7 +40,7 @@ def opened(name: str, folder: Path) -> Encoder:
 
 
 @pytest.mark.parametrize("seen", [64, 300])
-def test_a_window_that_is_read_wrongly_is_found_though_no_short_text_reaches_it(
+def test_a_wrong_window_is_detected_though_short_texts_do_not_reach_it(
     seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = ROTARY | LONG | {"local_attention": seen}
@@ -82,7 +82,7 @@ def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral-local", "qwen2", "qwen3"])
-def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_path: Path) -> None:
+def test_a_bidirectional_decoder_is_compared_bidirectionally(name: str, tmp_path: Path) -> None:
     opened(name, tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     own = {"use_bidirectional_attention": True, "auto_map": {"AutoModel": "modeling_own.Model"}}
@@ -96,7 +96,7 @@ def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_p
 @pytest.mark.parametrize(
     "name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"]
 )
-def test_a_model_that_finds_answers_gives_vectors_without_its_head(
+def test_a_question_answering_model_gives_vectors_without_its_head(
     name: str, tmp_path: Path
 ) -> None:
     kind, values = models.MODELS[name]
@@ -109,7 +109,7 @@ def test_a_model_that_finds_answers_gives_vectors_without_its_head(
 
 @pytest.mark.parametrize("inside", [None, 48])
 @pytest.mark.parametrize("name", ["yarn", "llama3"])
-def test_an_original_length_beside_the_rope_parameters_is_theirs(
+def test_a_top_level_original_length_matches_transformers(
     name: str, inside: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, values = models.MODELS[name]
@@ -208,7 +208,7 @@ def jina(folder: Path) -> None:
         (nomic_of_other_names, "it does not find "),
     ],
 )
-def test_what_cannot_be_compared_is_said(
+def test_models_that_cannot_be_compared_are_reported(
     save: Callable[[Path], None],
     why: str,
     tmp_path: Path,

@@ -136,7 +136,7 @@ def agree(recipe: Recipe, model: SentenceTransformer, prompt: str = "") -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("include_prompt", [True, False])
-def test_each_pooling_with_and_without_the_prompt(
+def test_every_pooling_matches_with_and_without_the_prompt(
     base: Path, tmp_path: Path, mode: str, include_prompt: bool
 ) -> None:
     model = saved(
@@ -160,7 +160,7 @@ def test_each_pooling_with_and_without_the_prompt(
 
 
 @pytest.mark.parametrize("name", ["Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"])
-def test_dense_and_normalize(base: Path, tmp_path: Path, name: str) -> None:
+def test_dense_and_normalize_match(base: Path, tmp_path: Path, name: str) -> None:
     layers = [
         Dense(WIDTH, 20, activation_function=getattr(torch.nn, name)()),
         Dense(20, 7, bias=False, activation_function=None),
@@ -180,7 +180,7 @@ def test_dense_and_normalize(base: Path, tmp_path: Path, name: str) -> None:
     agree(recipe, model)
 
 
-def test_a_length_that_was_set(base: Path, tmp_path: Path) -> None:
+def test_a_configured_length_is_read(base: Path, tmp_path: Path) -> None:
     model = SentenceTransformer(modules=[Transformer(str(base)), Pooling(WIDTH)])
     model.max_seq_length = 9
     model.save(str(tmp_path / "saved"), create_model_card=False)
@@ -191,7 +191,7 @@ def test_a_length_that_was_set(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 9, 20])
-def test_settings_as_older_versions_wrote_them(
+def test_settings_of_older_versions_are_read(
     base: Path, tmp_path: Path, length: int | None
 ) -> None:
     folder = tmp_path / "saved"
@@ -221,7 +221,7 @@ def test_settings_as_older_versions_wrote_them(
     agree(recipe, model, prompt="Hello ")
 
 
-def test_a_folder_of_transformers_alone_says_nothing_of_pooling(base: Path) -> None:
+def test_a_plain_transformers_folder_has_no_pooling(base: Path) -> None:
     recipe = read_recipe(base)
     model = SentenceTransformer(str(base), device="cpu")
     assert recipe.pooling is None
@@ -229,9 +229,7 @@ def test_a_folder_of_transformers_alone_says_nothing_of_pooling(base: Path) -> N
     assert recipe.max_length == model.max_seq_length == 24
 
 
-def test_white_space_around_a_text_counts_as_it_does_in_the_library(
-    base: Path, tmp_path: Path
-) -> None:
+def test_surrounding_white_space_is_treated_as_in_the_library(base: Path, tmp_path: Path) -> None:
     """It is lost on WordPiece, and not on bytes. Older versions of the library stripped it."""
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     plain = tokenizers.Tokenizer(models.BPE(vocab=letters, merges=[]))
@@ -249,7 +247,7 @@ def test_white_space_around_a_text_counts_as_it_does_in_the_library(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors_in_many_files_are_those_in_one(
+def test_sharded_tensors_equal_those_of_one_file(
     base: Path, tmp_path: Path, dtype: torch.dtype
 ) -> None:
     BertModel.from_pretrained(base, dtype=dtype).save_pretrained(
@@ -261,7 +259,7 @@ def test_tensors_in_many_files_are_those_in_one(
     assert all(torch.equal(many[name], one[name].to(dtype).float()) for name in one)
 
 
-def test_what_cannot_be_served_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+def test_unsupported_folders_are_refused_by_name(base: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     saved(first, [Transformer(str(base)), Pooling(WIDTH), LayerNorm(WIDTH)])
     with pytest.raises(Refused, match="LayerNorm cannot be served"):

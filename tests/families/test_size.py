@@ -36,7 +36,9 @@ def resident(service: Service) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
 
 
-def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: Path) -> None:
+def test_the_service_needs_little_more_memory_than_the_weights(
+    minilm: Path, tmp_path: Path
+) -> None:
     """Beyond what a service of a model of some kilobytes needs."""
     export_checkpoint(
         write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle"

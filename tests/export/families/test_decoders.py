@@ -85,7 +85,7 @@ def read(family: str, **said: Any) -> EncoderConfig:
         ("eurobert", {"sliding_window": 5}, ()),
     ],
 )
-def test_layers_are_local_where_their_code_makes_them(
+def test_local_layers_are_those_of_the_reference_code(
     family: str, said: dict[str, Any], local: tuple[int, ...]
 ) -> None:
     config = read(family, **said)
@@ -94,7 +94,7 @@ def test_layers_are_local_where_their_code_makes_them(
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen3"])
-def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: str) -> None:
+def test_a_bidirectional_window_does_not_count_the_token_itself(family: str) -> None:
     said = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0}
     assert read(family, **said, is_causal=False).window == 5
     own = {"auto_map": {"AutoModel": "modeling_own.Model"}}
@@ -102,7 +102,7 @@ def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: s
     assert read(family, **said).window == 4
 
 
-def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
+def test_a_missing_window_takes_the_default_of_transformers() -> None:
     """As transformers' configuration classes have it.
 
     4,096 where the key is left out, none where it is null.
@@ -119,7 +119,7 @@ def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
 @pytest.mark.parametrize(
     "buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"]
 )
-def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
+def test_stored_buffers_of_old_files_are_recomputed(buffer: str) -> None:
     """Where every layer had its own, too."""
     for family in ("llama", "mistral", "qwen2"):
         found = {f"model.{name}": tensor for name, tensor in tensors(family).items()}
@@ -134,7 +134,7 @@ def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) -> None:
+def test_a_decoder_with_custom_code_must_declare_its_attention_direction(family: str) -> None:
     own = {"auto_map": {"AutoModel": "modeling_qwen.Qwen2Model"}}
     with pytest.raises(Refused, match=r"auto_map .* add is_causal true or false"):
         read(family, **own)
@@ -148,7 +148,7 @@ def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) ->
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_would(
+def test_a_flag_that_no_code_reads_is_refused(
     family: str,
 ) -> None:
     flag = {"use_bidirectional_attention": True}
@@ -166,5 +166,5 @@ def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_w
     assert not read("eurobert", **flag).causal
 
 
-def test_an_encoder_with_code_of_its_own_is_its_family() -> None:
+def test_an_encoder_with_custom_code_is_read_as_its_family() -> None:
     assert not read("eurobert", auto_map={"AutoModel": "modeling_eurobert.EuroBertModel"}).causal

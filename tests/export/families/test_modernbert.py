@@ -51,7 +51,7 @@ def tensors() -> dict[str, Tensor]:
         ),
     ],
 )
-def test_local_layers_have_angles_of_their_own(
+def test_local_layers_use_their_own_rope_theta(
     said: dict[str, Any], thetas: tuple[float, float]
 ) -> None:
     sizes = {"vocab_size": VOCABULARY, "hidden_size": DIM, "intermediate_size": FFN}

@@ -112,7 +112,7 @@ def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(said=st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
-def test_it_is_opened_or_refused_in_a_line(
+def test_any_config_is_opened_or_refused_in_one_line(
     folder: tuple[Path, dict[str, Any]], said: dict[str, Any]
 ) -> None:
     message = refusal(folder, said)
@@ -144,7 +144,7 @@ def test_it_is_opened_or_refused_in_a_line(
         ("modernbert", {"local_attention": 0}, "local_attention is 0; it must be at least 2"),
     ],
 )
-def test_the_value_in_the_way_is_named(
+def test_a_refusal_names_the_value_at_fault(
     tmp_path: Path, family: str, said: dict[str, Any], named: str
 ) -> None:
     config, tensors = FAMILIES[family]
@@ -154,7 +154,7 @@ def test_the_value_in_the_way_is_named(
     assert "config.json" in message
 
 
-def test_windows_of_one_are_served_where_tokens_see_both_ways(tmp_path: Path) -> None:
+def test_windows_of_one_token_are_served_in_bidirectional_models(tmp_path: Path) -> None:
     config, tensors = FAMILIES["qwen3"]
     save_file(tensors, tmp_path / "model.safetensors")
     said = {"sliding_window": 1, "is_causal": False, "model_type": "qwen3"}

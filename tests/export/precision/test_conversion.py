@@ -19,14 +19,14 @@ from headlight_export.precision.variants import known_variants
 from tests.processor import SATURATES, saturates
 
 
-def test_a_weight_that_float16_has_not_is_refused() -> None:
+def test_a_weight_beyond_the_float16_range_is_refused() -> None:
     model = product_of(np.full((4, 3), 1e6, dtype=np.float32))
     with pytest.raises(ValueError, match=r"w holds a number that float16 has not"):
         convert(model, "fp16", ())
     convert(product_of(np.full((4, 3), 1e6, dtype=np.float32)), "bf16", ())
 
 
-def test_precisions_are_known_by_name() -> None:
+def test_known_precisions_and_providers_are_read_and_others_refused() -> None:
     assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [
         ("cpu", "int8"),
         ("cpu", "fp16"),
@@ -42,7 +42,7 @@ def test_precisions_are_known_by_name() -> None:
         known_variants([], ["tpu"])
 
 
-def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
+def test_a_missing_texts_file_is_reported_before_tracing(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match="texts is not a file; --texts takes a file with one text a line"
     ):
@@ -63,7 +63,7 @@ def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_is_what_its_formula_says(precision: str) -> None:
+def test_a_converted_product_matches_its_formula(precision: str) -> None:
     if precision == "int8" and saturates():
         pytest.skip(SATURATES)
     random = np.random.default_rng(0)

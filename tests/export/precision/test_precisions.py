@@ -58,7 +58,7 @@ def pytorch(encoder: Encoder, item: EncodeItem) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", [*SCHEMES, "causal"])
-def test_every_precision_of_every_scheme_serves_within_what_it_declares(
+def test_every_precision_of_every_scheme_is_within_its_declared_tolerance(
     kind: str, make_variants: MakeBundle, make_checkpoint: MakeBundle
 ) -> None:
     """On inputs that the exporter did not try, against PyTorch; the gate lets it pass, too."""
@@ -84,9 +84,7 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
                 assert error <= tolerance.of(name), (provider, precision, name)
 
 
-def test_what_families_have_beyond_the_schemes_is_converted_too(
-    tmp_path: Path, texts: Path
-) -> None:
+def test_family_specific_layers_are_converted(tmp_path: Path, texts: Path) -> None:
     """Narrow embeddings, shared keys, norms of queries and keys,
     local layers with angles of their own, dense layers.
     """
@@ -142,7 +140,7 @@ def test_the_vector_of_a_text_does_not_depend_on_its_batch(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_selectors_select_in_every_precision(precision: str, make_variants: MakeBundle) -> None:
+def test_selectors_work_in_every_precision(precision: str, make_variants: MakeBundle) -> None:
     """They take what may be empty; each form must be that of the whole maps of the same graph."""
     runtime = Runtime(make_variants("rope"), precision=precision, threads=1)
 

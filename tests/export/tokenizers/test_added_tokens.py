@@ -53,7 +53,7 @@ def test_a_token_that_tokenizer_json_lacks_is_refused(
 
 
 @pytest.mark.parametrize("token", [WORD, EXTRA])
-def test_tokens_that_it_has_are_not_in_the_way(folder: Path, token: str) -> None:
+def test_tokens_that_tokenizer_json_has_are_accepted(folder: Path, token: str) -> None:
     for _, file, said in named(token):
         (folder / file).write_text(json.dumps(said), encoding="utf-8")
         assert tokenizer_json(folder, lower_case=False) is not None
@@ -68,12 +68,12 @@ def test_tokens_that_it_has_are_not_in_the_way(folder: Path, token: str) -> None
         {"added_tokens_decoder": {"0": 3}, "extra_special_tokens": "[Q]", "bos_token": 7},
     ],
 )
-def test_what_names_no_token_is_passed_over(folder: Path, said: dict[str, Any]) -> None:
+def test_entries_that_name_no_token_are_ignored(folder: Path, said: dict[str, Any]) -> None:
     (folder / SETTINGS).write_text(json.dumps(said), encoding="utf-8")
     assert tokenizer_json(folder, lower_case=False) is not None
 
 
-def test_a_file_that_settings_replace_is_not_read(folder: Path) -> None:
+def test_a_file_superseded_by_settings_is_not_read(folder: Path) -> None:
     """transformers reads neither beside settings that list all added tokens."""
     (folder / SETTINGS).write_text(
         json.dumps({"added_tokens_decoder": {"2": {"content": EXTRA}}}), encoding="utf-8"

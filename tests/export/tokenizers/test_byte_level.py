@@ -44,7 +44,7 @@ def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **sett
         ("bert", {"tokenizer_class": "BartTokenizer"}),
     ],
 )
-def test_a_text_begins_as_the_settings_say(
+def test_the_settings_decide_about_the_leading_space(
     tmp_path: Path, filed: bool, model: str, named: dict[str, Any]
 ) -> None:
     assert first_id(tmp_path, filed, model, **named) == HELLO
@@ -55,7 +55,9 @@ def test_a_text_begins_as_the_settings_say(
 @pytest.mark.parametrize(
     ("model", "named"), [("modernbert", {}), ("roberta", {"tokenizer_class": "OwnTokenizer"})]
 )
-def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict[str, Any]) -> None:
+def test_for_other_classes_tokenizer_json_decides(
+    tmp_path: Path, model: str, named: dict[str, Any]
+) -> None:
     for filed in (False, True):
         for said in (False, True):
             found = first_id(tmp_path, filed, model, **named, add_prefix_space=said)
@@ -63,7 +65,7 @@ def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict
 
 
 @pytest.mark.parametrize("filed", [False, True])
-def test_what_splits_texts_otherwise_first_is_not_its_class_and_holds(
+def test_tokenizer_json_decides_if_it_has_another_pre_tokenizer(
     tmp_path: Path, filed: bool
 ) -> None:
     """But for Qwen2's, which splits them so itself."""

@@ -18,7 +18,7 @@ def configure(folder: Path, **values: Any) -> None:
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def test_the_class_in_config_json_holds_over_the_type_of_the_model(tmp_path: Path) -> None:
+def test_the_class_in_config_json_overrides_the_model_type(tmp_path: Path) -> None:
     """PhoBERT's folder, which has a vocab.txt of another kind."""
     vocabulary(tmp_path)
     configure(tmp_path, model_type="bert", tokenizer_class="PhobertTokenizer")
@@ -58,7 +58,9 @@ def test_a_japanese_tokenizer_is_refused_wherever_it_is_named(
 @pytest.mark.parametrize(
     ("key", "value"), [("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", "character")]
 )
-def test_so_are_its_settings_without_its_name(tmp_path: Path, key: str, value: str) -> None:
+def test_japanese_settings_are_refused_without_the_class_name(
+    tmp_path: Path, key: str, value: str
+) -> None:
     vocabulary(tmp_path, **dict[str, Any]({key: value}))
     assert (
         f"tokenizer_config.json says {key} '{value}', which no tokenizer.json can hold"
@@ -68,7 +70,7 @@ def test_so_are_its_settings_without_its_name(tmp_path: Path, key: str, value: s
     assert words(tmp_path, "hellos") == ["hello", "##s"]
 
 
-def test_a_vocabulary_of_a_model_of_pieces_is_none_of_words(tmp_path: Path) -> None:
+def test_a_vocab_txt_of_a_unigram_model_is_refused(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     configure(tmp_path, model_type="xlm-roberta")
     assert "XLMRobertaTokenizer cannot be built from vocab.txt" in tokenizer_refusal(tmp_path)

@@ -78,7 +78,7 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bundle_gives_what_pytorch_gives(
+def test_the_bundle_matches_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
     """Independent of the exporter's own report.
@@ -92,7 +92,7 @@ def test_the_bundle_gives_what_pytorch_gives(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
+def test_head_masks_match_pytorch_and_apply_per_text(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
     runtime = opened(kind)
@@ -124,7 +124,7 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     which=st.integers(0, 7),
     attend=st.booleans(),
 )
-def test_a_text_is_the_same_alone_and_in_any_batch(
+def test_results_of_a_text_do_not_depend_on_its_batch(
     kind: str, opened: OpenRuntime, lengths: list[int], which: int, attend: bool
 ) -> None:
     runtime = opened(kind)
@@ -144,7 +144,7 @@ def test_a_text_is_the_same_alone_and_in_any_batch(
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(data=st.data())
-def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
+def test_any_head_masks_in_a_ragged_batch_match_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle, data: st.DataObject
 ) -> None:
     runtime = opened(kind)
@@ -193,12 +193,12 @@ def test_with_symmetric_alibi_the_graph_is_equivariant_to_reversal(
 
 
 @pytest.mark.parametrize("kind", ["rope", "sinusoidal", "learned"])
-def test_the_other_graphs_know_order(kind: str, opened: OpenRuntime) -> None:
+def test_graphs_of_other_schemes_depend_on_order(kind: str, opened: OpenRuntime) -> None:
     assert moved(opened(kind), 12, np.arange(12)[::-1].copy()) > 1e-2
 
 
 @pytest.mark.parametrize(("kind", "segments"), [("rope", ()), ("learned", ("segments",))])
-def test_inputs_are_those_the_model_has_and_embed_knows_no_heads(
+def test_graphs_have_only_the_inputs_of_their_model(
     kind: str, segments: tuple[str, ...], make_bundle: MakeBundle
 ) -> None:
     graphs = {

@@ -31,7 +31,7 @@ sys.exit(__main__.main())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_in_one_line_and_leaves_nothing(
+def test_a_signal_ends_an_export_in_one_line_and_leaves_no_files(
     make_checkpoint: MakeBundle, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     command = [

@@ -37,7 +37,7 @@ def looks_at(*keys: int) -> Tensor:
     return torch.nn.functional.one_hot(torch.tensor(keys), len(keys)).float()
 
 
-def test_identifiers() -> None:
+def test_identifier_pieces_are_recognised() -> None:
     assert [
         is_identifier(piece) for piece in ("total", "_x1", "return", "##er", "(", "x", "⏎")
     ] == [
@@ -51,7 +51,7 @@ def test_identifiers() -> None:
     ]
 
 
-def test_targets() -> None:
+def test_target_keys_of_each_role_are_found() -> None:
     ids = torch.tensor([[2, TOTAL, 5, TOTAL, 3]])
     found = targets(ids, PIECES)
     assert found["previous"][0].nonzero().tolist() == [[1, 0], [2, 1], [3, 2]]
@@ -59,7 +59,7 @@ def test_targets() -> None:
     assert found["same identifier"][0].nonzero().tolist() == [[1, 3], [3, 1]]
 
 
-def test_links_of_syntax() -> None:
+def test_syntax_links_are_found() -> None:
     tokens = [
         "[CLS]",
         ")",
@@ -91,7 +91,7 @@ def test_links_of_syntax() -> None:
     assert {(query, key) for kind, query, key in found if kind == "call to arguments"} == arguments
 
 
-def test_brackets_written_as_one_piece_match_each_their_own() -> None:
+def test_brackets_in_one_piece_match_separately() -> None:
     found = set(links(["f", "(", "g", "(", "x", "))"]))
     assert {(query, key) for kind, query, key in found if kind == "matching bracket"} == {
         (1, 5),
@@ -101,7 +101,7 @@ def test_brackets_written_as_one_piece_match_each_their_own() -> None:
     }
 
 
-def test_heads_are_called_what_they_do() -> None:
+def test_heads_are_named_after_their_role() -> None:
     ids = torch.tensor([[2, TOTAL, 5, TOTAL, OTHER, 3]] * 20)
     scripts = (
         looks_at(0, 0, 1, 2, 3, 4),
@@ -120,7 +120,7 @@ def test_heads_are_called_what_they_do() -> None:
     assert [(head.layer, head.head) for head in heads] == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_half_of_the_tokens_make_a_name() -> None:
+def test_a_role_needs_half_of_the_tokens_to_name_a_head() -> None:
     head = Head(0, 0, dict.fromkeys(ROLES, 0.1), dict.fromkeys(ROLES, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
     # Broad first.

@@ -24,7 +24,7 @@ def test_a_bag_of_words_chooses_by_chance() -> None:
     assert found.questions == len(list(questions()))
 
 
-def test_whoever_knows_the_answers_is_always_right() -> None:
+def test_an_oracle_is_always_right() -> None:
     answers = {each.question: each.right for each in questions()} | {
         each.right: each.right for each in questions()
     }

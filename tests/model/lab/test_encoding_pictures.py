@@ -63,7 +63,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
         at += length + 12
 
 
-def test_every_picture_is_a_png_of_a_readable_size_that_shows_something(drawn: list[Path]) -> None:
+def test_every_picture_is_a_nonblank_png_of_readable_size(drawn: list[Path]) -> None:
     assert [path.name for path in drawn] == list(encodings.PICTURES)
     for path in drawn:
         pixels = image.imread(path)
@@ -74,7 +74,7 @@ def test_every_picture_is_a_png_of_a_readable_size_that_shows_something(drawn: l
         assert pixels[..., :3].std() > 0.05, path.name
 
 
-def test_the_same_picture_is_the_same_bytes_and_names_neither_date_nor_software(
+def test_pictures_are_reproducible_and_name_no_date_or_software(
     drawn: list[Path], tmp_path: Path
 ) -> None:
     for first, again in zip(drawn, encodings.draw(tmp_path), strict=True):
@@ -83,7 +83,7 @@ def test_the_same_picture_is_the_same_bytes_and_names_neither_date_nor_software(
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_axis_is_labelled_and_nothing_written_is_cut_off_or_overlaps(
+def test_axes_are_labelled_and_no_text_is_clipped_or_overlaps(
     name: str, figure_of: Callable[[Draw], Figure]
 ) -> None:
     figure = figure_of(encodings.PICTURES[name])
@@ -135,7 +135,7 @@ def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(
         np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
 
 
-def test_wavelengths_are_two_pi_times_the_power_and_low_dimensions_turn_fastest(
+def test_wavelengths_are_two_pi_times_the_power_and_increase_with_the_dimension(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
@@ -146,7 +146,7 @@ def test_wavelengths_are_two_pi_times_the_power_and_low_dimensions_turn_fastest(
     np.testing.assert_allclose(drawn_line(figure, 0, "2π · 10000^(2i/D)"), expected)
 
 
-def test_what_tutorials_have_is_drawn_dashed_and_is_not_what_the_model_does(
+def test_the_variant_of_tutorials_is_dashed_and_differs_from_the_model(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
@@ -193,7 +193,7 @@ def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(
         np.testing.assert_allclose(scores, mean_cosine(expected), atol=1e-5)
 
 
-def test_scalings_stretch_as_their_papers_say(figure_of: Callable[[Draw], Figure]) -> None:
+def test_scalings_stretch_as_in_their_papers(figure_of: Callable[[Draw], Figure]) -> None:
     figure = figure_of(rotations.draw_scalings)
     plain = 2 * math.pi * 100.0 ** (2 * np.arange(32) / 64)
     np.testing.assert_allclose(drawn_line(figure, 0, "none"), plain, rtol=1e-5)

@@ -35,18 +35,20 @@ def verdict(results: dict[str, Any], begins: str) -> Finding:
     return prediction.check(results)[0]
 
 
-def test_a_range_is_quoted_with_its_ends_unless_they_are_alike() -> None:
+def test_a_range_is_quoted_with_both_ends_unless_they_are_equal() -> None:
     assert Range.of([0.5, 0.75, 1.0]).percent() == "75.0 (50.0–100.0)"
     assert Range.of([0.99999, 1.0]).percent() == "100.0"
 
 
-def test_what_is_saved_is_read_again_cut_to_the_digits_that_count(tmp_path: Path) -> None:
+def test_results_round_trip_with_rounded_digits(tmp_path: Path) -> None:
     found = {"a": [1.23456, {"b": 1.23456e-7}], "c": "text", "d": 3}
     save(found, tmp_path)
     assert load(tmp_path) == rounded(found) == {"a": [1.235, {"b": 1.235e-7}], "c": "text", "d": 3}
 
 
-def test_the_page_is_what_its_results_say(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_committed_page_is_rendered_from_its_results(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
     page = write(results, tmp_path / "positions.md", tmp_path / "positions")
     assert page.read_text(encoding="utf-8") == (DOCS / "positions.md").read_text(
         encoding="utf-8"
@@ -61,7 +63,7 @@ def test_pictures_are_drawn_from_the_results(results: dict[str, Any], tmp_path: 
     )
 
 
-def test_every_picture_and_file_that_the_page_names_is_there() -> None:
+def test_every_picture_and_file_on_the_page_exists() -> None:
     text = (DOCS / "positions.md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
     assert len(pictures) == len(set(pictures)) == len(list((DOCS / "positions").glob("*.png")))
@@ -89,7 +91,7 @@ def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positio
             assert abs(run["blind"] - line) <= 0.05
 
 
-def test_every_scheme_is_measured_at_every_length_or_refuses(results: dict[str, Any]) -> None:
+def test_every_scheme_is_measured_or_refuses_at_every_length(results: dict[str, Any]) -> None:
     for scheme in SCHEMES:
         for length in LENGTHS:
             found = figures.at_length(results, scheme, "left", length)
@@ -155,13 +157,13 @@ def test_verdicts_follow_the_figures(
     assert verdict(changed(results, scheme, **fails), begins) is False
 
 
-def test_there_is_no_verdict_on_what_was_not_learnt(results: dict[str, Any]) -> None:
+def test_tasks_that_were_not_learnt_get_no_verdict(results: dict[str, Any]) -> None:
     nothing = changed(results, "sinusoidal", accuracy=over(0.03, 0.03, 0.03, 0.03))
     assert verdict(nothing, "The left neighbour: sinusoidal") is Unseen.NOT_LEARNT
     assert verdict(nothing, "Recall: every scheme") is Unseen.NOT_LEARNT
 
 
-def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
+def test_flat_must_hold_for_each_seed(results: dict[str, Any]) -> None:
     flat = changed(
         changed(results, "rope", accuracy=over(1, 1, 1, 1)),
         "alibi signed",
@@ -177,12 +179,12 @@ def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
     assert verdict(flat, begins) is False
 
 
-def test_steps_to_the_goal_are_those_of_the_first_window_that_reaches_it() -> None:
+def test_steps_to_the_goal_are_those_of_the_first_window_at_the_goal() -> None:
     assert figures.steps_to_goal({"curve": [[50, 0.5], [100, 0.995], [150, 0.98]]}) == 100
     assert figures.steps_to_goal({"curve": [[50, 0.5]]}) == float("inf")
 
 
-def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_seeds(
+def test_the_sampling_error_is_shown_beside_the_range_over_seeds(
     results: dict[str, Any],
 ) -> None:
     assert figures.asked(results, "extrapolation", "recall", 512) == 256
@@ -194,7 +196,7 @@ def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_se
     assert "1.7 points on 895 questions" in text
 
 
-def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(
+def test_the_best_scheme_is_named_if_it_exceeds_the_floor_by_more_than_noise(
     results: dict[str, Any],
 ) -> None:
     assert furthest(results, "recall") == "best by alibi, 11.8 (10.5–13.7) ± 2.0 %"

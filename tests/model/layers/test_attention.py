@@ -52,7 +52,7 @@ def visible(request: pytest.FixtureRequest) -> Tensor | None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_example_worked_by_hand(fused: bool) -> None:
+def test_attention_matches_an_example_worked_by_hand(fused: bool) -> None:
     """Width 4, so scores are halved. First query: scores ln 3 and 0, weights 3/4 and 1/4.
 
     Second: equal scores.

@@ -25,7 +25,7 @@ def silence(block: Block) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def test_pre_norm_leaves_the_residual_stream_alone(config: Build) -> None:
+def test_pre_norm_does_not_normalise_the_residual_stream(config: Build) -> None:
     block, x = Block(config(norm="pre"), 0), 5 + 3 * torch.randn(2, 4, 16)
     silence(block)
     torch.testing.assert_close(run(block, x), x, atol=0, rtol=0)
@@ -47,7 +47,7 @@ def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
+def test_block_equals_the_explicit_composition(norm: str, config: Build) -> None:
     block, x = Block(config(norm=norm), 0).eval(), torch.randn(2, 4, 16)
     for layer_norm in (block.attention_norm, block.feed_forward_norm):
         assert isinstance(layer_norm, nn.LayerNorm)
@@ -66,7 +66,7 @@ def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
     torch.testing.assert_close(run(block, x), expected, atol=1e-5, rtol=0)
 
 
-def test_feed_forward_works_on_each_position_alone(config: Build) -> None:
+def test_feed_forward_is_applied_per_position(config: Build) -> None:
     feed_forward, x = FeedForward(config()), torch.randn(1, 5, 16)
     changed = x.clone()
     changed[0, 2] += 1

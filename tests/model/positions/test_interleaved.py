@@ -63,7 +63,7 @@ def test_permuted_weights_give_the_scores_of_the_interleaved_model(
 
 
 @pytest.mark.parametrize(("heads", "width"), [(5, 4), (3, 3), (3, 10)])
-def test_rows_that_do_not_fit_are_refused(heads: int, width: int) -> None:
+def test_mismatched_rows_are_refused(heads: int, width: int) -> None:
     with pytest.raises(
         ValueError, match=f"24 rows of {heads} heads cannot hold {width} rotated dimensions"
     ):

@@ -69,7 +69,7 @@ def test_no_other_scheme_has_these_properties(scheme: str, encoder: Build) -> No
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_only_schemes_of_distance_are_blind_to_a_shift(scheme: str, encoder: Build) -> None:
+def test_only_relative_schemes_are_shift_invariant(scheme: str, encoder: Build) -> None:
     model, ids, at = (
         encoder(positions=scheme),
         torch.randint(0, 50, (1, 12)),

@@ -62,7 +62,7 @@ def tuned(results: dict[str, Any], **moves: tuple[float, float]) -> dict[str, An
     return results
 
 
-def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
+def test_distant_recall_has_no_verdict_if_recall_was_not_learnt(
     results: dict[str, Any],
 ) -> None:
     """At theta = 10000 a seed recalls 18.4 % at the length of the training,
@@ -74,7 +74,7 @@ def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
     assert "theta 10000 (not learnt, so not seen): " in told
 
 
-def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[str, Any]) -> None:
+def test_a_dissenting_seed_prevents_a_verdict(results: dict[str, Any]) -> None:
     for run in at(results, 10000):
         run["none"]["zero_shot"]["64"]["recall"] = 1.0
     means = [
@@ -89,13 +89,13 @@ def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[st
 
 
 @pytest.mark.parametrize(("others", "finding"), [(0.2, True), (0.115, False), (0.05, False)])
-def test_worse_is_worse_by_more_than_so_few_questions_leave_open(
+def test_worse_means_worse_beyond_the_sampling_error(
     results: dict[str, Any], others: float, finding: Finding
 ) -> None:
     assert verdict(far(results, none=0.1, linear=others, ntk=0.5, yarn=0.5), FAR)[0] is finding
 
 
-def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any]) -> None:
+def test_the_strongest_decay_is_judged_at_lengths_above_the_floor(results: dict[str, Any]) -> None:
     """At 512 tokens all three are at the floor: at 128 sinusoidal has lost more."""
     finding, told = verdict(results, ROPE_MOST)
     assert finding is False
@@ -128,7 +128,7 @@ def test_verdicts_on_decay(
     assert verdict(changed, ROPE_MOST)[0] is finding
 
 
-def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> None:
+def test_retained_accuracy_is_not_clipped_at_the_floor(results: dict[str, Any]) -> None:
     changed = recall(results, rope=(1, 0.8, 0.5, 0.01))
     assert figures.retained(changed, "rope", "recall", 512).most < 0
     wide = figures.retained(changed, "rope", "recall", 128, errors=2)
@@ -138,7 +138,7 @@ def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> N
     )
 
 
-def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str, Any]) -> None:
+def test_recovery_is_measured_relative_to_the_possible_gain(results: dict[str, Any]) -> None:
     """Linear interpolation gains most points, for it lost most,
     and regains the least of what it lacks.
     """
@@ -169,10 +169,10 @@ def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str
     assert verdict(results, RECOVERS)[0] is Unseen.DISAGREE
 
 
-def test_nobody_recovers_who_lost_nothing(results: dict[str, Any]) -> None:
+def test_a_scheme_without_loss_has_no_recovery(results: dict[str, Any]) -> None:
     assert verdict(tuned(results, yarn=(1.0, 1.0)), RECOVERS)[0] is Unseen.AT_CEILING
 
 
-def test_ranges_that_overlap_decide_nothing(results: dict[str, Any]) -> None:
+def test_overlapping_ranges_decide_nothing(results: dict[str, Any]) -> None:
     """One seed reverses better with the ends marked than any without, and the others do not."""
     assert verdict(results, "RoPE reverses better")[0] is Unseen.DISAGREE

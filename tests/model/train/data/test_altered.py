@@ -38,7 +38,7 @@ def source(random: np.random.Generator) -> Data:
     return Data(stream, {})
 
 
-def test_hidden_tokens_are_asked_and_replaced_ones_are_marked() -> None:
+def test_hidden_tokens_are_targets_and_replaced_ones_are_marked() -> None:
     recipe = Recipe(window_tokens=32 * 1024, lengths=(128,))
     data = source(np.random.default_rng(0))
     batch = altered_batch(data, recipe, NO_BRACKETS, seed=0, step=0)

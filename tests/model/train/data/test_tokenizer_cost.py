@@ -46,7 +46,7 @@ def test_the_training_record_names_the_tokenizer_beside_it(path: Path) -> None:
         )
 
 
-def test_the_last_of_several_line_breaks_stands_for_all() -> None:
+def test_a_run_of_line_breaks_becomes_its_last_one() -> None:
     normalizer = train_tokenizer(["a b"], 50).normalizer
     assert normalizer is not None
     for breaks in ("\n", "\n\n", " \n \t\n", "\r\n\r\n", "\n\u2028\n", "\n\x0b\x85\n "):

@@ -37,7 +37,7 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 
 
 @pytest.mark.parametrize("kind", sorted(set(kinds()), key=repr))
-def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightError]) -> None:
+def test_headlight_errors_survive_pickling(kind: type[HeadlightError]) -> None:
     """As from a worker of multiprocessing, which waits for ever for an error that cannot be
     read.
     """
@@ -55,7 +55,7 @@ def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightErr
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
-def test_so_does_one_of_somebody_else() -> None:
+def test_derived_errors_survive_pickling() -> None:
     """Whatever its arguments."""
     again = pickle.loads(pickle.dumps(OfSomebody("inputs[0]", why=3)))
     assert (type(again), str(again), again.field, again.why) == (

@@ -115,13 +115,13 @@ def test_additions_break_no_contract() -> None:
 
 @ALL
 @SIDES
-def test_an_old_message_means_what_it_meant(call: Recorded, side: str) -> None:
+def test_recorded_messages_keep_their_meaning(call: Recorded, side: str) -> None:
     assert [meaning(each) for each in call.parsed(side)] == call.said[side]
 
 
 @ALL
 @SIDES
-def test_fields_of_a_newer_peer_change_nothing(call: Recorded, side: str) -> None:
+def test_unknown_fields_are_ignored(call: Recorded, side: str) -> None:
     raw = call.requests if side == "requests" else call.responses
     kind = TYPES[call.method][side == "responses"]
     newer = [kind.FromString(each + UNKNOWN) for each in raw]

@@ -112,7 +112,7 @@ ENDLESS = [of_unknown_ids, of_empty_frames, of_one_chunk, of_empty_chunks, of_wh
 
 @pytest.mark.parametrize("method", STREAMED)
 @pytest.mark.parametrize("change", ENDLESS)
-def test_an_endless_stream_is_cut(
+def test_an_endless_stream_is_cancelled(
     ask: Ask,
     servicer: Streaming,
     method: str,
@@ -170,7 +170,7 @@ TOO_LARGE = [
 
 
 @pytest.mark.parametrize(("method", "change", "says"), TOO_LARGE)
-def test_memory_is_reserved_for_no_more_than_the_request_can_give(
+def test_no_more_memory_is_reserved_than_the_request_allows(
     ask: Ask,
     servicer: Streaming,
     method: str,
@@ -202,7 +202,7 @@ def test_a_text_cannot_have_more_tokens_than_its_characters_make(
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "pieces"])
-def test_a_message_larger_than_the_request_can_give_is_not_read(
+def test_a_message_larger_than_the_request_allows_is_not_read(
     ask: Ask, servicer: Streaming, method: str
 ) -> None:
     def swollen(response: pb.EncodeResponse) -> None:
@@ -213,7 +213,7 @@ def test_a_message_larger_than_the_request_can_give_is_not_read(
         ask(STREAMED.get(method) or (lambda client: client.encode(TEXT)))
 
 
-def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(
+def test_a_legitimately_large_token_list_is_an_error_of_the_caller(
     ask: Ask, servicer: Streaming
 ) -> None:
     def swollen(response: pb.TokenizeResponse) -> None:
@@ -226,7 +226,7 @@ def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(
         ask(lambda client: client.tokenize(["word " * 60_000]))
 
 
-def test_what_a_server_says_of_an_answer_is_cut_short(ask: Ask, servicer: Streaming) -> None:
+def test_long_error_messages_of_a_server_are_truncated(ask: Ask, servicer: Streaming) -> None:
     def talkative(response: pb.EncodeResponse) -> None:
         response.attention_map.axes[0] = "\x1b[2J" + "layer" * 100_000
 
@@ -243,16 +243,16 @@ NOT_A_TIME = ("-1", "-9223372036854775808", "NaN", "inf", "1e9", "0x10", "", "٣
 
 
 @pytest.mark.parametrize("pushback", NOT_A_TIME)
-def test_a_pushback_that_is_no_time_means_never(pushback: str) -> None:
+def test_an_invalid_pushback_means_no_retry(pushback: str) -> None:
     assert retry_after_seconds(((("grpc-retry-pushback-ms"), pushback),)) is None
 
 
 @pytest.mark.parametrize("pushback", [str(2**31), str(2**63), str(2**64), "9" * 500, "9" * 5000])
-def test_an_absurd_pushback_is_a_day(pushback: str) -> None:
+def test_a_huge_pushback_is_limited_to_a_day(pushback: str) -> None:
     assert retry_after_seconds((("grpc-retry-pushback-ms", pushback),)) == LONGEST_DELAY_SECONDS
 
 
-def test_so_is_that_of_a_request_of_a_stream() -> None:
+def test_a_huge_pushback_in_a_stream_is_limited_to_a_day() -> None:
     error = error_of_status(
         pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1)
     )
@@ -261,7 +261,7 @@ def test_so_is_that_of_a_request_of_a_stream() -> None:
 
 
 @pytest.mark.parametrize("seconds", [59.0, 3600.0, LONGEST_DELAY_SECONDS, 2.0**63])
-def test_a_client_without_a_timeout_waits_no_longer_than_the_ceiling(seconds: float) -> None:
+def test_waits_without_a_timeout_are_bounded(seconds: float) -> None:
     waited = [
         Retries(None).delay(Overloaded("the queue is full", seconds)) or 0.0 for _ in range(50)
     ]
@@ -274,7 +274,7 @@ def shed(pushback: str) -> Refusal:
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
-def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(
+def test_a_pushback_beyond_the_timeout_raises_the_server_error_at_once(
     ask: Ask, servicer: Streaming, method: str
 ) -> None:
     begun = time.monotonic()
@@ -304,7 +304,7 @@ class Away(FakeServicer):
         abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "away", trailing))
 
 
-async def test_the_timeout_bounds_what_grpc_waits_by_itself() -> None:
+async def test_the_timeout_bounds_retry_waits_of_grpc() -> None:
     from tests.headlight.fake_server import serving
 
     begun = time.monotonic()

@@ -43,7 +43,7 @@ def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-def test_what_an_old_limit_refused_is_done_the_second_time(
+def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time(
     client: Client, ask: Ask, changes: dict[str, Any]
 ) -> None:
     client._description = before(client.model(), changes)
@@ -53,7 +53,7 @@ def test_what_an_old_limit_refused_is_done_the_second_time(
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-async def test_what_an_old_limit_refused_is_done_the_second_time_with_asyncio(
+async def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time_with_asyncio(
     target: str, ask: Ask, changes: dict[str, Any]
 ) -> None:
     async with AsyncClient(target) as client:
@@ -63,7 +63,7 @@ async def test_what_an_old_limit_refused_is_done_the_second_time_with_asyncio(
         await ask(client)
 
 
-def test_weights_that_were_replaced_are_another_model(
+def test_the_description_is_fetched_again_after_mixed_weights(
     client: Client, servicer: FakeServicer
 ) -> None:
     client.model()
@@ -77,7 +77,7 @@ def test_weights_that_were_replaced_are_another_model(
     assert servicer.described == 2
 
 
-async def test_the_model_is_asked_for_each_time_whatever_others_learn_meanwhile(
+async def test_model_always_fetches_the_current_description(
     target: str,
 ) -> None:
     with Client(target) as fresh:

@@ -56,7 +56,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: list[float]) -> None:
+def test_received_answers_survive_an_outage(
+    target: str, servicer: Leaving, waits: list[float]
+) -> None:
     with Client(target, concurrency=1) as client:
         expected = client.encode(TEXTS)
         servicer.encoded.clear()
@@ -65,7 +67,7 @@ def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: li
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-async def test_what_was_answered_is_not_lost_with_asyncio(
+async def test_received_answers_survive_an_outage_with_asyncio(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     async with AsyncClient(target, concurrency=1) as client:
@@ -76,7 +78,7 @@ async def test_what_was_answered_is_not_lost_with_asyncio(
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-def test_all_that_were_on_their_way_are_sent_again(
+def test_all_requests_in_flight_are_sent_again(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     with Client(target, concurrency=3) as client:
@@ -87,7 +89,7 @@ def test_all_that_were_on_their_way_are_sent_again(
     assert len(servicer.encoded) == 3
 
 
-async def test_who_has_no_answer_yet_is_told_at_once(
+async def test_an_outage_before_the_first_answer_is_reported_at_once(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     servicer.refuses = 2
@@ -99,7 +101,7 @@ async def test_who_has_no_answer_yet_is_told_at_once(
     assert waits == []
 
 
-def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
+def test_a_shed_request_keeps_its_delay_during_an_outage(
     target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request is lost, the third shed for a minute.

@@ -94,7 +94,7 @@ async def pieces_of(client: AsyncClient, text: str = "") -> list[Any]:
 @pytest.mark.parametrize(
     "ask", [lambda client: client.attend(""), lambda client: [*client.attention_pieces("", SPEC)]]
 )
-def test_a_stream_that_only_had_a_refusal_to_bring_is_not_cancelled(
+def test_a_stream_with_only_a_refusal_left_is_not_cancelled(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any]
 ) -> None:
     calls = watch(client, monkeypatch, servicer.waited_for.set)
@@ -118,7 +118,7 @@ async def test_a_stream_with_only_a_refusal_left_is_not_cancelled_with_asyncio(
         assert await calls[0].code() is grpc.StatusCode.OK
 
 
-def test_a_server_that_does_not_end_it_is_not_waited_for_long(
+def test_a_server_that_does_not_end_a_stream_is_not_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
@@ -140,7 +140,7 @@ async def test_a_server_that_does_not_end_a_stream_is_not_waited_for_with_asynci
 
 
 @pytest.mark.usefixtures("patient")
-def test_where_more_is_in_flight_the_stream_is_cancelled_at_once(
+def test_a_stream_with_more_in_flight_is_cancelled(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
@@ -171,7 +171,7 @@ async def test_a_stream_with_more_in_flight_is_cancelled_with_asyncio(
         (lambda client: [*client.attention_pieces("a", SPEC)], 3),
     ],
 )
-def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
+def test_no_stream_is_open_while_a_retry_waits(
     client: Client,
     servicer: Holding,
     monkeypatch: pytest.MonkeyPatch,

@@ -52,7 +52,7 @@ UNDECODABLE = ("encode", "attend", "tokenize", "occlusion", "attention_bytes", "
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: str) -> None:
+def test_undecodable_bytes_are_a_bad_answer(undecodable: str, method: str) -> None:
     with (
         Client(undecodable, timeout=SECONDS) as client,
         pytest.raises(BadAnswer, match="no message of the contract"),
@@ -61,8 +61,6 @@ def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: st
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_bytes_that_are_no_message_are_a_bad_answer_with_asyncio(
-    undecodable: str, method: str
-) -> None:
+def test_undecodable_bytes_are_a_bad_answer_with_asyncio(undecodable: str, method: str) -> None:
     with pytest.raises(BadAnswer, match="no message of the contract"):
         asyncio.run(awaited(undecodable, METHODS[method]))

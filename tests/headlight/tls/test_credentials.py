@@ -91,7 +91,7 @@ def open_channels(client: Client | AsyncClient) -> list[Any]:
 NAMED = {"tls_server_name": "headlight.test"}
 
 
-def test_an_authority_of_ones_own_is_trusted_and_another_is_not(
+def test_only_the_configured_authority_is_trusted(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     with serving(watching, authority) as target:
@@ -107,7 +107,7 @@ def test_an_authority_of_ones_own_is_trusted_and_another_is_not(
                 client.model()
 
 
-def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
+def test_a_changed_client_certificate_is_used_on_a_new_connection(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     first, second = authority.sign("first"), authority.sign("second")
@@ -144,7 +144,7 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
         )
 
 
-async def test_the_same_for_asyncio(
+async def test_a_changed_client_certificate_is_used_with_asyncio(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     first, second = authority.sign("first"), authority.sign("second")
@@ -179,7 +179,7 @@ async def test_the_same_for_asyncio(
             assert len(open_channels(client)) == 1
 
 
-def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(
+def test_a_token_is_sent_with_every_call_and_reloaded_on_change(
     watching: Watching, tmp_path: Path
 ) -> None:
     watching.strict = True
@@ -221,7 +221,7 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
         assert "token_file: " in capsys.readouterr().err
 
 
-def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> None:
+def test_the_command_line_supports_tls(watching: Watching, authority: Authority) -> None:
     own = authority.sign("operator")
     with serving(watching, authority, mutual=True) as target:
         command = ["info", "--target", target, "--timeout", "30", "--tls-ca", str(authority.cert)]
@@ -237,7 +237,7 @@ def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> 
     assert watching.seen == [("operator", "")]
 
 
-def test_the_command_line_says_which_option_of_tls_is_wrong(
+def test_the_command_line_names_the_wrong_tls_option(
     watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named, trusted = ["--tls-server-name", "headlight.test"], ["--tls-ca", str(authority.cert)]
@@ -264,7 +264,7 @@ def test_the_command_line_says_which_option_of_tls_is_wrong(
     assert "it may want a certificate, by --tls-cert and --tls-key" in capsys.readouterr().err
 
 
-def test_what_no_waiting_mends_is_not_waited_for(
+def test_tls_errors_are_not_retried(
     watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As a list of texts otherwise does for a service that is away."""
@@ -297,12 +297,12 @@ def test_what_no_waiting_mends_is_not_waited_for(
         ),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(arguments: Any, problem: str) -> None:
+def test_invalid_arguments_are_named(arguments: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Client("127.0.0.1:1", **arguments)
 
 
-def test_without_files_and_tokens_a_call_takes_no_detour() -> None:
+def test_without_credential_files_the_channel_is_used_directly() -> None:
     with Client("127.0.0.1:1") as client:
         assert isinstance(client._channel, grpc.Channel)
 
@@ -315,7 +315,7 @@ def test_without_files_and_tokens_a_call_takes_no_detour() -> None:
         (None, "token_file: .* cannot be read: No such file or directory"),
     ],
 )
-async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_before_is_refused(
+async def test_a_failed_token_reload_is_reported_when_the_old_token_is_refused(
     watching: Watching, tmp_path: Path, content: bytes | None, says: str
 ) -> None:
     file = tmp_path / "token"
@@ -343,7 +343,7 @@ async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_befo
                     client.model()
 
 
-def test_so_are_certificates_when_no_connection_comes_about(
+def test_a_failed_certificate_reload_is_reported_when_connecting_fails(
     authority: Authority, tmp_path: Path
 ) -> None:
     trusted = tmp_path / "ca.crt"

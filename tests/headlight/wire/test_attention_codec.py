@@ -47,7 +47,7 @@ def message(field: int, *parts: bytes) -> bytes:
         pytest.param(UNKNOWN * 1000, id="many"),
     ],
 )
-def test_a_field_that_the_contract_has_not_is_seen_wherever_it_is(written: bytes) -> None:
+def test_an_unknown_field_is_detected_at_any_depth(written: bytes) -> None:
     assert has_unknown(pb.Outputs.FromString(written))
     request = pb.OccludeRequest(tokens=pb.TokenSelector(span=pb.TextSpan.FromString(UNKNOWN)))
     assert has_unknown(request)
@@ -79,7 +79,7 @@ def test_a_field_that_the_contract_has_not_is_seen_wherever_it_is(written: bytes
         ),
     ],
 )
-def test_what_is_only_written_otherwise_is_known(written: bytes) -> None:
+def test_other_encodings_of_known_fields_are_accepted(written: bytes) -> None:
     outputs = pb.Outputs.FromString(written)
     before = outputs.SerializeToString(deterministic=True)
     assert not has_unknown(outputs)
@@ -110,7 +110,7 @@ PARTS = st.recursive(
 
 
 @given(st.lists(PARTS, max_size=4))
-def test_all_that_is_there_is_looked_at(parts: list[bytes]) -> None:
+def test_detection_of_unknown_fields_matches_a_full_walk(parts: list[bytes]) -> None:
     for kind in (pb.Outputs, pb.OccludeRequest):
         try:
             read = kind.FromString(b"".join(parts))
@@ -119,7 +119,7 @@ def test_all_that_is_there_is_looked_at(parts: list[bytes]) -> None:
         assert has_unknown(read) == walked(read)
 
 
-def test_many_unknown_fields_become_no_objects() -> None:
+def test_many_unknown_fields_create_no_objects() -> None:
     deep = message(4, message(3, message(2, UNKNOWN)))
     for outputs in (pb.Outputs.FromString(UNKNOWN * 200_000), pb.Outputs.FromString(deep * 50_000)):
         tracemalloc.start()

@@ -64,7 +64,7 @@ def attention(result: ItemResult) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
+def test_the_measured_error_of_a_form_is_its_actual_error(name: str) -> None:
     scores = some_scores()
     result, maps = right(name, scores), weights_of(scores)
     assert form_error(name, result, maps) < 1e-6
@@ -79,7 +79,7 @@ def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
     assert form_error(name, other, maps) > 1e-2
 
 
-def test_of_scores_what_comes_of_them_counts() -> None:
+def test_scores_are_compared_by_their_softmax() -> None:
     scores = some_scores()
     more = np.arange(N, dtype=np.float32)[:, None]  # the same for all keys of a query
     assert form_error("scores", ItemResult(attention=scores + more), weights_of(scores)) < 1e-6
@@ -93,7 +93,7 @@ def test_of_scores_what_comes_of_them_counts() -> None:
     )
 
 
-def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
+def test_equal_weights_may_be_in_any_order_without_repeats() -> None:
     maps = np.full((1, 1, 1, N), 1 / N, dtype=np.float32)
 
     def error(*keys: int) -> float:
@@ -108,7 +108,7 @@ def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
     assert error(0, 1, 1) == error(0, 1, N) == np.inf
 
 
-def test_between_them_they_take_each_way_out_of_the_graph() -> None:
+def test_the_forms_cover_every_output_of_the_graph() -> None:
     """Whole maps are compared with every output."""
     sources = {
         name: source_of(choice, Places(N))

@@ -120,7 +120,7 @@ def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
     return broken
 
 
-def test_all_is_computed_as_on_the_cpu(
+def test_results_equal_those_of_the_cpu_provider(
     device: type[OnCpu], bundle_path: Path, runtime: Runtime
 ) -> None:
     ours = Runtime(bundle_path, provider="cuda", streams=None)
@@ -137,7 +137,7 @@ def test_all_is_computed_as_on_the_cpu(
                     np.testing.assert_allclose(getattr(b, name), getattr(a, name), atol=1e-5)
 
 
-def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -> None:
+def test_sessions_are_created_with_the_cuda_options(device: type[OnCpu], bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cuda", gpu=Gpu(1, 1 << 30))
     assert len(device.asked) == 2
     for asked in device.asked:
@@ -156,7 +156,7 @@ def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -
     assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
 
-def test_a_session_that_took_the_cpu_is_refused(
+def test_a_session_that_fell_back_to_the_cpu_is_refused(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "providers", [CPU])
@@ -166,7 +166,7 @@ def test_a_session_that_took_the_cpu_is_refused(
         Runtime(bundle_path, provider="cuda")
 
 
-def test_nothing_that_is_loaded_writes_to_standard_output(
+def test_loading_writes_nothing_to_standard_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
@@ -188,12 +188,14 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     ("errors", "expected"),
     [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)],
 )
-def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
+def test_error_messages_of_cuda_are_classified(
+    errors: list[Exception], expected: str | None
+) -> None:
     assert [fault(error) for error in errors] == [expected] * len(errors)
 
 
 @pytest.mark.parametrize("error", FULL, ids=str)
-def test_a_full_memory_is_told_and_the_engine_goes_on(
+def test_full_device_memory_is_reported_and_the_engine_continues(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -207,7 +209,7 @@ def test_a_full_memory_is_told_and_the_engine_goes_on(
 
 
 @pytest.mark.parametrize("error", HOST, ids=str)
-def test_a_process_without_memory_is_not_a_gpu_without(
+def test_a_lack_of_host_memory_is_not_a_lack_of_device_memory(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -219,7 +221,7 @@ def test_a_process_without_memory_is_not_a_gpu_without(
 
 
 @pytest.mark.parametrize("error", LOST, ids=str)
-def test_a_lost_device_never_answers_again(
+def test_a_lost_device_returns_no_more_results(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -236,7 +238,7 @@ def test_a_lost_device_never_answers_again(
 
 
 @pytest.mark.parametrize("error", REFUSED, ids=str)
-def test_what_is_refused_to_a_probe_too_costs_the_device(
+def test_an_error_that_the_probe_repeats_loses_the_device(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -250,7 +252,7 @@ def test_what_is_refused_to_a_probe_too_costs_the_device(
 
 
 @pytest.mark.parametrize("error", OTHER, ids=str)
-def test_what_concerns_a_batch_alone_costs_no_device(
+def test_an_error_of_one_batch_does_not_lose_the_device(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -263,7 +265,7 @@ def test_what_concerns_a_batch_alone_costs_no_device(
 
 
 @pytest.mark.parametrize("name", ["pooled", "tokens"])
-def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
+def test_non_finite_results_for_all_inputs_lose_the_device(
     name: str, device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -284,7 +286,7 @@ def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
         engine.run(items(5))
 
 
-def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer(
+def test_results_computed_while_the_device_is_found_lost_are_discarded(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -305,7 +307,7 @@ def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer
     [([1, 10**6], 0), ([-1], 0), ([1] * 200, 0), ([1], 2), ([1], -1)],
     ids=lambda each: str(each)[:9],
 )
-def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
+def test_ids_beyond_the_tables_never_reach_the_gpu(
     ids: list[int],
     segment: int,
     device: type[OnCpu],

@@ -64,13 +64,13 @@ def split_by(pattern: str) -> tokenizers.Tokenizer:
     "named",
     ["\n", " ", "\t", "\r\n", "\u0301", "a", ".", "\U0001f469\u200d", UNITS["a mixture"][:9]],
 )
-def test_the_texts_that_are_known_to_be_traps_are_tried_in_full_length(named: str) -> None:
+def test_known_slow_texts_are_tried_at_full_length(named: str) -> None:
     assert any(unit.startswith(named) for unit in UNITS.values())
     for kind in UNITS:
         assert [len(text_of(kind, size)) for size in (16, 64, 8192)] == [16, 64, 8192]
 
 
-def test_the_limit_of_a_linear_tokenizer_is_what_costs_the_limit() -> None:
+def test_the_limit_of_a_linear_tokenizer_is_its_length_at_the_cost_limit() -> None:
     reader = Reader(lambda _, size: 2e-6 * size)
     found = probe(reader.read, clock=reader.clock)
     assert found.characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
@@ -80,14 +80,14 @@ def test_the_limit_of_a_linear_tokenizer_is_what_costs_the_limit() -> None:
 
 
 @pytest.mark.parametrize(("power", "unit"), [(2, 1e-9), (3, 1e-12)])
-def test_one_kind_of_text_with_a_higher_growth_sets_the_limit(power: int, unit: float) -> None:
+def test_the_text_kind_with_the_highest_growth_sets_the_limit(power: int, unit: float) -> None:
     reader = Reader(lambda first, size: unit * size**power if first == "\t\t" else 1e-7 * size)
     found = probe(reader.read, clock=reader.clock)
     assert found.worst == "tabs"
     assert found.characters == pytest.approx((LIMIT_SECONDS / unit) ** (1 / power), rel=0.01)
 
 
-def test_growth_beyond_the_slowest_kind_counts() -> None:
+def test_growth_of_a_kind_other_than_the_slowest_counts() -> None:
     """Punctuation costs more at the last length tried; line breaks do soon after."""
     reader = Reader(
         lambda first, size: (
@@ -108,14 +108,14 @@ def test_one_slow_measurement_changes_nothing() -> None:
     )
 
 
-def test_what_costs_nothing_is_limited_all_the_same() -> None:
+def test_a_tokenizer_of_no_cost_is_limited() -> None:
     reader = Reader(lambda _, size: 0.0)
     assert probe(reader.read, clock=reader.clock).characters == MOST_CHARACTERS
     assert probe(reader.read, 5000, reader.clock).characters == 5000
     assert probe(reader.read, 10, reader.clock).characters == 10
 
 
-def test_what_makes_the_library_panic_is_beyond_the_limit() -> None:
+def test_lengths_that_make_the_library_panic_are_beyond_the_limit() -> None:
     def read(text: str) -> None:
         if text[0] == " " and len(text) > 100:
             raise PanicException
@@ -124,7 +124,7 @@ def test_what_makes_the_library_panic_is_beyond_the_limit() -> None:
     assert (found.worst, found.characters) == ("spaces", 64)
 
 
-def test_a_text_that_is_refused_is_only_measured_and_an_interruption_goes_on() -> None:
+def test_refused_texts_are_measured_and_interrupts_are_raised() -> None:
     reader = Reader(lambda _, size: 2e-6 * size)
 
     def refuse(text: str) -> None:
@@ -138,7 +138,7 @@ def test_a_text_that_is_refused_is_only_measured_and_an_interruption_goes_on() -
         probe(lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
-def test_a_slow_pattern_is_named_with_the_limit_and_what_to_do() -> None:
+def test_a_slow_pattern_is_named_with_the_limit_and_the_remedy() -> None:
     with pytest.raises(BundleError) as caught:
         limit_of(split_by(SLOW_ON_TABS), "tokenizer.json", LONG)
     message = str(caught.value)
@@ -157,7 +157,7 @@ def test_a_pattern_that_makes_the_library_give_up_is_named() -> None:
         limit_of(split_by("(a+)+b"), "tokenizer.json", 16)
 
 
-def test_a_slow_model_is_named_where_no_pattern_is_to_blame() -> None:
+def test_a_slow_tokenizer_model_is_named_if_no_pattern_is_slow() -> None:
     pieces = {"[UNK]": 0, "a": 1, "##a": 2}
     tokenizer = tokenizers.Tokenizer(
         models.WordPiece(pieces, unk_token="[UNK]", max_input_chars_per_word=10**6)
@@ -180,7 +180,7 @@ def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(
     assert time.thread_time() - began < 5 * LIMIT_SECONDS
 
 
-def test_the_limit_is_a_power_of_two_or_what_the_model_needs(
+def test_the_limit_is_a_power_of_two_or_the_need_of_the_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizer = split_by("x")
@@ -198,7 +198,7 @@ def test_the_limit_is_a_power_of_two_or_what_the_model_needs(
 
 
 @pytest.mark.parametrize("length", [8, 2048])
-def test_the_pattern_that_was_shipped_is_refused_however_fast_the_machine(length: int) -> None:
+def test_the_formerly_shipped_pattern_is_refused_on_any_machine(length: int) -> None:
     def clock() -> float:
         raise AssertionError("nothing is measured")
 
@@ -210,7 +210,7 @@ def test_the_pattern_that_was_shipped_is_refused_however_fast_the_machine(length
 
 
 @pytest.mark.parametrize("around", [0, 1000])
-def test_a_text_on_which_the_library_gives_up_is_refused_and_named(
+def test_a_text_that_makes_the_library_panic_is_refused_by_name(
     tmp_path: Path, around: int
 ) -> None:
     """Without that a caller waits until its deadline: a panic is no Exception."""
@@ -228,7 +228,7 @@ def test_a_text_on_which_the_library_gives_up_is_refused_and_named(
 
 
 @pytest.mark.parametrize("common", ["<extra_", "<"])
-def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(common: str) -> None:
+def test_the_cost_of_special_tokens_as_text_does_not_grow_with_their_number(common: str) -> None:
     """Of 1,000 with one beginning, 32,000 characters that could begin each cost 0.4 s before."""
 
     def cost(tokens: int) -> float:
@@ -248,7 +248,7 @@ def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(co
     assert cost(1000) < 4 * cost(2)
 
 
-def test_what_almost_spells_out_special_tokens_is_tried_in_both_readings(
+def test_near_spellings_of_special_tokens_are_tried_in_both_readings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizer = split_by("x")

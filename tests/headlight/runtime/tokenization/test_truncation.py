@@ -137,7 +137,7 @@ def words_of(encoding: tokenizers.Encoding) -> list[int]:
 
 
 @given(INPUTS, st.integers(6, 15), st.sampled_from(sorted(DIRECTIONS)))
-def test_what_is_left_is_what_the_library_leaves(
+def test_truncation_matches_the_library(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
     found, left = both.ours_of(value, most, way), both.library_truncated(value, most, way)
@@ -167,7 +167,7 @@ def test_what_is_left_is_what_the_library_leaves(
 
 
 @given(INPUTS, st.integers(6, 15), st.sampled_from(sorted(DIRECTIONS)))
-def test_a_token_is_where_it_was_before_others_were_cut(
+def test_truncation_does_not_move_token_offsets(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
     """The library gives the first token left behind a cut the space before it,
@@ -206,7 +206,7 @@ class Watched:
 @pytest.mark.parametrize(
     "long", ["a b " * SHORT_CHARACTERS, ("a b " * SHORT_CHARACTERS, "c")], ids=["text", "pair"]
 )
-def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
+def test_truncation_tokenises_once_and_releases_the_gil(
     bundle_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     truncation: Truncation,
@@ -228,7 +228,7 @@ def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
 
 
 @pytest.mark.parametrize("most", [3, 4])
-def test_a_pair_of_which_nothing_would_be_left_is_refused(tmp_path: Path, most: int) -> None:
+def test_a_pair_truncated_to_nothing_is_refused(tmp_path: Path, most: int) -> None:
     path = tmp_path / "tokenizer.json"
     pieces().save(str(path))
     tokenizer = Tokenizer(path, most)

@@ -17,7 +17,7 @@ from tests.service.fakes import manifest
 BUNDLE = ("--bundle", "b")
 
 
-def test_defaults() -> None:
+def test_defaults_are_as_documented() -> None:
     config = Config.parse(BUNDLE, {})
     assert config == Config(bundle=Path("b"))
     assert config.grpc == Address("127.0.0.1", 50051)
@@ -74,7 +74,7 @@ def test_every_option_is_a_flag_and_a_variable(name: str) -> None:
     assert getattr(Config.parse((), environ), name) == value
 
 
-def test_the_command_line_wins() -> None:
+def test_the_command_line_overrides_the_environment() -> None:
     assert Config.parse((*BUNDLE, "--streams", "3"), {"HEADLIGHT_STREAMS": "4"}).streams == 3
 
 
@@ -162,7 +162,7 @@ def test_check_needs_no_value() -> None:
         ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense 5; see --help"),
     ],
 )
-def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_options_are_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config.parse(arguments, {})
     assert problem in str(error.value)
@@ -187,7 +187,7 @@ def beyond(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("name", numeric("int", "float", "Address"))
 @pytest.mark.parametrize("digits", [31, 5000])  # more than Python itself reads
-def test_no_number_is_too_large_to_be_refused(name: str, digits: int) -> None:
+def test_huge_numbers_are_refused_without_a_traceback(name: str, digits: int) -> None:
     number = "1" + "0" * (digits - 1)
     text = f"127.0.0.1:{number}" if name in numeric("Address") else number
     assert beyond(name, text).startswith("must be ")
@@ -195,11 +195,11 @@ def test_no_number_is_too_large_to_be_refused(name: str, digits: int) -> None:
 
 @pytest.mark.parametrize("name", numeric("float"))
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
-def test_what_is_no_finite_number_is_refused(name: str, text: str) -> None:
+def test_non_finite_numbers_are_refused(name: str, text: str) -> None:
     assert beyond(name, text).startswith("must be a number from ")
 
 
-async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
+async def test_the_largest_accepted_numbers_are_usable() -> None:
     largest = {
         name: float(beyond(name, "1" + "0" * 30).rpartition(" to ")[2]) for name in numeric("float")
     }
@@ -216,12 +216,12 @@ async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
     ("grpc_at", "http_at"),
     [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")],
 )
-def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
+def test_addresses_that_do_not_collide_are_accepted(grpc_at: str, http_at: str) -> None:
     config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
     assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)
 
 
-def test_a_wrong_variable_is_named_as_one() -> None:
+def test_an_invalid_environment_variable_is_named() -> None:
     with pytest.raises(ConfigError, match="HEADLIGHT_STREAMS is '0'"):
         Config.parse(BUNDLE, {"HEADLIGHT_STREAMS": "0"})
 
@@ -270,12 +270,12 @@ def test_a_misspelt_variable_is_refused(name: str, value: str, meant: str) -> No
         "headlight_x=of others",
     ],
 )
-def test_variables_of_the_client_of_kubernetes_and_of_others_are_left_alone(variable: str) -> None:
+def test_foreign_environment_variables_are_ignored(variable: str) -> None:
     name, _, value = variable.partition("=")
     assert Config.parse(BUNDLE, {name: value}) == Config(bundle=Path("b"))
 
 
-def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_why_to_change_each_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Config.parse(("--help",), {})
     text = capsys.readouterr().out

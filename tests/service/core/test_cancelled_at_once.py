@@ -25,7 +25,7 @@ from tests.service.batching import Clock
 from tests.service.fakes import FakeRuntime
 
 
-def test_nothing_is_held_charged_or_computed() -> None:
+def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
     runtime, models, tokenizers = FakeRuntime(), Models(), TokenizerThreads(1)
     model = assemble(cast(Runtime, runtime), Config(bundle=Path("b")), Metrics())
     models.add(model)

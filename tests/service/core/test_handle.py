@@ -85,7 +85,7 @@ STAGES = {
 
 @pytest.mark.parametrize("by_caller", [True, False])
 @pytest.mark.parametrize("name", STAGES)
-def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> None:
+def test_a_request_can_be_cancelled_at_each_stage(name: str, by_caller: bool) -> None:
     counted, holds = STAGES[name]
     quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
@@ -132,7 +132,7 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_what_was_given_up_is_let_go(name: str) -> None:
+def test_a_cancelled_request_is_released(name: str) -> None:
     with core() as made:
         stage = Stage(made)
         handle: Handle[Answer] = getattr(stage, name)()
@@ -152,7 +152,7 @@ def test_what_was_given_up_is_let_go(name: str) -> None:
 
 
 @pytest.mark.parametrize("stage", ["prepared", "queue"])
-def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(stage: str) -> None:
+def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> None:
     quotas = quotas_of(10**6)
     with core(quotas=quotas) as made:
         trace, window, handles = Trace(), AnswerWindow(10**6, 0), list[Handle[Answer]]()
@@ -174,7 +174,7 @@ def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(
         assert sum(cancelled(made).values()) == 1
 
 
-def test_a_caller_that_leaves_just_before_its_answer_leaves_nothing_held() -> None:
+def test_cancelling_just_before_the_answer_holds_nothing() -> None:
     with core() as made:
         trace, handles = Trace(), list[Handle[Answer]]()
         trace.act = lambda reached: handles[0].cancel() if reached == "reply" else None
@@ -187,7 +187,7 @@ def test_a_caller_that_leaves_just_before_its_answer_leaves_nothing_held() -> No
         assert sum(cancelled(made).values()) == 1
 
 
-def test_what_is_answered_before_the_tokenizers_thread_returns_is_closed_as_answered(
+def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quotas = quotas_of(10**6)

@@ -75,7 +75,7 @@ def test_requests_can_be_pickled(request_: Request) -> None:
     assert values(copy) == values(request_)
 
 
-def test_every_field_is_in_the_test_above() -> None:
+def test_the_pickling_test_sets_every_field() -> None:
     request, default = Request(**full()), Request([])
     for field in dataclasses.fields(Request):
         assert getattr(request, field.name) is not getattr(default, field.name), field.name
@@ -85,7 +85,7 @@ def test_every_field_is_in_the_test_above() -> None:
     assert own == {"hidden"}
 
 
-def test_the_least_that_a_request_says_is_its_inputs() -> None:
+def test_a_request_requires_only_inputs() -> None:
     request = Request(["a"])
     assert request.outputs is VECTORS
     assert (request.deadline, request.priority, request.client) == (math.inf, "interactive", None)

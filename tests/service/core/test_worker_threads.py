@@ -46,7 +46,7 @@ def nice() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def test_two_work_at_a_time() -> None:
+def test_two_threads_work_at_a_time() -> None:
     workers, payloads = WorkerThreads(2, "test"), [Payload() for _ in range(3)]
     for each in payloads:
         workers.put(each.work)
@@ -60,7 +60,7 @@ def test_two_work_at_a_time() -> None:
     workers.close()
 
 
-def test_work_is_begun_in_the_order_in_which_it_came() -> None:
+def test_work_starts_in_submission_order() -> None:
     workers, order = WorkerThreads(1, "test"), queue.SimpleQueue[int]()
     for number in range(9):
         workers.put(lambda number=number: order.put(number))  # type: ignore[misc]
@@ -68,7 +68,7 @@ def test_work_is_begun_in_the_order_in_which_it_came() -> None:
     workers.close()
 
 
-async def test_what_was_worked_on_is_let_go_at_once() -> None:
+async def test_finished_work_is_released_at_once() -> None:
     workers, payload = WorkerThreads(1, "test"), Payload()
     payload.may_end.set()
     held = weakref.ref(payload)
@@ -81,7 +81,7 @@ async def test_what_was_worked_on_is_let_go_at_once() -> None:
     workers.close()
 
 
-def test_threads_end_once_they_have_nothing_to_do() -> None:
+def test_idle_threads_end() -> None:
     before = set(threading.enumerate())
     workers, payload = WorkerThreads(2, "some"), Payload()
     own = set(threading.enumerate()) - before
@@ -97,7 +97,7 @@ def test_threads_end_once_they_have_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("behind", [0, COMPUTING, COMPUTING_BULK])
-def test_threads_that_compute_stand_behind_all_others(behind: int) -> None:
+def test_computing_threads_have_a_lower_priority(behind: int) -> None:
     here, told = nice(), queue.SimpleQueue[tuple[int, int]]()
 
     def priorities() -> None:
@@ -122,7 +122,7 @@ class Unwatched:
         pass
 
 
-def test_bulk_is_computed_behind_what_is_waited_for() -> None:
+def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     here, seen = nice(), list[int]()
 
     def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:

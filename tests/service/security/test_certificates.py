@@ -106,7 +106,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_a_changed_certificate_is_taken_at_the_next_handshake(
+async def test_a_changed_certificate_is_used_at_the_next_handshake(
     server: Server, pairs: list[Pair], mutual: bool, quiet_logs: pytest.LogCaptureFixture
 ) -> None:
     client = pairs[2] if mutual else None
@@ -119,7 +119,7 @@ async def test_a_changed_certificate_is_taken_at_the_next_handshake(
 
 
 @pytest.mark.parametrize("fault", ["half", "mixed", "expired", "gone"])
-async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
+async def test_an_unusable_certificate_is_refused_and_the_old_one_kept(
     server: Server,
     authority: Authority,
     pairs: list[Pair],
@@ -144,7 +144,7 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
     assert await server.certificate(client) == "version-1"
 
 
-async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
+async def test_a_pair_of_a_foreign_authority_is_refused_if_one_is_configured(
     tmp_path: Path, authority: Authority, pairs: list[Pair], quiet_logs: pytest.LogCaptureFixture
 ) -> None:
     own = tmp_path / "own.crt"
@@ -174,7 +174,7 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     await made.server.stop(None)
 
 
-async def test_a_new_authority_of_clients_is_taken_too(
+async def test_a_new_client_authority_is_used(
     tmp_path: Path, authority: Authority, pairs: list[Pair]
 ) -> None:
     made = Server(tmp_path / "", authority, pairs[0], mutual=True)
@@ -218,7 +218,7 @@ def test_at_start_a_bad_pair_is_an_error_that_says_why(
         Certificates(*pairs[0], None, tmp_path / "empty", lambda: None)
 
 
-async def test_a_handshake_does_not_read_files_that_did_not_change(
+async def test_a_handshake_does_not_reread_unchanged_files(
     server: Server, pairs: list[Pair], mutual: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = pairs[2] if mutual else None

@@ -51,7 +51,7 @@ def test_one_json_object_a_line(stream: io.StringIO) -> None:
     }
 
 
-def test_exceptions_are_told_by_kind_and_place_alone(stream: io.StringIO) -> None:
+def test_exceptions_are_logged_with_type_and_place_only(stream: io.StringIO) -> None:
     try:
         "é secret".encode("ascii")
     except UnicodeEncodeError:
@@ -75,7 +75,7 @@ def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
     "name",
     ["grpc", "grpc._server", "grpc._cython.cygrpc", "asyncio", "concurrent.futures", "root"],
 )
-def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -> None:
+def test_only_the_place_of_library_messages_is_logged(stream: io.StringIO, name: str) -> None:
     """gRPC: `Invalid encoding on b'Bearer ...'`.
 
     Asyncio: the repr of a task, and of its exception.
@@ -103,7 +103,7 @@ def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -
     assert "secret" not in str(found)
 
 
-def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
+def test_messages_of_headlight_and_the_exporter_are_kept(stream: io.StringIO) -> None:
     for name in (
         "opentelemetry.exporter.otlp.proto.grpc.exporter",
         "headlight.runtime.providers.device_faults",
@@ -117,7 +117,7 @@ def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
     assert "secret" not in stream.getvalue()
 
 
-def test_a_flood_of_one_kind_is_cut_and_other_kinds_pass(stream: io.StringIO) -> None:
+def test_a_flood_of_one_kind_is_limited_and_other_kinds_pass(stream: io.StringIO) -> None:
     log = logging.getLogger("headlight_service.flooded")
     before = DROPPED.labels("rate")._value.get()
     for _ in range(1000):
@@ -147,7 +147,7 @@ def test_after_a_burst_one_line_passes_in_each_pause() -> None:
     assert [passes("a") for _ in range(4)] == [1, True, True, False]
 
 
-def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
+def test_an_unreachable_collector_is_logged_once_a_minute() -> None:
     now = 0.0
     seldom = json_logs.Seldom("opentelemetry", 60, clock=lambda: now)
 

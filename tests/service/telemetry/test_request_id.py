@@ -132,7 +132,7 @@ async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(
     assert [entry["request_id"] for entry in log.events("request_failed")] == ["ticket-7/a"] * 2
 
 
-async def test_with_tracing_the_trace_stands_beside_it(
+async def test_failures_are_logged_with_the_trace_id(
     serve: Serve, log: Log, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing) as service:
@@ -145,7 +145,7 @@ async def test_with_tracing_the_trace_stands_beside_it(
     assert (call.attributes or {})["headlight.request_id"] == entry["request_id"] == told_id(error)
 
 
-async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Log) -> None:
+async def test_errors_of_the_caller_are_not_logged(serve: Serve, log: Log) -> None:
     async with serve() as service:
         error = await refused(
             service.stub.Encode(request(pb.Input(text=""))), grpc.StatusCode.INVALID_ARGUMENT
@@ -156,7 +156,7 @@ async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Lo
 
 
 @at_debug
-async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
+async def test_errors_of_the_caller_are_logged_at_level_debug(serve: Serve, log: Log) -> None:
     async with serve(streams=1) as service:
         await refused(
             service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN),
@@ -181,7 +181,7 @@ async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
 
 
 @at_debug
-async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -> None:
+async def test_no_caller_data_is_in_the_log(serve: Serve, log: Log) -> None:
     words, pair = (
         pb.Input(text=f"{CANARY} {CANARY}"),
         pb.Input(pair=pb.TextPair(first=CANARY, second="")),
@@ -221,7 +221,7 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
 
 
 @pytest.mark.usefixtures("steady")
-async def test_a_reader_who_was_cut_is_named(
+async def test_a_disconnected_slow_reader_is_logged_with_its_request_id(
     serve: Serve, log: Log, recorded: RecordedSpans
 ) -> None:
     options: dict[str, Any] = {"tracing": recorded.tracing, "stall_seconds": 0.2, "streams": 1}

@@ -34,7 +34,7 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_the_option_there_is_nothing() -> None:
+def test_tracing_is_off_without_the_option() -> None:
     assert tracing.start(None) is None
     done = python(
         "import sys, headlight_service.__main__; print([name for name in sys.modules if "
@@ -43,7 +43,7 @@ def test_without_the_option_there_is_nothing() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
+def test_tracing_without_the_extra_is_an_error_that_names_it() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None; "
         "from headlight_service.__main__ import main; main()"
@@ -56,7 +56,7 @@ def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
     )
 
 
-def test_a_variable_that_opentelemetry_cannot_use_is_an_error(
+def test_an_invalid_opentelemetry_variable_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
@@ -93,7 +93,7 @@ def test_http_and_https_endpoints_are_accepted(text: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "name"), [({}, "headlight"), ({"OTEL_SERVICE_NAME": "mine"}, "mine")]
 )
-async def test_the_service_has_a_name(
+async def test_the_service_name_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str
 ) -> None:
     for variable in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
@@ -121,7 +121,7 @@ class Hanging(SpanExporter):
         self.ended.set()
 
 
-async def test_a_collector_that_hangs_holds_up_neither_calls_nor_the_end(serve: Serve) -> None:
+async def test_a_hanging_collector_delays_neither_calls_nor_shutdown(serve: Serve) -> None:
     exporter = Hanging()
     processor = BatchSpanProcessor(
         exporter, max_queue_size=8, schedule_delay_millis=1, max_export_batch_size=4

@@ -138,9 +138,7 @@ class Overloaded:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("group", [1, 8, 32])
-def test_nearly_all_that_is_computed_is_answered_in_time_and_nearly_all_who_wait_are(
-    group: int, seed: int
-) -> None:
+def test_most_admitted_requests_are_answered_in_time_under_overload(group: int, seed: int) -> None:
     load = Overloaded(group, seed)
     load.run()
     assert load.refused > load.answered / 2, "twice as much came as could be done"

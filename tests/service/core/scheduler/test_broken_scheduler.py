@@ -16,7 +16,7 @@ from tests.service.calls import until
 from tests.service.fakes import item
 
 
-async def test_a_scheduler_that_fails_ends_and_leaves_nobody_waiting(
+async def test_a_failing_scheduler_ends_and_fails_all_waiting_requests(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(report: BatchReport) -> None:

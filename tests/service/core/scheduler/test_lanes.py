@@ -37,7 +37,7 @@ def lengths_of(batch: Batch[int]) -> list[int]:
     return [each.length for each in batch.entries]
 
 
-def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
+def test_a_batch_is_the_oldest_item_and_those_nearest_in_length() -> None:
     lane, _ = lane_of([10, 30, 11, 9, 50])
     budget = Budget(tokens=33)
     assert lengths_of(lane.take(0, budget)) == [10, 11, 9]
@@ -46,7 +46,7 @@ def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
     assert lengths_of(lane.take(0, budget)) == []
 
 
-def test_padding_is_bounded_even_where_the_budget_is_not() -> None:
+def test_padding_is_bounded_without_a_budget() -> None:
     lane, _ = lane_of([100, 10, 90])
     budget = Budget(tokens=10**6, max_padding=0.1)
     assert lengths_of(lane.take(0, budget)) == [100, 90]
@@ -65,7 +65,7 @@ def test_zero_padding_batches_equal_lengths_only() -> None:
     assert lengths_of(lane.take(0, budget)) == [5, 5]
 
 
-def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
+def test_budgets_use_rounded_lengths_and_reports_true_ones() -> None:
     lane: Lane[int] = Lane()
     for length in (3, 8, 5, 9):
         lane.add(entry(length, size=-(-length // 8) * 8))
@@ -76,7 +76,7 @@ def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
     assert lane.waiting == 16
 
 
-def test_expired_entries_come_back_apart_and_cost_nothing() -> None:
+def test_expired_entries_are_returned_separately_and_cost_nothing() -> None:
     lane: Lane[int] = Lane()
     late, alive = entry(10, deadline=5), [entry(10), entry(10)]
     for each in (late, *alive):
@@ -165,7 +165,7 @@ requests = st.tuples(
 
 @settings(max_examples=200)
 @given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
-def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
+def test_adding_entries_together_equals_adding_them_one_by_one(
     budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
 ) -> None:
     together: Lane[int] = Lane()
@@ -204,7 +204,7 @@ def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
 
 
 @given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
-def test_as_many_have_room_as_would_have_it_one_after_another(
+def test_capacity_for_many_entries_equals_that_for_single_ones(
     budget: Budget, count: int, longest: int, size: int, wanted: int
 ) -> None:
     total, fit = count * longest - count // 2, 0
@@ -215,7 +215,7 @@ def test_as_many_have_room_as_would_have_it_one_after_another(
     assert budget.room(count, longest, total, size, wanted) == fit
 
 
-def test_what_comes_together_costs_little_more_than_one() -> None:
+def test_adding_many_entries_costs_little_more_than_one() -> None:
     """Counted in calls; what there is of each entry are steps that call nothing."""
 
     def calls(count: int) -> int:

@@ -270,7 +270,7 @@ def test_no_serving_module_loads_a_training_library(package: str) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_imports_follow_the_arrows(package: str) -> None:
+def test_imports_follow_the_dependency_rules(package: str) -> None:
     wrong = {
         f"{module_name(package, path)} -> {name}"
         for path in python_files(package)
@@ -302,7 +302,7 @@ def of_a_protocol(module: str) -> bool:
     return any(under(module, prefix) for prefix in PROTOCOLS)
 
 
-def test_the_contract_holds_no_python() -> None:
+def test_the_contract_folder_has_no_python() -> None:
     """An importable `proto` would shadow the library of that name."""
     assert (ROOT / "proto/headlight/v1/headlight.proto").is_file()
     assert list((ROOT / "proto").rglob("*.py*")) == []
@@ -314,7 +314,7 @@ def test_there_is_one_copy_of_the_stubs() -> None:
     assert copies == {ROOT / "headlight/pb"}
 
 
-def test_every_room_has_a_row() -> None:
+def test_every_package_has_a_dependency_rule() -> None:
     rooms = {
         module_name(package, path)
         for package in ("headlight", "headlight_service")
@@ -326,7 +326,7 @@ def test_every_room_has_a_row() -> None:
     assert rooms - set(ALLOWED) == shared
 
 
-def test_the_command_line_alone_reaches_upwards() -> None:
+def test_only_the_command_line_imports_upper_layers() -> None:
     """`headlight serve` and `headlight export` load their package by name, when they are called."""
     named = {
         module_name("headlight", path)
@@ -340,12 +340,12 @@ def test_the_command_line_alone_reaches_upwards() -> None:
 
 
 @pytest.mark.parametrize("package", INSTALLED)
-def test_no_room_is_crowded(package: str) -> None:
+def test_no_folder_has_too_many_files(package: str) -> None:
     counts = Counter(path.parent for path in python_files(package))
     assert {str(room): count for room, count in counts.items() if count > FILES_IN_A_ROOM} == {}
 
 
-def test_a_file_name_stands_for_one_file() -> None:
+def test_file_names_are_unique() -> None:
     names = Counter(
         path.name
         for package in ("headlight", "headlight_service")
@@ -354,14 +354,14 @@ def test_a_file_name_stands_for_one_file() -> None:
     assert {name for name, count in names.items() if count > 1} == {"__init__.py", "__main__.py"}
 
 
-def test_the_top_of_the_service_holds_its_entry_alone() -> None:
+def test_the_top_of_the_service_has_only_its_entry_point() -> None:
     assert {path.name for path in PACKAGES["headlight_service"].glob("*.py")} == {
         "__init__.py",
         "__main__.py",
     }
 
 
-def test_no_imports_go_in_a_circle() -> None:
+def test_there_are_no_import_cycles() -> None:
     """Those for types alone included."""
     modules = {
         module_name(package, path): path for package in INSTALLED for path in python_files(package)

@@ -44,6 +44,6 @@ def test_examples_are_the_same_in_every_run(request: pytest.FixtureRequest) -> N
     assert again or request.config.getoption("--hypothesis-profile")
 
 
-def test_no_example_has_a_limit_of_time() -> None:
+def test_examples_have_no_time_limit() -> None:
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check

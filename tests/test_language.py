@@ -78,7 +78,7 @@ def test_names_use_the_words_of_the_field() -> None:
 
 
 @pytest.mark.parametrize("name", ["AnswerGate", "still_seconds", "_Wish", "Line", "_left", "Pace"])
-def test_a_word_of_our_own_is_found(name: str) -> None:
+def test_a_forbidden_word_is_found(name: str) -> None:
     assert faults(name)
 
 

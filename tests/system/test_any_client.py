@@ -91,7 +91,7 @@ def test_a_stock_client_receives_every_output_of_the_longest_text(rope: Service)
     assert abs(np.linalg.norm(buffers[pb.OUTPUT_KIND_POOLED].view("<f4")) - 1) < 1e-5
 
 
-def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: Service) -> None:
+def test_a_unary_call_too_large_is_refused_with_the_remedy(rope: Service) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         outputs = pb.Outputs(attention=pb.AttentionOutput())
@@ -105,7 +105,7 @@ def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: 
     assert "EncodeStream" in str(caught.value.details())
 
 
-def test_a_client_in_node_reads_vectors(rope: Service, tmp_path: Path) -> None:
+def test_a_node_client_reads_vectors(rope: Service, tmp_path: Path) -> None:
     client = Path(shutil.copytree(ROOT / "tests" / "system" / "node", tmp_path / "node"))
     subprocess.run(
         ["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300

@@ -291,7 +291,7 @@ def answer(channel: Any, bad: Bad) -> Any:
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda each: each.name.replace(" ", "_"))
-def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
+def test_bad_input_has_its_documented_status(channel: Any, bad: Bad) -> None:
     error = answer(channel, bad)
     message = error.details()
     assert error.code() is bad.status, message
@@ -313,7 +313,7 @@ def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
     assert details == {}
 
 
-def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
+def test_bad_stream_requests_are_refused_separately(channel: Any) -> None:
     requests = [
         pb.EncodeStreamRequest(id=bad.name, encode=pb.EncodeRequest.FromString(bad.raw))
         for bad in BAD
@@ -335,14 +335,14 @@ def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
     assert frames == {}
 
 
-def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None:
+def test_truncation_is_done_if_requested_and_reported(channel: Any) -> None:
     raw = text("zebra " * 3000, truncation=pb.TRUNCATION_CUT_END)
     [item] = pb.EncodeResponse.FromString(channel.unary_unary(f"{SERVICE}/Encode")(raw)).items
     assert (item.token_count, item.truncated) == (2048, True)
     assert item.original_token_count > 3000
 
 
-def test_what_is_refused_costs_bounded_memory(service: Service, channel: Any) -> None:
+def test_refused_requests_cost_bounded_memory(service: Service, channel: Any) -> None:
     """Megabytes of tiny messages are decoded before they are refused, then let go at once.
 
     The process had 0.24 GB over 30 rounds, and 0.65 if they were left to the garbage collector.

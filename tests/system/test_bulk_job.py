@@ -57,7 +57,7 @@ def outputs(data: Path) -> list[str]:
     return sorted(path.name for path in (data / "out").iterdir())
 
 
-def test_workers_share_the_files_and_do_none_twice(rope: Service, data: Path) -> None:
+def test_workers_divide_the_files_without_duplicates(rope: Service, data: Path) -> None:
     first = worker(data, 0, rope.target)
     assert first.returncode == 0, first.stderr
     assert outputs(data) == ["part 0.npz", "part 2.npz", "part 4.npz"]
@@ -72,7 +72,7 @@ def test_workers_share_the_files_and_do_none_twice(rope: Service, data: Path) ->
     assert (again.returncode, again.stdout) == (0, "")  # all is there
 
 
-def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, data: Path) -> None:
+def test_a_permanent_failure_fails_only_its_index(rope: Service, data: Path) -> None:
     (data / "in" / "part 0.txt").write_text("a line\n\nand another\n", encoding="utf-8")
     done = worker(data, 0, rope.target)
     assert done.returncode == 2, done.stderr  # for FailIndex of the Job's podFailurePolicy
@@ -80,7 +80,7 @@ def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, da
     assert outputs(data) == ["part 2.npz", "part 4.npz"]
 
 
-def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path) -> None:
+def test_a_retry_resumes_from_the_checkpoint(rope: Service, data: Path) -> None:
     """Where it ended for a line that can never be embedded, once that is mended."""
     lines = [f"line {number}" for number in range(600)]  # more than one request has
     (data / "in" / "part 0.txt").write_text("\n".join([*lines, "word " * 4000]), encoding="utf-8")
@@ -97,7 +97,7 @@ def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path)
         assert archive["lines"].tolist() == [1, 2]
 
 
-def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
+def test_a_service_failure_is_left_for_a_retry(data: Path) -> None:
     """The command line ends with 1 where the service is away, after a minute of trying.
 
     Here at once.
@@ -112,14 +112,14 @@ def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
     assert outputs(data) == []
 
 
-def test_a_model_that_is_not_there_is_left_for_another_try(rope: Service, data: Path) -> None:
+def test_a_missing_model_is_left_for_a_retry(rope: Service, data: Path) -> None:
     done = worker(data, 0, rope.target, "--model", "other")
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("headlight: ") == 1  # at the first file
     assert outputs(data) == []
 
 
-def test_a_token_that_is_not_known_yet_is_left_for_another_try(data: Path) -> None:
+def test_an_unknown_token_is_left_for_a_retry(data: Path) -> None:
     """Not 2, by which the Job would give the part up.
 
     Tokens are replaced in two places, one a moment before the other.

@@ -96,7 +96,7 @@ class Callers:
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
 @pytest.mark.parametrize("change", [overwrite, truncate, replace, Path.unlink])
-def test_answers_stay_as_they_were(
+def test_changed_bundle_files_do_not_change_answers(
     provider: str, change: Callable[[Path], None], tmp_path: Path
 ) -> None:
     if provider == "openvino":

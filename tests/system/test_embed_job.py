@@ -24,7 +24,7 @@ TEXTS = [
 REQUEST = 32  # texts
 
 
-def test_a_job_outlives_its_service_and_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+def test_a_job_survives_a_service_restart_and_resumes_after_ctrl_c(tmp_path: Path) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "vectors.npz"
     rows = tmp_path / "vectors.npz.partial" / "rows"
     texts.write_text("\n".join(TEXTS), encoding="utf-8")

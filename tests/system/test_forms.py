@@ -62,7 +62,7 @@ def compare(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
-def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> None:
+def test_any_form_of_any_text_matches_pytorch(small: Small, text: str, data: st.DataObject) -> None:
     kind, service, encoder = small
     config = encoder.config
     with Client(service.target, timeout=60) as client:
@@ -92,7 +92,7 @@ def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> N
     compare(spec, encoder, answer)
 
 
-def test_masked_heads_are_pytorchs(small: Small) -> None:
+def test_masked_heads_match_pytorch(small: Small) -> None:
     _, service, encoder = small
     config = encoder.config
     mask = (
@@ -147,7 +147,7 @@ def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
     assert chosen.moved == pytest.approx([by_place[3], by_place[4]], abs=1e-6)
 
 
-def test_states_of_chosen_tokens(small: Small) -> None:
+def test_hidden_states_of_selected_tokens_match_pytorch(small: Small) -> None:
     _, service, encoder = small
     ids = [7, 9, 30, 8, 12, 9]
     with Client(service.target) as client:
@@ -162,7 +162,7 @@ def test_states_of_chosen_tokens(small: Small) -> None:
     assert np.abs(some.states[0] - expected[[4, 0]]).max() < 1e-2
 
 
-def test_one_masked_input_among_others(small: Small) -> None:
+def test_a_head_mask_of_one_input_does_not_affect_others(small: Small) -> None:
     """All items of a request run on one graph; those without a mask are as they would be alone."""
     _, service, encoder = small
     config = encoder.config
@@ -323,7 +323,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("spec", "message"), BAD)
-def test_a_bad_wish_names_field_and_remedy(
+def test_an_invalid_spec_names_field_and_remedy(
     rope: Service, spec: AttentionSpec, message: str
 ) -> None:
     with Client(rope.target) as client:

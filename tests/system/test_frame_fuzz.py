@@ -20,7 +20,7 @@ SEED = int(os.environ.get("HEADLIGHT_FRAMES_SEED", "1"))
 
 
 @pytest.mark.timeout(max(600, CONNECTIONS // 10))
-async def test_mutated_frames_harm_nobody() -> None:
+async def test_mutated_frames_do_not_affect_other_clients() -> None:
     found = await frames(bundle_of("docs-rope"), CONNECTIONS, SEED)
     assert found.problems() == []
     print(found)

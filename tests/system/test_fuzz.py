@@ -18,7 +18,7 @@ MESSAGES = int(os.environ.get("HEADLIGHT_FUZZ_MESSAGES", "25000"))
 SEED = int(os.environ.get("HEADLIGHT_FUZZ_SEED", "1"))
 
 
-async def test_mutated_messages() -> None:
+async def test_mutated_messages_get_documented_statuses_and_leak_nothing() -> None:
     found = await fuzz(bundle_of("docs-rope"), MESSAGES, SEED)
     assert found.problems() == []
     print(found)

@@ -31,7 +31,9 @@ def ended(service: Service) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(60.0, "CANCELLED"), (0.05, "DEADLINE_EXCEEDED")])
-def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None:
+def test_abandoned_streams_are_counted_with_their_cancel_cause(
+    rope: Service, seconds: float, code: str
+) -> None:
     before = ended(rope)
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)

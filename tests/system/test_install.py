@@ -117,7 +117,7 @@ def test_the_wheel_holds_four_packages_with_their_types_and_one_model(wheel: Pat
     assert wheel.stat().st_size <= MOST_BYTES
 
 
-def test_links_of_the_long_description_are_absolute_where_an_address_is_known() -> None:
+def test_relative_links_become_absolute_if_an_address_is_known() -> None:
     text = "[a](docs/a.md) ![b](docs/b.png) [c](https://c.example/d) [d](#there)"
     assert absolute(text, "") == text
     assert absolute(text, "https://e.example/x/") == (
@@ -222,7 +222,7 @@ def test_serving_and_exporting_on_a_gpu_brings_one_onnxruntime(wheel: Path, tmp_
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_newer_pythons_find_wheels_of_everything_that_serves(
+def test_newer_pythons_have_wheels_for_all_serving_dependencies(
     wheel: Path, tmp_path: Path, version: str
 ) -> None:
     """Resolved, not run."""

@@ -21,7 +21,7 @@ PATIENCE = 4 * TIMEOUT
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_whoever_waits_for_a_service_that_is_killed_is_told(streamed: bool) -> None:
+def test_callers_of_a_killed_service_get_an_error(streamed: bool) -> None:
     """gRPC for Python leaves a blocking stream that it is to send again waiting for ever,
     whatever its deadline.
     """

@@ -28,7 +28,7 @@ KINDS = 8  # of lines that bad requests cause, at most
 PIPE_BYTES = 4096
 
 
-def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Path) -> None:
+def test_no_caller_data_is_logged_and_floods_are_bounded(tmp_path: Path) -> None:
     """At level debug, which has the lines of all others."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
@@ -68,7 +68,7 @@ def unread(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
         os.close(reader)
 
 
-def test_a_log_that_nobody_reads_stops_nothing() -> None:
+def test_an_unread_log_does_not_block_the_service() -> None:
     with unread("--log-level", "debug") as (process, target, http):
         for _ in range(2):  # a line for each call
             send(target, connection(*CALLS["undecodable"], CALLS_AT_ONCE))
@@ -80,7 +80,7 @@ def test_a_log_that_nobody_reads_stops_nothing() -> None:
         assert process.wait(30) == 0
 
 
-def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> None:
+def test_files_replaced_by_fifos_leave_the_old_contents_in_use(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     pair = authority.sign("server")
     tokens = tmp_path / "tokens"

@@ -37,7 +37,7 @@ def allow(service: Service, more: int | None) -> None:
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_attention_that_does_not_fit_is_refused_and_the_service_lives_on(provider: str) -> None:
+def test_attention_beyond_memory_is_refused_and_the_service_continues(provider: str) -> None:
     options = ("--provider", provider, "--threads", "1", "--streams", "2")
     with (
         Service(bundle_of("docs-rope"), *options) as service,

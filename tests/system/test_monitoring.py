@@ -203,14 +203,14 @@ def test_no_expression_of_the_dashboard_is_empty(prometheus: Prometheus) -> None
     all_there(prometheus, [(title, substituted(expr)) for title, expr in dashboard.expressions()])
 
 
-def test_nothing_that_is_recorded_is_empty(prometheus: Prometheus) -> None:
+def test_no_recording_rule_is_empty(prometheus: Prometheus) -> None:
     all_there(
         prometheus, [(name, expr) for name, expr in RULES if not name.startswith("Headlight")]
     )
     all_there(prometheus, [(name, name) for name in sorted(sources.recorded())])
 
 
-def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) -> None:
+def test_every_alert_has_the_series_it_reads(prometheus: Prometheus) -> None:
     """Neither as a whole, its conditions taken out, nor any one selector in it."""
     alerts = [(name, expr) for name, expr in RULES if name.startswith("Headlight")]
     all_there(prometheus, [(name, without_conditions(expr)) for name, expr in alerts])
@@ -220,7 +220,7 @@ def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) ->
     )
 
 
-def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
+def test_no_runbook_query_is_empty(prometheus: Prometheus) -> None:
     local = [
         (where, query.replace('namespace="headlight"', 'namespace="test"'))
         for where, query in queries()
@@ -228,7 +228,7 @@ def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
     all_there(prometheus, [(where, without_conditions(query)) for where, query in local])
 
 
-def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> None:
+def test_prometheus_reports_no_rule_errors(prometheus: Prometheus) -> None:
     def rules() -> list[dict[str, Any]]:
         return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
@@ -239,7 +239,7 @@ def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> N
     assert len(rules()) == len(RULES)
 
 
-def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Prometheus) -> None:
+def test_only_the_alert_for_the_flood_fires(prometheus: Prometheus) -> None:
     def firing() -> set[str]:
         return {
             alert["labels"]["alertname"]
@@ -251,7 +251,7 @@ def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Promet
     assert firing() == {"HeadlightOverloadBudgetBurn"}
 
 
-def test_the_choices_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
+def test_the_dashboard_variables_have_values(prometheus: Prometheus) -> None:
     for label, values in (("namespace", ["test"]), ("model", ["docs-rope"])):
         assert (
             prometheus.get(f"label/{label}/values", **{"match[]": "headlight_model_info"}) == values

@@ -41,7 +41,7 @@ def tolerance(served: tuple[str, Service]) -> Tolerance:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_every_output_of_both_models_is_pytorchs(
+def test_every_output_of_both_models_matches_pytorch(
     served: tuple[str, Service], encoder: Encoder, tolerance: Tolerance, length: int
 ) -> None:
     ids = random_ids(encoder.config, length, seed=7)

@@ -95,18 +95,18 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
     return (before - done) / waiting if waiting >= REQUESTS / 2 and missed <= waiting / 10 else None
 
 
-def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(
+def test_an_interactive_request_is_answered_before_most_earlier_bulk(
     service: Service,
 ) -> None:
     assert share_answered_before(service, "interactive") < 0.5
 
 
-def test_bulk_takes_its_turn_behind_the_bulk_that_came_first(service: Service) -> None:
+def test_bulk_is_answered_after_earlier_bulk(service: Service) -> None:
     """What the interactive one is spared."""
     assert share_answered_before(service, "bulk") > 0.5
 
 
-def test_bulk_is_answered_while_interactive_requests_never_cease(service: Service) -> None:
+def test_bulk_is_answered_under_continuous_interactive_load(service: Service) -> None:
     with contextlib.closing(grpc.insecure_channel(service.target)) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         waited = stub.Encode.future(message(0, TEXTS, "interactive"), timeout=SECONDS)
@@ -126,7 +126,7 @@ def test_bulk_is_answered_while_interactive_requests_never_cease(service: Servic
             call.cancel()
 
 
-def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
+def test_vectors_do_not_depend_on_priority(service: Service) -> None:
     with Client(service.target) as client:
         one, other = (
             client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk")
@@ -134,7 +134,7 @@ def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
     assert abs(one - other).max() <= 1e-6
 
 
-def test_metrics_tell_them_apart(service: Service) -> None:
+def test_metrics_are_labelled_by_priority(service: Service) -> None:
     with Client(service.target) as client:
         client.encode([TEXT], priority="bulk")
     for priority in ("interactive", "bulk"):

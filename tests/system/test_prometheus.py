@@ -84,7 +84,7 @@ def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
     }
 
 
-def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometheus) -> None:
+def test_prometheus_scrapes_the_counted_values(service: Service, prometheus: Prometheus) -> None:
     texts = 'headlight_texts_total{model="docs-rope",priority="interactive"}'
     before = next(
         float(line.split()[-1])
@@ -117,7 +117,7 @@ def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometh
         assert found == expected
 
 
-def test_promtool_has_no_complaint(service: Service) -> None:
+def test_promtool_accepts_the_metrics(service: Service) -> None:
     with Client(service.target) as client:
         client.attend("one")
     done = subprocess.run(
@@ -149,7 +149,7 @@ def ended(call: Callable[[], Any]) -> grpc.StatusCode | None:
     return refused.value.code()
 
 
-def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> None:
+def test_names_invented_by_callers_create_no_series(service: Service) -> None:
     """Whatever is invented: the method, of each of the four kinds of call, or the model."""
     names = [f"made-up-{place}" for place in range(50)] + [
         'x"} 1\nevil{y="',

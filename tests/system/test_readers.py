@@ -35,7 +35,7 @@ OK = (
 )
 
 
-async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> None:
+async def test_unread_answers_are_bounded_in_memory_and_time() -> None:
     options = ("--max-output-bytes", str(LIMIT), "--stall-seconds", str(STALL_SECONDS))
     with Service(bundle_of("docs-rope"), *options) as service:
         async with (
@@ -66,7 +66,7 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
     assert f"{OK}{served + 1:.1f}" in text
 
 
-async def test_sigterm_waits_no_longer_for_them_than_they_have() -> None:
+async def test_sigterm_waits_for_unread_answers_no_longer_than_the_reply_timeout() -> None:
     with Service(bundle_of("docs-rope"), "--stall-seconds", "10") as service:
         async with closed_window(service.target) as client:
             for _ in range(10):

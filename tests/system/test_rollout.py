@@ -33,7 +33,7 @@ async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None
                 check(direct, proxied)
 
 
-async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
+async def test_restarts_in_place_fail_none_of_many_parallel_calls() -> None:
     """A replica that refuses is free at once, and would draw most of what many callers send,
     until they have no more tries.
     """
@@ -65,7 +65,7 @@ async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Pat
                 check(direct, proxied)
 
 
-async def test_load_evens_out_after_one_joins() -> None:
+async def test_load_is_balanced_after_a_replica_joins() -> None:
     async with Fleet("--max-connection-age-seconds", str(AGE_SECONDS)) as fleet:
         for _ in range(REPLICAS - 1):
             await fleet.add()

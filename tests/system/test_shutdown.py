@@ -66,7 +66,7 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
     assert answered > before
 
 
-async def test_sigterm_answers_what_a_stream_has_sent_and_then_says_so() -> None:
+async def test_sigterm_answers_sent_stream_requests_and_ends_as_unavailable() -> None:
     with Service(bundle_of("docs-rope")) as service:
         async with grpc.aio.insecure_channel(service.target) as channel:
             stub = pb_grpc.HeadlightServiceStub(channel)

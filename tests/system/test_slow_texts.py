@@ -34,7 +34,7 @@ def cpu_seconds(process: int) -> float:
 
 
 @pytest.mark.parametrize("unit", ["\n", "\r\n", "\n "])
-def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_well(
+def test_sigterm_while_tokenising_the_largest_message_ends_cleanly(
     unit: str,
 ) -> None:
     characters = limit_of("docs-rope").max_characters

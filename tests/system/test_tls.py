@@ -201,7 +201,7 @@ async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
 
 
 @pytest.mark.parametrize("fault", ["expired", "half", "mixed", "authority", "foreign"])
-async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
+async def test_unusable_certificates_are_refused_and_the_old_ones_kept(
     mutual: Service,
     secret: Secret,
     authority: Authority,
@@ -232,7 +232,7 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
     assert metric(mutual, EXPIRY) > expiry
 
 
-async def test_who_is_not_of_the_family_is_refused(
+async def test_unauthenticated_and_foreign_peers_are_refused(
     mutual: Service, authority: Authority, client_pair: Pair, tmp_path: Path
 ) -> None:
     """Clients without a certificate or with somebody else's.

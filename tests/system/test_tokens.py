@@ -41,7 +41,7 @@ def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
+def test_unusable_token_options_exit_with_2_at_start(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path / "authority"), Authority(tmp_path / "other")
     client_pair = authority.sign("good")
     expired = authority.sign("expired", days=-1)
@@ -79,7 +79,7 @@ def until_let_in(client: Client) -> None:
             assert time.monotonic() < end, "the new token was never taken"
 
 
-def test_tokens_and_quotas(tmp_path: Path) -> None:
+def test_tokens_are_required_and_rotated_and_quotas_enforced(tmp_path: Path) -> None:
     """Tokens are replaced without a restart, nobody gets in without one, reflection included,
     and no token reaches the log.
     """

@@ -142,7 +142,7 @@ def test_a_stream_has_spans_for_its_messages(traced: tuple[Collector, list[objec
     assert attributes(bad) == told
 
 
-def test_batches_and_their_members(traced: tuple[Collector, list[object]]) -> None:
+def test_batch_spans_link_to_their_members(traced: tuple[Collector, list[object]]) -> None:
     """With one stream, of sixteen callers at once some share a batch."""
     collector, _ = traced
     infers = {span.span_id: span for span in collector.named("infer")}
@@ -165,7 +165,7 @@ def test_batches_and_their_members(traced: tuple[Collector, list[object]]) -> No
     assert 0 < attributes(shared)["headlight.batch.padding"] < 1
 
 
-def test_all_of_it_came_and_nothing_of_what_was_sent(
+def test_all_spans_arrive_without_caller_data(
     traced: tuple[Collector, list[dict[str, object]]],
 ) -> None:
     collector, log = traced
@@ -186,7 +186,7 @@ def test_all_of_it_came_and_nothing_of_what_was_sent(
     assert CANARY not in json.dumps(log)
 
 
-def test_what_was_not_yet_sent_is_sent_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_spans_are_exported_at_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     with Collector() as collector:
         with Service(BUNDLE, "--otlp-endpoint", collector.endpoint) as service:
@@ -198,7 +198,7 @@ def test_what_was_not_yet_sent_is_sent_at_the_end(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["refuses connections", "never answers"])
-def test_a_collector_that_is_away_does_no_harm(
+def test_an_unreachable_collector_is_harmless(
     listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  # milliseconds: so that it is tried at once

@@ -65,7 +65,7 @@ def folders(
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_trained_exported_and_served_it_is_what_pytorch_computes(
+def test_a_trained_exported_and_served_model_matches_pytorch(
     folders: Mapping[str, Future[Path]], positions: str
 ) -> None:
     folder = folders[positions].result()

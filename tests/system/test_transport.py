@@ -46,7 +46,7 @@ async def new_calls_are_answered(target: str) -> None:
             assert (await stub.Encode(REQUEST, timeout=30)).items
 
 
-async def test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting() -> None:
+async def test_idle_callers_do_not_delay_new_calls() -> None:
     with Service(bundle_of("docs-rope")) as service:
         channels = [channel(service.target, number) for number in range(1, CONNECTIONS + 1)]
 
@@ -166,7 +166,7 @@ class Probes:
 
 
 @pytest.mark.parametrize("seconds", [5])
-def test_a_server_that_ends_once_a_second_fails_no_call(seconds: int) -> None:
+def test_a_grpc_server_ending_every_second_fails_no_call(seconds: int) -> None:
     """Its replacement listens before a shipped client has run out of tries,
     and no probe lies meanwhile.
     """
@@ -224,7 +224,7 @@ def ask_for_the_end(target: str, seconds: float) -> None:
         fresh.unary_unary(ENDS)(b"", timeout=seconds)
 
 
-def test_a_health_port_that_ends_comes_back() -> None:
+def test_a_health_server_that_ends_is_replaced() -> None:
     options = ("--health", "127.0.0.1:0")
     with Service(
         bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
@@ -243,7 +243,7 @@ def test_a_health_port_that_ends_comes_back() -> None:
         )
 
 
-def test_a_server_that_ends_three_times_within_a_second_ends_the_process() -> None:
+def test_three_grpc_server_failures_within_a_second_end_the_process() -> None:
     service = Service(bundle_of("docs-rope"), module=("tests.system.failing_grpc",))
     try:
         while service.process.poll() is None:

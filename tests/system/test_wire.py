@@ -112,7 +112,7 @@ def described(answers: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
-def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> None:
+def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call)
     check(
@@ -123,9 +123,7 @@ def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> 
 @pytest.mark.parametrize(
     "call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")]
 )
-def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(
-    rope: Service, call: Recorded
-) -> None:
+def test_unknown_fields_outside_specs_are_ignored(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
     check(
@@ -133,7 +131,7 @@ def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(
     )
 
 
-def test_a_wish_of_a_newer_client_is_refused_by_name(rope: Service) -> None:
+def test_unknown_fields_in_specs_are_refused_by_name(rope: Service) -> None:
     """Else it would be answered with something else than it asked for."""
     newer = pb.EncodeRequest(inputs=[pb.Input(text="open")], outputs=pb.Outputs.FromString(UNKNOWN))
     occlude = pb.OccludeRequest.FromString(

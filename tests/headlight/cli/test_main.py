@@ -35,11 +35,11 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
 @pytest.mark.parametrize(
     "arguments", [["--bundle", "b"], ["--bundle=b", "--check"], ["--help"], ["-h"]]
 )
-def test_a_named_bundle_is_served_and_none_is_looked_for(arguments: list[str]) -> None:
+def test_a_named_bundle_is_served_without_a_search(arguments: list[str]) -> None:
     assert with_bundle(arguments, {}) == arguments
 
 
-def test_the_bundle_of_the_environment_is_served() -> None:
+def test_the_bundle_of_the_environment_variable_is_served() -> None:
     assert with_bundle(["--check"], {"HEADLIGHT_BUNDLE": "b"}) == ["--check"]
 
 
@@ -66,7 +66,7 @@ def test_grpc_is_not_loaded_before_the_service_has_set_its_variables() -> None:
     assert done.stdout == "False\n"
 
 
-def test_an_export_that_fails_is_told_and_nothing_is_served(
+def test_a_failed_export_is_reported_and_nothing_is_served(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "headlight").touch()  # no folder can be made there

@@ -71,10 +71,10 @@ def test_threads_share_two_heaps() -> None:
     )
 
 
-def test_what_the_operator_has_set_stays() -> None:
+def test_settings_of_the_operator_are_kept() -> None:
     assert run("ours", MALLOC_ARENA_MAX="4") == 4
 
 
-def test_holes_in_the_heap_are_given_back() -> None:
+def test_free_heap_memory_is_returned_to_the_system() -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     subprocess.run([sys.executable, "-c", HOLES], cwd=ROOT, env=plain, check=True, timeout=60)

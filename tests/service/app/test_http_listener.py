@@ -56,7 +56,7 @@ def ask(server: Listener, request: bytes) -> bytes:
         return everything(client)
 
 
-def test_the_oldest_connection_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_connection_is_closed_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 4)
     server = listening()
     with contextlib.ExitStack() as stack:
@@ -68,7 +68,7 @@ def test_the_oldest_connection_makes_room_for_a_new_one(monkeypatch: pytest.Monk
         assert ask(server, b"GET /ok HTTP/1.0\r\n\r\n").endswith(b"ok\n")
 
 
-def test_many_connections_have_one_thread() -> None:
+def test_many_connections_share_one_thread() -> None:
     server = listening()
     before = set(threading.enumerate())
     with contextlib.ExitStack() as stack:

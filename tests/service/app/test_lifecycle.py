@@ -95,14 +95,14 @@ async def test_an_engine_that_does_not_recover_ends_the_process(
     await log.event("batcher_died")
 
 
-async def test_a_signal_ends_it_in_peace(runtime: FakeRuntime, log: Log) -> None:
+async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log: Log) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     await log.event("serving")
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
 
 
-async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
+async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     """A replica that can be connected to is sent calls.
@@ -142,7 +142,7 @@ async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
     runtime.engine.gate.set()
 
 
-async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+async def test_a_taken_port_is_reported_before_loading(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(module, "load", lambda config: pytest.fail("loaded in vain"))
@@ -152,7 +152,7 @@ async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
     assert "--grpc" in (await log.event("cannot_listen"))["message"]
 
 
-async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
+async def test_a_port_taken_during_loading_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
 ) -> None:
     port, others = free_port(), list[socket.socket]()
@@ -183,7 +183,7 @@ async def test_a_refused_bundle_is_logged_with_its_file(
     assert (await log.event("bundle_refused"))["file"] == "weights.bin"
 
 
-async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
+async def test_a_failed_warm_up_is_not_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime, log: Log
 ) -> None:
     def fail(lengths: object) -> None:
@@ -196,9 +196,7 @@ async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
     assert message.endswith("lower --warm-up-lengths")
 
 
-async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(
-    runtime: FakeRuntime, log: Log
-) -> None:
+async def test_device_loss_while_draining_is_a_failed_exit(runtime: FakeRuntime, log: Log) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     port = (await log.event("listening"))["grpc_port"]
     await log.event("serving")

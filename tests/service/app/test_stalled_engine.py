@@ -36,7 +36,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("own_signals")
-async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log: Log) -> None:
+async def test_every_probe_reports_a_hanging_engine(runtime: FakeRuntime, log: Log) -> None:
     config = dataclasses.replace(CONFIG, stuck_seconds=1.0, health=ANY)
     life = asyncio.create_task(Server(config).serve())
     listening = await log.event("listening")

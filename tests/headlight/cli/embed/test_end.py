@@ -28,7 +28,7 @@ from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import Refusal, default_limits, serving
 
 
-def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Failing) -> None:
+def test_weights_replaced_during_a_job_end_it(embed: Embed, servicer: Failing) -> None:
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
@@ -45,7 +45,7 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     )
 
 
-def test_so_do_those_that_answer_one_block_together(
+def test_mixed_weights_within_one_block_end_a_job(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As during a rollout.
@@ -68,7 +68,7 @@ def test_so_do_those_that_answer_one_block_together(
     )
 
 
-def test_a_service_that_is_away_is_waited_for(
+def test_a_job_waits_for_an_unavailable_service(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
@@ -92,7 +92,7 @@ def test_a_service_that_is_away_is_waited_for(
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
 
-def test_the_client_does_not_wait_for_a_service_by_itself(
+def test_the_client_leaves_waiting_for_a_service_to_the_command(
     embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it does elsewhere in the middle of a list, where nobody is told."""
@@ -113,7 +113,7 @@ def test_the_client_does_not_wait_for_a_service_by_itself(
     assert waits == []
 
 
-def test_once_it_has_answered_what_a_connection_says_is_waited_out(
+def test_connection_errors_after_the_first_answer_are_retried(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the word of the last address tried.
@@ -134,14 +134,16 @@ def test_once_it_has_answered_what_a_connection_says_is_waited_out(
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
-def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_duration_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["embed", "a", "--retry-for", seconds])
     assert ended.value.code == 2
     assert "argument --retry-for: " in capsys.readouterr().err
 
 
-def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_gives_up_on_a_service_that_stays_unavailable(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--target", "127.0.0.1:1", "--retry-for", "0.01", "--out", str(path.with_name("v"))]
     assert main(["embed", "--file", str(path), *options]) == 1
     waiting, gone = capsys.readouterr().err.splitlines()
@@ -150,7 +152,7 @@ def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixtu
     assert names(path) == ["texts.txt"]
 
 
-def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
+def test_a_full_disk_is_reported_and_received_rows_are_kept(
     target: str, embed: Embed, path: Path, client: Client
 ) -> None:
     """Stood in for by the largest size that a file may have: blocks of 512 bytes, or of 1024."""
@@ -167,7 +169,7 @@ def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
+def test_ctrl_c_and_sigterm_keep_received_rows(path: Path, number: int) -> None:
     reached, free = threading.Event(), threading.Event()
 
     class Held(Failing):
@@ -212,7 +214,7 @@ def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
     assert (folder / "rows").stat().st_size == KEPT * (16 + 3 * 8 + DIM * 4 + 4)
 
 
-def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:
+def test_output_through_a_link_keeps_the_link_and_the_file_mode(embed: Embed, path: Path) -> None:
     elsewhere = path.with_name("elsewhere")
     elsewhere.touch(mode=0o600)
     path.with_name("v").symlink_to(elsewhere)
@@ -224,7 +226,7 @@ def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) ->
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
 @pytest.mark.parametrize("form", ["text", "npz"])
-def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
+def test_an_open_pipe_is_accepted_as_output(embed: Embed, path: Path, form: str) -> None:
     """As `--out /dev/stdout` or `--out >(command)` do."""
     assert embed(form=form)[0] == 0
     expected = path.with_name("v").read_bytes()
@@ -239,7 +241,7 @@ def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
     assert names(path) == ["texts.txt", "v"]
 
 
-def test_the_timeout_is_of_the_whole_job(
+def test_the_timeout_applies_to_the_whole_job(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -252,7 +254,7 @@ def test_the_timeout_is_of_the_whole_job(
     )
 
 
-def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_if_requested(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", math.inf)
     assert embed() == (0, "")
     code, err = embed("--progress")

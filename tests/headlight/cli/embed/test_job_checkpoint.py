@@ -29,7 +29,7 @@ def elsewhere(embed: Embed, form: str = "npz") -> tuple[int, str, list[str]]:
 
 
 @pytest.mark.parametrize("form", ["npz", "json", "text"])
-def test_what_came_stays_and_the_same_command_goes_on_from_there(
+def test_the_same_command_resumes_from_the_received_rows(
     embed: Embed, servicer: Failing, path: Path, client: Client, form: str
 ) -> None:
     assert embed(form=form)[0] == 0
@@ -57,7 +57,7 @@ def test_what_came_stays_and_the_same_command_goes_on_from_there(
         assert path.with_name("v").read_bytes() == expected
 
 
-def test_texts_that_are_not_done_may_be_mended_and_added(
+def test_unfinished_texts_may_be_corrected_and_added(
     embed: Embed, servicer: Failing, path: Path, client: Client
 ) -> None:
     texts = [*TEXTS[:BAD], "word " * 50, *TEXTS[BAD + 1 :]]
@@ -84,7 +84,7 @@ def test_texts_that_are_not_done_may_be_mended_and_added(
         ["--no-normalize"],
     ],
 )
-def test_vectors_made_otherwise_are_refused(
+def test_resuming_with_other_embedding_options_is_refused(
     embed: Embed, servicer: Failing, path: Path, options: list[str]
 ) -> None:
     servicer.fail()
@@ -99,7 +99,7 @@ def test_vectors_made_otherwise_are_refused(
     assert embed()[0] == 0  # nothing is lost
 
 
-def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> None:
+def test_resuming_with_types_in_another_order_is_refused(embed: Embed, servicer: Failing) -> None:
     """A record has the vectors of each type in the order that they were asked in."""
     servicer.fail()
     embed("--dtype", "int8", "--dtype", "binary")
@@ -110,7 +110,7 @@ def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> N
 
 
 @pytest.mark.parametrize("option", ["--text-field", "--id-field"])
-def test_so_are_those_of_other_fields(
+def test_resuming_with_other_fields_is_refused(
     embed: Embed, servicer: Failing, path: Path, option: str
 ) -> None:
     """With other fields, lines that were encoded might be bad ones."""
@@ -128,7 +128,7 @@ def test_so_are_those_of_other_fields(
     assert embed(*options)[0] == 0
 
 
-def test_so_are_those_of_other_weights_and_of_other_texts(
+def test_resuming_with_other_weights_or_texts_is_refused(
     embed: Embed, servicer: Failing, path: Path
 ) -> None:
     servicer.fail()
@@ -149,7 +149,9 @@ def test_so_are_those_of_other_weights_and_of_other_texts(
     assert "made with another version of this command" in embed()[1]
 
 
-def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path) -> None:
+def test_a_checkpoint_folder_is_locked_by_one_process(
+    embed: Embed, servicer: Failing, path: Path
+) -> None:
     said: list[str] = []
 
     def another() -> None:
@@ -165,7 +167,7 @@ def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path)
     )
 
 
-def test_a_folder_with_something_else_is_left_alone(
+def test_a_folder_with_foreign_files_is_not_changed(
     embed: Embed, servicer: Failing, path: Path
 ) -> None:
     folder = path.with_name("v.partial")
@@ -178,7 +180,7 @@ def test_a_folder_with_something_else_is_left_alone(
     assert servicer.texts() == []
 
 
-def test_a_record_that_was_cut_off_is_made_again(
+def test_a_truncated_record_is_computed_again(
     embed: Embed, servicer: Failing, path: Path, client: Client
 ) -> None:
     servicer.fail()

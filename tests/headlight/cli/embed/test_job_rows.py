@@ -49,7 +49,7 @@ def cut_rows(folder: Path, rows: int) -> None:
     os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
 
 
-def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
+def test_kept_rows_keep_their_error_reasons(folder: Path) -> None:
     with opened(folder) as rows:
         assert (len(rows), rows.skipped) == (8, SKIPPED)
     cut_rows(folder, 4)
@@ -62,7 +62,7 @@ def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
         assert (len(rows), rows.skipped) == (8, {2: "is too long", 5: "is empty now"})
 
 
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "v.partial"
     path.touch()
     with (
@@ -75,9 +75,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])
-def test_a_row_without_vectors_and_without_a_reason_is_made_again(
-    folder: Path, lost: bytes
-) -> None:
+def test_a_row_without_vectors_or_a_reason_is_computed_again(folder: Path, lost: bytes) -> None:
     notes = folder / "skipped.jsonl"
     first = notes.read_bytes().splitlines(keepends=True)[0]
     notes.write_bytes(first + lost)
@@ -89,7 +87,7 @@ def test_a_row_without_vectors_and_without_a_reason_is_made_again(
 
 
 @pytest.mark.parametrize("removed", range(4))
-def test_a_folder_that_was_removed_in_part_is_begun_anew(
+def test_a_partly_removed_folder_is_started_afresh(
     folder: Path, removed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, unlink = [removed], Path.unlink
@@ -108,7 +106,7 @@ def test_a_folder_that_was_removed_in_part_is_begun_anew(
         assert (len(rows), rows.skipped) == (0, {})
 
 
-def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
+def test_a_job_started_during_removal_uses_none_of_the_removed_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink, refused = Path.unlink, list[str]()
@@ -131,7 +129,7 @@ def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
     assert not folder.exists()
 
 
-def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
+def test_rows_of_another_format_version_are_not_reused(folder: Path) -> None:
     job = folder / JOB
     job.write_text(
         job.read_text().replace('"version of this command": 1', '"version of this command": 0')
@@ -144,7 +142,7 @@ def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors
-def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) -> None:
+def test_rows_with_a_lost_page_are_computed_again(folder: Path, first: int) -> None:
     path = folder / "rows"
     before = path.read_bytes()
     size = len(before) // len(INPUTS)
@@ -156,7 +154,7 @@ def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks")
-def test_a_folder_that_is_removed_by_whoever_ends_is_not_begun_in(tmp_path: Path) -> None:
+def test_a_job_does_not_start_in_a_folder_removed_by_a_finishing_job(tmp_path: Path) -> None:
     """As by one who opened the file when it was still there."""
     folder = tmp_path / "v.partial"
     with contextlib.ExitStack() as stack:

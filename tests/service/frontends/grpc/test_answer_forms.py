@@ -120,7 +120,7 @@ selections = st.builds(
 
 
 @pytest.mark.parametrize("with_info", [False, True])
-def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
+def test_input_info_is_in_the_order_of_the_inputs(with_info: bool) -> None:
     # Tokens, those before truncation, of the prompt.
     told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]
     inputs = [
@@ -166,7 +166,7 @@ def test_frames_reassemble_exactly(
     assert reassemble(sent) == expected
 
 
-def test_chunks_say_what_they_hold() -> None:
+def test_chunks_describe_their_contents() -> None:
     response, answered = answer(
         [300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,)))
     )
@@ -192,7 +192,7 @@ def test_chunks_say_what_they_hold() -> None:
     assert len([chunk for chunk in chunks if chunk.item == 1]) == 2, "small heads travel together"
 
 
-def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
+def test_every_frame_fits_the_default_message_limit() -> None:
     response, answered = answer(
         [1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,)))
     )
@@ -208,7 +208,7 @@ def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
     assert HEADER_LIMIT_BYTES + CHUNK_BYTES < FRAME_LIMIT_BYTES
 
 
-def test_frames_are_made_as_they_are_taken() -> None:
+def test_frames_are_created_lazily() -> None:
     response, answered = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
     taken = frames("id", response, answered)
     assert next(taken).WhichOneof("frame") == "header"
@@ -238,7 +238,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
-def test_any_form_of_attention_is_put_together_by_the_client(
+def test_the_client_reassembles_any_form_of_attention(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
     """In small chunks: no form is one that only a text too long for a test would have cut."""

@@ -94,7 +94,7 @@ async def ended(call: Any) -> None:
 @pytest.mark.parametrize(
     "bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"]
 )
-async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
+async def test_a_refused_request_leaves_no_reference_cycle(serve: Serve, bad: bytes) -> None:
     async with serve() as service:
         channel: Any = service.channel  # whose stubs want serializers, which bytes need not
         async with uncollected() as found:
@@ -106,7 +106,9 @@ async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_an_answered_request(serve: Serve, recorded: RecordedSpans, traced: bool) -> None:
+async def test_an_answered_request_leaves_no_reference_cycle(
+    serve: Serve, recorded: RecordedSpans, traced: bool
+) -> None:
     async with serve(tracing=recorded.tracing if traced else None) as service:
         async with uncollected() as found:
             for _ in range(CALLS):
@@ -120,7 +122,7 @@ async def test_an_answered_request(serve: Serve, recorded: RecordedSpans, traced
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_a_request_that_expired_in_the_queue(
+async def test_an_expired_stream_request_leaves_no_reference_cycle(
     serve: Serve, recorded: RecordedSpans, traced: bool
 ) -> None:
     async with serve(tracing=recorded.tracing if traced else None, streams=1) as service:
@@ -135,7 +137,7 @@ async def test_a_request_that_expired_in_the_queue(
         assert own_frames(found) == []
 
 
-async def test_a_unary_request_that_expired_in_the_queue(serve: Serve) -> None:
+async def test_an_expired_unary_request_leaves_no_reference_cycle(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         running = service.stub.Encode(request())
@@ -159,7 +161,7 @@ async def expired(call: Any) -> None:
 @pytest.mark.parametrize(
     "error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"]
 )
-async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception) -> None:
+async def test_failed_requests_leave_no_reference_cycle(serve: Serve, error: Exception) -> None:
     async with serve(streams=1) as service:
         service.engine.broken = error
         async with uncollected() as found:
@@ -170,7 +172,7 @@ async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_results_of_a_stalled_reader(
+async def test_results_of_a_stalled_reader_leave_no_reference_cycle(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Time to come and read its status.

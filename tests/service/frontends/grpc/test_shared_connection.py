@@ -21,7 +21,7 @@ from tests.service.raw import ClosedWindow, closed_window
 pytestmark = pytest.mark.usefixtures("steady")
 
 
-async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
+async def test_each_answer_on_a_reset_connection_is_counted_once(serve: Serve) -> None:
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
         for _ in range(16):
             client.ask("GetModel", b"")
@@ -44,7 +44,7 @@ async def take(client: ClosedWindow, size: int, times: int) -> None:
         await pause.wait()
 
 
-async def test_answers_that_come_together_may_each_take_as_long_as_all(
+async def test_concurrent_answers_share_the_time_of_their_total_size(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten of 200 kB over a link of 1 MB/s.
@@ -66,7 +66,7 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
         assert handled(service, "Encode", "OK") == 10
 
 
-async def test_what_joins_later_makes_those_before_it_late(
+async def test_answers_that_join_later_extend_the_time_of_earlier_ones(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two answers most is taken when twenty more share the link.
@@ -89,7 +89,7 @@ async def test_what_joins_later_makes_those_before_it_late(
         assert handled(service, "Encode", "OK") == 22
 
 
-async def test_who_stops_taking_is_cut_though_more_is_under_way(
+async def test_a_stalled_reader_is_disconnected_though_more_answers_are_pending(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
@@ -114,7 +114,7 @@ class Reader:
         self.acts = list[Callable[[], object]]()
 
 
-async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(
+async def test_each_answer_is_checked_at_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An hour is the first one's, once it was looked at; the second begins after that."""

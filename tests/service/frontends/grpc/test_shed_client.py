@@ -13,7 +13,7 @@ from tests.service.calls import until
 from tests.service.conftest import Serve
 
 
-async def test_what_a_lone_bulk_stream_has_in_flight_too_much_is_sent_again_and_no_more(
+async def test_only_excess_requests_of_a_bulk_stream_are_sent_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(

@@ -19,7 +19,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import HEADS
 
 
-async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> None:
+async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
@@ -33,7 +33,7 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> No
         assert service.sample("headlight_rejected_total", model="fake", reason="queue_tokens") == 1
 
 
-async def test_refusals_say_for_machines_what_is_wrong_and_when_to_come_back(serve: Serve) -> None:
+async def test_refusals_carry_machine_readable_reason_and_retry_delay(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
         empty = await refused(
             service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
@@ -116,7 +116,7 @@ async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted
         await first
 
 
-async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
+async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate(
     serve: Serve,
 ) -> None:
     async with serve(streams=2) as service:
@@ -140,7 +140,7 @@ async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
 ATTENTION = pb.Outputs(attention=pb.AttentionOutput())
 
 
-async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told(
+async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported(
     serve: Serve,
 ) -> None:
     one_layer = 4 * HEADS * 200**2
@@ -194,7 +194,7 @@ async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told
         ),
     ],
 )
-async def test_an_answer_too_large_is_refused_with_what_would_fit(
+async def test_an_answer_too_large_is_refused_with_a_size_that_fits(
     serve: Serve, inputs: list[int], outputs: pb.Outputs, fits: str
 ) -> None:
     async with serve(max_unary_response_bytes=3_000_000) as service:
@@ -204,7 +204,7 @@ async def test_an_answer_too_large_is_refused_with_what_would_fit(
         assert service.engine.batches == []
 
 
-async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
+async def test_disconnected_callers_are_counted_by_stage(serve: Serve) -> None:
     async with serve(streams=1) as service:
 
         def cancelled(stage: str) -> float | None:

@@ -11,7 +11,7 @@ from tests.service.calls import request
 from tests.service.conftest import Serve
 
 
-async def test_calls_in_flight_end_in_peace_and_the_next_goes_over_a_new_connection(
+async def test_calls_in_flight_finish_and_the_next_uses_a_new_connection(
     serve: Serve,
 ) -> None:
     async with serve(max_connection_age_seconds=1.0) as service:

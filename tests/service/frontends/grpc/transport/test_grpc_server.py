@@ -57,7 +57,7 @@ async def answered(service: Service) -> bool:
     return bool((await service.stub.Encode(request(), wait_for_ready=True, timeout=60)).items)
 
 
-async def test_another_server_takes_its_place(serve: Serve) -> None:
+async def test_a_failed_server_is_replaced(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
         service.server._observe = seen.observe
@@ -67,7 +67,7 @@ async def test_another_server_takes_its_place(serve: Serve) -> None:
         assert await answered(service), "at the same address"
 
 
-async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
+async def test_calls_of_a_failed_server_are_released(serve: Serve) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         pending = [service.stub.Encode(request()) for _ in range(3)]
@@ -86,7 +86,7 @@ async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
         stream.cancel()
 
 
-async def test_one_that_fails_again_and_again_is_given_up(
+async def test_a_repeatedly_failing_server_is_given_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen()
@@ -102,7 +102,7 @@ async def test_one_that_fails_again_and_again_is_given_up(
         assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
 
 
-async def test_one_that_fails_now_and_then_is_not(
+async def test_an_occasionally_failing_server_is_not_given_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen()
@@ -152,7 +152,7 @@ async def test_a_replacement_that_ends_before_it_is_watched_is_replaced(
         assert await answered(service)
 
 
-async def test_a_server_that_is_stopped_is_not_lost(serve: Serve) -> None:
+async def test_a_stopped_server_is_not_reported_as_failed(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
         service.server._observe = seen.observe

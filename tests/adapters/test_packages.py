@@ -1,7 +1,9 @@
-"""The adapters against the tools themselves: run by `make adapters`, in an environment of its own.
+"""Adapters compared with the tools themselves.
 
-A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy as
-Headlight defines its axes.
+Run by `make adapters`, in an environment of its own.
+
+A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy
+with Headlight's axes.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ PAIR = TokenList(
     segments=(0, 0, 0, 1, 1, 1),
 )
 IDS = torch.tensor([PAIR.ids])
-# BertViz leaves its scripts open, for the garbage collector to close.
+# BertViz leaves its script files for the garbage collector to close.
 leaves_files_open = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 
@@ -48,7 +50,7 @@ def bert() -> Any:
         "num_attention_heads": HEADS,
         "intermediate_size": 16,
     }
-    # A wide start, or all weights are near 1/6 and any orientation looks like the other.
+    # Large initial weights: otherwise all are near 1/6 and both orientations look alike.
     config = BertConfig(vocab_size=10, max_position_embeddings=8, initializer_range=1.0, **sizes)
     config._attn_implementation = "eager"
     return BertForMaskedLM(config).eval()
@@ -74,7 +76,7 @@ def attention(bert: Any, hidden: Hidden) -> Attention:
 
 
 def softmax_of(layer: Any, state: Floats) -> Floats:
-    """float32 [H, n, n]: the query on axis -2, the key on axis -1, as Headlight has it."""
+    """Return float32 [H, n, n] with Headlight's axes: query on axis -2, key on axis -1."""
     query, key = (
         (state @ part.weight.detach().numpy().T + part.bias.detach().numpy()).reshape(
             len(state), HEADS, -1
@@ -88,7 +90,7 @@ def softmax_of(layer: Any, state: Floats) -> Floats:
 
 
 def shown(html: Any) -> dict[str, Any]:
-    """What a view hands to its script in the browser."""
+    """Return what a view passes to its script in the browser."""
     _, _, rest = html.data.partition("const params = ")
     params: dict[str, Any] = json.JSONDecoder().raw_decode(rest)[0]
     return params
@@ -108,7 +110,7 @@ def test_hugging_face_output_has_the_same_layout_and_orientation(
         for one, other in zip(made, given, strict=True):
             torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
     turned = np.abs(attention.weights - attention.weights.swapaxes(-1, -2)).max()
-    assert turned > 0.1  # else the comparison above could not tell a query from a key
+    assert turned > 0.1  # otherwise the comparison above could not distinguish queries from keys
 
 
 @leaves_files_open

@@ -1,7 +1,4 @@
-"""Contestants of `python -m bench.gpu`.
-
-Each is the same encoder, and is compared by what it gives.
-"""
+"""Contestants of `python -m bench.gpu`: each computes the same encoder."""
 
 from __future__ import annotations
 
@@ -114,7 +111,7 @@ def test_the_attention_operator_returns_weights_after_the_softmax() -> None:
     for masked in (False, True):
         assert rows["fp32", masked, "weights behind the softmax"]["maps"] < 1e-5
     assert rows["fp32", True, "plain operations: weights behind the softmax"]["context"] < 1e-5
-    assert "error" in rows["bf16", False, "context alone"]  # not for CPUs
+    assert "error" in rows["bf16", False, "context alone"]  # not available on CPUs
 
 
 def test_a_bare_session_returns_the_vectors_of_the_engine(runtime: Runtime) -> None:
@@ -146,7 +143,7 @@ def test_no_batch_runs_after_the_first_once_time_is_up(
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
-        # Else the engine takes the slower way.
+        # With different selections the engine takes the slower path.
         assert len({id(item.selection) for item in items}) == 1
         return run(items)
 

@@ -1,6 +1,6 @@
-"""Who takes part in `python -m bench.gpu`, one beside another.
+"""The set of contestants of `python -m bench.gpu`.
 
-What they share, who is compiled when, and what becomes of memory.
+Shared selections, order of compilation, and memory.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def texts(*lengths: int) -> list[Ids]:
 
 @pytest.fixture
 def field(runtime: Runtime) -> Field:
-    """Of a small encoder; the engine is another's, so its vectors are, too."""
+    """Return the field of a small encoder; the engine has another encoder, so other vectors."""
     bare = Bare(runtime.bundle.file("embed.onnx"), CPU)
     everyone = peers(ENCODER, CPU, "bf16", Allowance(600), "eager", 0)
     return Field("small", "bf16", runtime, bare, everyone, reference(ENCODER, CPU), CPU, chief=4)
 
 
 def test_all_items_share_one_selection(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By that the engine knows a batch of vectors alone, as the service's are."""
+    """A shared selection makes the engine take the batch path of the service."""
     seen, run = set[int](), field.runtime.engine.run
 
     def watched(items: list[EncodeItem], **others: Any) -> list[ItemResult]:
@@ -192,7 +192,7 @@ def test_a_session_with_a_shrunk_arena_returns_the_same_vectors(field: Field) ->
 
 
 class Slow:
-    """A bare session whose every run takes so long, by its own clock."""
+    """Bare session whose every run takes a fixed time by its own clock."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.now, self.launched = seconds, 0.0, 0

@@ -1,7 +1,4 @@
-"""What `python -m bench.gpu` makes of its numbers.
-
-Verdicts, and what the report says of what is not there.
-"""
+"""Criteria and report of `python -m bench.gpu`: verdicts, and missing measurements."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def parity_of(relative: float, least: float, gate: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def run() -> dict[str, Any]:
-    """All that the criteria look at."""
+    """Return all results that the criteria read."""
     served = {
         SERVED: {BATCHES: {"texts_per_s": 900.0, "p50_ms": 1.0, "p99_ms": 2.0, "cpu_ms": 0.1}},
         ALONE: {"texts_per_s": 1000.0, "batch_tokens": 32768},

@@ -1,7 +1,4 @@
-"""The other sections of `python -m bench.gpu`.
-
-Ceilings, experiments, and how the service is started.
-"""
+"""Other sections of `python -m bench.gpu`: ceilings, experiments, and starting the service."""
 
 from __future__ import annotations
 

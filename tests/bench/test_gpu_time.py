@@ -1,7 +1,4 @@
-"""`python -m bench.gpu` and time.
-
-Shares of the budget, turns, and what becomes of a run that hangs.
-"""
+"""Time limits of `python -m bench.gpu`: shares of the budget, interleaving, and hanging runs."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from tests.factory import sharpened, small_config
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Clock that advances only when told to."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -102,7 +99,7 @@ def test_compilation_does_not_start_without_an_allowance() -> None:
 
 
 def of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> tuple[Compiled, Allowance]:
-    """One whose every call takes so long, with 8 s to compile in."""
+    """Return a contestant whose every call takes three seconds, with 8 s to compile in."""
     clock, encoder = Clock(), sharpened(small_config(layers=1))
 
     def run(*inputs: Any, **options: Any) -> Any:

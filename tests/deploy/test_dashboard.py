@@ -1,6 +1,6 @@
-"""The dashboard as Grafana reads it.
+"""The dashboard, checked against Grafana's documented model.
 
-No Grafana is at hand, so what is held here is its documented model.
+Grafana itself is not available here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deploy.prometheus.sources import rules
 
 MADE: dict[str, Any] = json.loads(dashboard.FILE.read_text(encoding="utf-8"))
 PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
-UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # as Grafana calls them
+UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # the names that Grafana uses
 # `kubectl apply` writes an object into an annotation of itself, which may have 262,144.
 CONFIG_MAP_BYTES = 200_000
 
@@ -48,7 +48,7 @@ def test_every_metric_of_the_service_is_in_a_panel_or_a_rule() -> None:
 
 
 def test_the_dashboard_has_the_fields_that_grafana_imports() -> None:
-    assert MADE["id"] is None  # else it would be one that exists
+    assert MADE["id"] is None  # the metric must not exist
     assert re.fullmatch(r"[\w-]{1,40}", MADE["uid"])
     assert MADE["schemaVersion"] == 38
     assert [row["title"] for row in MADE["panels"] if row["type"] == "row"] == [

@@ -1,6 +1,6 @@
-"""The image's files, held against each other and against the repository.
+"""The files of the image, compared with each other and with the repository.
 
-What they build is tested by `make image-check`.
+`make image-check` tests what they build.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Each invariant says so where a real rendering is broken, and nothing where it is whole."""
+"""Invariants of renderings: each reports a broken rendering and accepts an intact one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_break_is_reported(load: Load, broken: Break) -> None:
 
 
 def test_each_invariant_finds_a_break_that_no_other_finds(load: Load) -> None:
-    """An invariant that nothing here can break might as well not be there."""
+    """Otherwise the invariant would be untested."""
     silent = []
     for invariant in INVARIANTS:
         for broken in INVARIANT_BREAKS:

@@ -1,6 +1,6 @@
-"""That the checks which promtool makes find what is wrong.
+"""The promtool checks find wrong rules.
 
-That they find nothing now is for `python -m deploy.check.rules` to say.
+`python -m deploy.check.rules` checks that the committed rules pass.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`make release-check` fails for what is wrong and for what it could not ask.
+"""`make release-check` fails for errors and for checks that could not run.
 
-Its tools are played by a script here; no network.
+A script plays its tools; no network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGEST = "a" * 64
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What `versions` and `base` read, as it would be at a release: they find nothing wrong."""
+    """Create what `versions` and `base` read, in the state of a correct release."""
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -108,7 +108,7 @@ def test_uncommitted_files_are_reported(repository: Path) -> None:
 def audit_that_says(
     monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, code: int = 0
 ) -> None:
-    """pip-audit, played by a script."""
+    """Replace pip-audit with a script."""
     script = folder / "pip-audit"
     body = (
         f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\n"
@@ -121,8 +121,8 @@ def audit_that_says(
 
 
 def audited(**changes: Any) -> str:
-    """The form of pip-audit's answer about the tools,
-    clean but for the changes to the entry of uv.
+    """Return pip-audit's output about the tools,
+    clean except for the given changes to the entry of uv.
     """
     pins = read_lock(IMAGE / "tools.txt").values()
     entries = [{"name": pin.name, "version": pin.version, "vulns": []} for pin in pins]

@@ -1,6 +1,6 @@
-"""What is known of rules and runbooks without promtool.
+"""Checks of rules and runbooks that need no promtool.
 
-With it: `python -m deploy.check.rules`, and that it finds what is wrong.
+`python -m deploy.check.rules` does the checks with promtool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BURNS = {
     "HeadlightOverloadBudgetBurn": "overload",
     "HeadlightLatencyBudgetBurn": "latency",
 }
-# The table of the SRE workbook: severity, burn, long window, short window.
+# The table of the SRE workbook: severity, burn rate, long window, short window.
 WORKBOOK = [("page", "14.4", "1h", "5m"), ("page", "6", "6h", "30m"), ("ticket", "1", "3d", "6h")]
 
 
@@ -58,9 +58,9 @@ def test_burn_rates_are_those_of_the_sre_workbook(name: str) -> None:
 
 
 def test_every_rejection_reason_is_classified() -> None:
-    """A reason that is added to the service is a failure, an overload or the caller's.
+    """Every reason of the service is classified as failure, overload or error of the caller.
 
-    Whose, has to be decided.
+    A new reason needs a decision.
     """
     text = sources.RULE_FILES[0].read_text(encoding="utf-8")
     kinds = {frozenset(found.split("|")) for found in re.findall(r'reason(?:=~|!~)"([^"]+)"', text)}

@@ -1,6 +1,6 @@
-"""The tools that others made see what is broken.
+"""Third-party checks detect broken files.
 
-Kubernetes' schemas, the types of custom resources; and the files themselves.
+Kubernetes' schemas, the types of custom resources, and the files themselves.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_objects_that_violate_kubernetes_schemas_are_reported(load: Load, broken
 
 
 def test_invalid_custom_resources_are_reported(load: Load) -> None:
-    """All in one run: each starts a compiler."""
+    """All in one run: each run starts a compiler."""
     renderings = {}
     for number, broken in enumerate(CUSTOM_BREAKS):
         renderings[f"broken{number}"] = load(broken.folder)
@@ -76,7 +76,7 @@ def test_missing_kubectl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sources, to break."""
+    """Return a copy of the sources, to break."""
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     monkeypatch.setattr(rendering, "DEPLOY", tmp_path / "deploy")
     assert list(sources.breaches(tmp_path / "deploy")) == []

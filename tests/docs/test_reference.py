@@ -1,4 +1,4 @@
-"""The pages made from the code: nothing that a user can name is missing."""
+"""Pages generated from the code: every public name is listed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headlight.pb import headlight_pb2
 from headlight_service.core.admission.shedding import Shortage
 from headlight_service.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, REASONS
 
-# Fields of descriptor.proto that hold elements with a comment, below each kind of element.
+# Fields of descriptor.proto with commented elements, for each kind of element.
 CHILDREN = {
     "FileDescriptorProto": ("message_type", "enum_type", "service"),
     "DescriptorProto": ("field", "nested_type", "enum_type"),
@@ -71,7 +71,7 @@ def test_every_option_of_help_has_a_row(name: str) -> None:
 
 def test_options_are_listed_with_values_and_defaults() -> None:
     page = commands.page()
-    assert "(`fp32`" not in page  # `serve` takes text: its help has the values
+    assert "(`fp32`" not in page  # `serve` accepts text: the values are in its help
     assert "(`interactive`, `bulk`)" in row_of(page, "--priority")
     assert "(default 512)" in row_of(page, "--max-items ITEMS")
     assert "%(" not in page
@@ -87,7 +87,7 @@ def elements(proto: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int
 
 @pytest.fixture
 def described() -> FileDescriptorProto:
-    """The contract with a comment of its own at each element."""
+    """Return the contract with a comment of its own at each element."""
     file = FileDescriptorProto()
     headlight_pb2.DESCRIPTOR.CopyToProto(file)
     file.source_code_info.location.add(path=[contract.SYNTAX], leading_comments="About.")
@@ -129,7 +129,7 @@ def test_every_public_name_is_documented_and_linked() -> None:
 
 
 def test_names_described_together_get_an_entry_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mkdocstrings would take the second name for the type of the first."""
+    """mkdocstrings would read the second name as the type of the first."""
     monkeypatch.setitem(sys.modules, "griffe", SimpleNamespace(Extension=object))
     separated = importlib.import_module("docs.site.together").separated
     monkeypatch.delitem(sys.modules, "docs.site.together")

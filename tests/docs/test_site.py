@@ -1,4 +1,4 @@
-"""The source of the site, its navigation, and the check of what was built."""
+"""The source of the site, its navigation, and the check of the built pages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Our tokenizer.json against transformers' tokenizers of bytes.
+"""tokenizer.json of byte-level tokenizers, compared with transformers.
 
-Where a space in front of a text is said, and where it is not.
+The settings add a leading space or not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The exporter's own comparison with transformers.
-
-What it finds, and what it says where it cannot look.
-"""
+"""The exporter's own comparison with transformers: differences, and models it cannot compare."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ from tests.families.models import ROTARY, VOCABULARY, make
 transformers.logging.set_verbosity_error()
 
 FAMILY = "modernbert"
-EXACT = dict.fromkeys(OUTPUTS, 0.0)  # our own rounding: what is left is the floor
+EXACT = dict.fromkeys(OUTPUTS, 0.0)  # the rounding of float32: the remaining error is the floor
 LONG = {"max_position_embeddings": 512, "num_hidden_layers": 4, "pad_token_id": 0}
 
 
 def opened(name: str, folder: Path) -> Encoder:
-    """A model of theirs, saved and read by us."""
+    """Save a model of transformers and read it with Headlight."""
     make(name).save_pretrained(folder)
     return read_origin(folder, pooling="mean", ids_only=True).encoder
 
@@ -65,8 +62,8 @@ def test_second_token_types_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "qwen2"])
 def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a causal model no token sees what is behind it,
-    and nothing comes of padding that is seen.
+    """In a causal model no token sees later ones,
+    so visible padding has no effect.
     """
     encoder, family = opened(name, tmp_path), name.replace("roberta", "xlm-roberta")
     assert against_transformers(tmp_path, family, encoder, EXACT).errors
@@ -134,7 +131,7 @@ def test_a_top_level_original_length_matches_transformers(
 
 
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Tensors of NomicBERT under the names of its own code."""
+    """Return tensors of NomicBERT under the names of its own code."""
     names = {
         "embeddings.LayerNorm": "emb_ln",
         "self_attn.o_proj": "attn.out_proj",
@@ -158,7 +155,7 @@ def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]
 
 
 def publish_nomic(folder: Path, prefix: str = "") -> None:
-    """A folder as its makers publish it."""
+    """Write a folder as its makers publish it."""
     model = make("nomic_bert")
     save_file(published(model.state_dict(), prefix), folder / "model.safetensors")
     words = {

@@ -1,6 +1,6 @@
 """Folders that sentence-transformers itself saved.
 
-What we read of them, and that pooling them by our reading gives its vectors.
+Our reading of them, and pooling by that reading compared with its vectors.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MODES = {
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A BERT with random weights, of 24 positions, and its tokenizer, which keeps capitals."""
+    """Return a random BERT with 24 positions, and its cased tokenizer."""
     folder = tmp_path / "base"
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(WORDS))
@@ -77,7 +77,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTransformer:
-    """Save a model, and load it again as its users will."""
+    """Save a model, and load it again as its users would."""
     SentenceTransformer(modules=list(modules), **settings).save(
         str(folder), create_model_card=False
     )
@@ -85,8 +85,9 @@ def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTran
 
 
 def pool(tokens: Tensor, kept: Tensor, mode: str) -> Tensor:
-    """The vectors [n, dim] of one text, of which `kept` bool [n] take part -> [dim],
-    by the definition of each word.
+    """Return the vector [dim] of one text from its vectors [n, dim]; `kept` bool [n] take part.
+
+    By the definition of each pooling.
     """
     rows = tokens[kept]
     place = torch.arange(1.0, len(tokens) + 1)[kept, None]
@@ -102,7 +103,7 @@ def pool(tokens: Tensor, kept: Tensor, mode: str) -> Tensor:
 
 
 def encode(recipe: Recipe, text: str, prompt: str = "") -> Tensor:
-    """What the recipe says, with transformers for the Transformer."""
+    """Apply the recipe, with transformers for the Transformer."""
     file = tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
     assert file is not None
     assert recipe.pooling is not None
@@ -230,7 +231,10 @@ def test_a_plain_transformers_folder_has_no_pooling(base: Path) -> None:
 
 
 def test_surrounding_white_space_is_treated_as_in_the_library(base: Path, tmp_path: Path) -> None:
-    """It is lost on WordPiece, and not on bytes. Older versions of the library stripped it."""
+    """WordPiece drops it, byte-level tokenizers keep it.
+
+    Older versions of the library stripped it.
+    """
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     plain = tokenizers.Tokenizer(models.BPE(vocab=letters, merges=[]))
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers, served, against that library itself."""
+"""Folders of sentence-transformers, served, compared with that library itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
-# The last is cut.
+# The last is truncated.
 TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]
 FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
 FORMS |= {
@@ -30,13 +30,13 @@ FORMS |= {
 
 
 def served(folder: Path) -> Service:
-    """A service of the folder that sentence-transformers wrote."""
+    """Return a service of the folder that sentence-transformers wrote."""
     export_origin(read_origin(folder / "model"), folder / "bundle")
     return Service(folder / "bundle")
 
 
 def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
-    """Cosine, and the largest difference over the vector's length, as the project promises."""
+    """Check cosine and difference, relative to the vector's length, as the project promises."""
     lengths = np.linalg.norm(expected, axis=1)
     cosine = (got * expected).sum(axis=1) / np.linalg.norm(got, axis=1) / lengths
     assert cosine.min() >= 0.999999
@@ -97,7 +97,7 @@ def test_vector_types_match_the_library(tmp_path: Path) -> None:
             TEXTS[:4], PooledSpec(dimensions=32, dtypes=("float32", "binary", "ubinary"))
         ).by_type
     check(kinds["float32"], expected)
-    clear = np.abs(expected) > 1e-5  # elsewhere a rounding decides the sign
+    clear = np.abs(expected) > 1e-5  # elsewhere rounding decides the sign
     assert clear.all()
     for kind in ("binary", "ubinary"):
         assert np.array_equal(kinds[kind], quantize_embeddings(expected, kind))

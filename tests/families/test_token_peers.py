@@ -1,4 +1,4 @@
-"""The comparison of token ids with transformers that an export makes."""
+"""Comparison of token ids with transformers during an export."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_matching_ids_are_reported(tmp_path: Path) -> None:
 def test_tokens_declared_special_by_a_folder_are_compared(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """Words of the vocabulary, which transformers finds within others then."""
+    """They are words of the vocabulary, which transformers then finds within other words."""
     BertConfig().save_pretrained(tmp_path)
     wordpiece(tmp_path, BERT)
     BertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
@@ -66,7 +66,7 @@ def test_lower_casing_by_sentence_transformers_is_not_part_of_the_tokenizer(
 
 
 def test_different_ids_are_refused_with_the_text_and_both_lists(tmp_path: Path) -> None:
-    """Their class reads but the pieces of this file, whose pre-tokenizer is another one."""
+    """Their class reads only the pieces of this file, which has another pre-tokenizer."""
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(
         tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="XLMRobertaTokenizer"

@@ -1,4 +1,4 @@
-"""Our tokenizer.json against transformers' own tokenizer for the same folder.
+"""tokenizer.json compared with transformers' own tokenizer for the same folder.
 
 Ids, token types and offsets.
 """
@@ -68,7 +68,7 @@ def train(
 
 
 def wordpiece(folder: Path, special: list[str]) -> None:
-    """vocab.txt of a WordPiece trained here."""
+    """Write the vocab.txt of a WordPiece trained here."""
     cased = normalizers.BertNormalizer(lowercase=False)
     trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
     train(

@@ -1,5 +1,6 @@
-"""Tokenizers of XLM-R's kind as published folders hold them, not as transformers 5 would save them,
-against its classes.
+"""XLM-R tokenizers in their published form, compared with transformers' classes.
+
+transformers 5 would save them in another form.
 """
 
 from __future__ import annotations

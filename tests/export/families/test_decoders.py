@@ -1,4 +1,4 @@
-"""What configs of decoders say of windows and of what a token sees, read without their code."""
+"""Attention direction and windows of decoders, read from their configs without their code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
 
 
 def tensors(family: str) -> dict[str, Tensor]:
-    """Those of a family, all zeros."""
+    """Return the tensors of a family, all zeros."""
     shapes: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (VOCABULARY, DIM),
         "norm.weight": (DIM,),
@@ -103,9 +103,9 @@ def test_a_bidirectional_window_does_not_count_the_token_itself(family: str) -> 
 
 
 def test_a_missing_window_takes_the_default_of_transformers() -> None:
-    """As transformers' configuration classes have it.
+    """As in transformers' configuration classes:
 
-    4,096 where the key is left out, none where it is null.
+    4,096 if the key is missing, none if it is null.
     """
     assert (read("mistral").window, read("mistral").local_layers) == (4095, (0, 1, 2, 3))
     used = read("qwen2", use_sliding_window=True, max_window_layers=2)
@@ -120,7 +120,7 @@ def test_a_missing_window_takes_the_default_of_transformers() -> None:
     "buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"]
 )
 def test_stored_buffers_of_old_files_are_recomputed(buffer: str) -> None:
-    """Where every layer had its own, too."""
+    """Also if every layer had its own."""
     for family in ("llama", "mistral", "qwen2"):
         found = {f"model.{name}": tensor for name, tensor in tensors(family).items()}
         old = {f"model.layers.{at}.self_attn.{buffer}": torch.ones(2) for at in range(LAYERS)}

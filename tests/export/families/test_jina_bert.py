@@ -1,4 +1,4 @@
-"""What networks JinaBERT has, by its config."""
+"""Feed-forward variants of JinaBERT, read from its config."""
 
 from __future__ import annotations
 

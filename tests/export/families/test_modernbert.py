@@ -1,5 +1,6 @@
-"""Angles of ModernBERT's local layers, in the words of published configs and in those of
-transformers 5.
+"""Rotary angles of ModernBERT's local layers.
+
+In the keys of published configs and in those of transformers 5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which of its words for rotary positions a config.json means, where it has several."""
+"""Precedence of the rotary position keys of a config.json that has several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fields(kind: str | None, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(kind: str | None = None, **values: Any) -> tuple[float, float, str | None]:
-    """Theta, fraction and the kind of scaling."""
+    """Return theta, fraction and the kind of scaling."""
     found = fields(kind, values)
     scaling = found["rope_scaling"]
     return found["rope_theta"], found["rope_fraction"], scaling and scaling.kind
@@ -42,7 +42,7 @@ def scaled(kind: str | None = None, **values: Any) -> RopeScaling | None:
             {"rope_theta": 5e4, "rope_parameters": LINEAR | {"rope_theta": 7e4}},
             (7e4, 1.0, "linear"),
         ),
-        # The older word holds, and nothing of the newer one.
+        # The older key applies alone, without parts of the newer one.
         (
             {
                 "rope_scaling": LINEAR,

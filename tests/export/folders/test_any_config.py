@@ -1,4 +1,4 @@
-"""Whatever a config.json says, a folder is opened or refused in one line."""
+"""Any config.json: a folder is opened, or refused in one line."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ VALUES = st.one_of(
 def folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """Weights, and a config that fits them."""
+    """Create weights and a config that fits them."""
     config, tensors = FAMILIES[request.param]
     path = tmp_path_factory.mktemp(request.param)
     save_file(tensors, path / "model.safetensors")
@@ -100,7 +100,7 @@ def folder(
 
 
 def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
-    """What an export says to a config with other values; empty if it opens it."""
+    """Return the refusal of a config with other values; empty if it is opened."""
     path, config = folder
     (path / "config.json").write_text(json.dumps(config | said), encoding="utf-8")
     try:

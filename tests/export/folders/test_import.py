@@ -1,6 +1,6 @@
-"""Folders of Hugging Face through the command.
+"""Import of Hugging Face folders with the command.
 
-One that can be served, and many that cannot, each refused in one line.
+One can be served; many cannot, and each is refused in one line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONFIG: dict[str, Any] = {
 
 
 def tensors() -> dict[str, Tensor]:
-    """One layer of BERT under its own names, as a model for masked words saves it."""
+    """Return one layer of BERT under its own names, as a masked language model saves it."""
     torch.manual_seed(0)
     layer = "bert.encoder.layer.0"
     shapes = {f"{layer}.attention.self.{name}": (DIM, DIM) for name in ("query", "key", "value")}
@@ -71,7 +71,7 @@ def tensors() -> dict[str, Tensor]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that can be served, with the names that norms had in old files."""
+    """Create a folder that can be served, with the norm names of old files."""
     path = tmp_path / "bert"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
@@ -81,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def configure(**changes: Any) -> Callable[[Path], None]:
-    """Change config.json; None removes."""
+    """Change config.json; None removes a key."""
 
     def change(folder: Path) -> None:
         values = {name: value for name, value in (CONFIG | changes).items() if value is not None}
@@ -191,7 +191,7 @@ def test_a_folder_that_cannot_be_served_is_refused_in_one_line(
 
 
 def test_a_generating_decoder_is_refused(folder: Path) -> None:
-    """One that embeds says how it pools, or its owner does."""
+    """An embedding decoder declares its pooling, or the option does."""
     values = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -231,7 +231,7 @@ def test_a_generating_decoder_is_refused(folder: Path) -> None:
 def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the command to vectors of text, int8 ones and pairs included."""
+    """From the command to vectors of text, including int8 and pairs."""
     texts = folder.parent / "texts"
     texts.write_text("\n".join(f"text {i} of many" for i in range(120)), encoding="utf-8")
     out = folder.parent / "bundle"
@@ -278,7 +278,7 @@ def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
 def test_texts_that_cannot_be_encoded_are_reported_in_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Behind a prompt that leaves them no room, which shows when the graphs stand."""
+    """A prompt leaves no room for them, which shows only after the graphs are exported."""
     chain(folder, "Transformer", "Pooling")
     configure()(folder)
     prompts = {"prompts": {"long": "a " * ROWS}, "default_prompt_name": "long"}

@@ -11,7 +11,7 @@ from tests.folders import chain, refusal, write
     ("own", "tokenizer", "positions", "expected"),
     [
         ({"max_seq_length": 256}, {"model_max_length": 128}, 512, 256),
-        ({"max_seq_length": 1024}, {}, 512, 1024),  # the library does not look further either
+        ({"max_seq_length": 1024}, {}, 512, 1024),  # the library stops here too
         ({"max_seq_length": None}, {"model_max_length": 128}, 512, 128),
         ({}, {"model_max_length": 10**30}, 512, 512),
         ({}, {"model_max_length": 1024}, 512, 512),

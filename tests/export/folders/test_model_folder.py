@@ -35,7 +35,7 @@ def refused(folder: Path) -> str:
         read_tensors(folder)
     message = str(caught.value)
     assert "\n" not in message
-    assert "; " in message  # what, and what to do
+    assert "; " in message  # the problem, and the remedy
     return message
 
 

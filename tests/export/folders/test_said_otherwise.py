@@ -1,6 +1,4 @@
-"""Folders whose config.json says that vectors are not what they hold,
-or that texts may be longer than is taken.
-"""
+"""Folders whose config.json contradicts their vectors or their maximum length."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A BERT that can be served, for token ids."""
+    """Create a BERT that can be served, for token ids."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     save_file(tensors(), tmp_path / "model.safetensors")
     return tmp_path
@@ -121,7 +119,7 @@ def test_a_classifier_with_sentence_transformers_pooling_is_accepted(folder: Pat
 
 
 def test_stored_position_ids_are_ignored(folder: Path) -> None:
-    """And is no weight that could be left out."""
+    """They are not reported as unused weights."""
     before = read_origin(folder, ids_only=True).about
     retouch(
         lambda found: found.update(
@@ -158,7 +156,9 @@ def test_the_length_is_reported_with_a_longer_one_if_the_folder_allows_it(
 
 
 def test_reserved_position_rows_do_not_extend_the_length(folder: Path) -> None:
-    """RoBERTa's first two; its tokenizer mostly says the length without them, and not always."""
+    """RoBERTa reserves the first two rows;
+    most of its tokenizers give the length without them, but not all.
+    """
     save_file(
         {name.replace("bert.", "roberta."): tensor for name, tensor in tensors().items()},
         folder / "model.safetensors",
@@ -170,7 +170,7 @@ def test_reserved_position_rows_do_not_extend_the_length(folder: Path) -> None:
 
 
 def nomic(folder: Path) -> None:
-    """As Nomic Embed's config has it, which was trained with fewer tokens than it takes."""
+    """Write Nomic Embed's config, which was trained with fewer tokens than it accepts."""
     dim, ffn, words = 8, 12, len(VOCABULARY)
     values = {
         "model_type": "nomic_bert",

@@ -1,7 +1,4 @@
-"""What the exporter proves beside whole maps of whole texts.
-
-And what it holds in memory meanwhile.
-"""
+"""Parity checks of the exporter beyond whole maps of whole texts, and their memory use."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ def test_prompts_are_not_excluded_in_models_that_pool_them() -> None:
 
 
 def test_the_float64_encoder_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the bytes of the model would be held through the whole export."""
+    """It would hold twice the bytes of the model during the whole export."""
     made: list[weakref.ref[Any]] = []
 
     def recorded(encoder: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Graphs in fewer bits, product by product."""
+"""Graphs in reduced precision, product by product."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_missing_texts_file_is_reported_before_tracing(tmp_path: Path) -> None
 
 
 def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
-    """y = x w, x [2, n, K]."""
+    """Return the graph y = x w, with x [2, n, K]."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", weight.shape[0]])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", weight.shape[1]])
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -68,7 +68,7 @@ def test_a_converted_product_matches_its_formula(precision: str) -> None:
         pytest.skip(SATURATES)
     random = np.random.default_rng(0)
     x = random.standard_normal((2, 5, 64)).astype(np.float32)
-    # A row of zeros has no largest; a large one costs the others nothing.
+    # A row of zeros has no maximum; a large row does not affect the others.
     x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]
     weight = random.standard_normal((64, 7)).astype(np.float32)
     model = product_of(weight)
@@ -84,7 +84,7 @@ def test_a_converted_product_matches_its_formula(precision: str) -> None:
         kind = torch.bfloat16 if precision == "bf16" else torch.float16
         expected = x @ torch.from_numpy(weight).to(kind).float().numpy()
     scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
-    # A number half-way between two steps may go either way; that is a step of its row, times a
+    # A number half-way between two steps may be rounded either way: one step of its row times a
     # weight.
     np.testing.assert_allclose(
         y / scale,

@@ -1,4 +1,4 @@
-"""The texts that precisions are judged by, and how."""
+"""Texts and figures that judge the quality of a precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, pooled_dim=2, v
 
 
 class Pretender:
-    """A runtime that gives the text of id i the vector i of a table."""
+    """Fake runtime that returns row i of a table for the text of id i."""
 
     def __init__(self, precision: str, vectors: Floats, drift: float = 0.0) -> None:
         self.precision, self.provider, self.engine = precision, "cpu", self
@@ -34,7 +34,7 @@ class Pretender:
 
 
 def circle(count: int) -> Floats:
-    """Vectors of length 1, each nearer to the next than to the one before."""
+    """Return unit vectors, each nearer to the next than to the previous one."""
     angles = np.cumsum(np.linspace(0.2, 0.1, count))
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -55,7 +55,7 @@ def test_identical_vectors_have_perfect_quality() -> None:
 
 def test_a_lost_neighbour_is_detected_though_cosines_hardly_change() -> None:
     exact, moved = circle(30), circle(30)
-    # The sixth and the eighth are as near.
+    # The sixth and the eighth are equally near.
     middle = np.mean([np.arctan2(*exact[i][::-1]) for i in (6, 8)])
     exact[7] = np.cos(middle - 0.001), np.sin(middle - 0.001)
     moved[7] = np.cos(middle + 0.001), np.sin(middle + 0.001)

@@ -1,4 +1,4 @@
-"""What is declared of other precisions, and what is refused."""
+"""Declarations of reduced precisions in the manifest, and refusals."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_service_does_not_start_outside_the_declared_tolerance(
         match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}",
     ):
         load(Config(bundle=copied, precision=precision))
-    load(Config(bundle=copied))  # fp32 has its own
+    load(Config(bundle=copied))  # fp32 has a tolerance of its own
 
 
 def test_damaged_int8_weights_fail_the_self_test_though_all_digests_match(copied: Path) -> None:
@@ -82,7 +82,7 @@ def test_damaged_int8_weights_fail_the_self_test_though_all_digests_match(copied
 def test_a_conversion_that_breaks_the_model_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The faults: scales of 0, and scales that are no numbers."""
+    """The faults: scales of 0, and scales that are not finite."""
 
     def broken(value: float) -> Callable[..., None]:
         def wrong(model: onnx.ModelProto, *others: Any) -> None:
@@ -133,7 +133,7 @@ def test_a_provider_is_measured_as_a_precision_is(export: Export, tmp_path: Path
     ]
     assert {(row.provider, row.precision) for row in found.variants} == set(measured)
     assert all(row.passed for row in found.variants)
-    # fp32 is held to what PyTorch's own error allows, wherever it runs
+    # fp32 has the tolerance of PyTorch's own error with every provider
     assert manifest.tolerance("openvino", "fp32").pooled == manifest.tolerance("cpu", "fp32").pooled
     assert manifest.quality[1].batch_drift <= 1e-6
     for provider, precision in measured:

@@ -1,4 +1,4 @@
-"""Tokens that small files name beside a tokenizer.json."""
+"""Tokens that the small files beside tokenizer.json name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORD, EXTRA = "hello", "[D]"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tokenizer.json with a word, and a token added to it."""
+    """Create a tokenizer.json with a word, and a token added to it."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0, WORD: 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens([EXTRA])
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def named(token: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Ways to name a token: the key that refusals tell, the file, and what stands in it."""
+    """Return ways to name a token: the key in refusals, the file, and its content."""
     whole = {"content": token, "lstrip": False, "special": True}
     return [
         ("mask_token", SETTINGS, {"mask_token": token}),
@@ -74,7 +74,7 @@ def test_entries_that_name_no_token_are_ignored(folder: Path, said: dict[str, An
 
 
 def test_a_file_superseded_by_settings_is_not_read(folder: Path) -> None:
-    """transformers reads neither beside settings that list all added tokens."""
+    """transformers ignores both files if the settings list all added tokens."""
     (folder / SETTINGS).write_text(
         json.dumps({"added_tokens_decoder": {"2": {"content": EXTRA}}}), encoding="utf-8"
     )

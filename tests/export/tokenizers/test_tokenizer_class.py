@@ -1,7 +1,4 @@
-"""Where a tokenizer's class stands.
-
-In its settings, in config.json, or in the type of the model.
-"""
+"""Sources of a tokenizer's class: its settings, config.json, or the type of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ def configure(folder: Path, **values: Any) -> None:
 
 
 def test_the_class_in_config_json_overrides_the_model_type(tmp_path: Path) -> None:
-    """PhoBERT's folder, which has a vocab.txt of another kind."""
+    """The case is PhoBERT's folder, whose vocab.txt has another format."""
     vocabulary(tmp_path)
     configure(tmp_path, model_type="bert", tokenizer_class="PhobertTokenizer")
     message = tokenizer_refusal(tmp_path)

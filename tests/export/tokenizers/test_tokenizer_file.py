@@ -12,7 +12,7 @@ from tests.vocabularies import CLS, SEP, load, tokenizer_refusal, vocabulary
 
 
 def bytewise() -> tokenizers.Tokenizer:
-    """One token a byte, and an end behind each text."""
+    """Return a tokenizer with one token per byte, and an end token after each text."""
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=letters | {"<end>": 256}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -42,7 +42,7 @@ def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_an_end_token_that_tokenizer_json_does_not_add_is_refused(tmp_path: Path) -> None:
-    """Decoders are pooled there."""
+    """Decoders pool the end token."""
     tokenizer = bytewise()
     (tmp_path / "tokenizer_config.json").write_text('{"add_eos_token": true, "eos_token": "<end>"}')
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -92,7 +92,7 @@ def test_lower_casing_is_added_once_and_first(
 def test_offsets_refer_to_the_original_text(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
-    """Through lower-casing, which may lengthen a letter."""
+    """Also through lower-casing, which may lengthen a character."""
     folder = tmp_path_factory.mktemp("bytes")
     bytewise().save(str(folder / "tokenizer.json"))
     encoding = load(folder, lower_case=True).encode(text)

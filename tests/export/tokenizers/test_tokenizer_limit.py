@@ -1,6 +1,4 @@
-"""The limit of a tokenizer in the manifest of an export,
-and the refusal of one that is too slow.
-"""
+"""Character limit of a tokenizer in an exported manifest, and refusal of slow tokenizers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""White space around the words of a tokenizer of XLM-R's kind,
-whose tokenizer.json alone would make a token of it.
+"""White space around words in XLM-R tokenizers.
+
+Their tokenizer.json alone would make a token of it.
 """
 
 from __future__ import annotations

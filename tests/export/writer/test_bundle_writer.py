@@ -102,7 +102,7 @@ def test_the_longest_accepted_text_is_tried() -> None:
 
 @pytest.fixture
 def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the graphs of the same checkpoint from the bundle that another test exported.
+    """Reuse the graphs of the bundle that another test exported from the same checkpoint.
 
     Tracing takes seconds.
     """
@@ -117,9 +117,7 @@ def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_graph_outside_the_tolerance_is_not_written(
     make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault: a graph whose pooled vectors are off by a thousandth, which is to say,
-    a reference that is.
-    """
+    """The fault: the reference, and so the graph's error, is off by a thousandth."""
     right = Reference.outputs
 
     def wrong(self: Reference, ids: Ids, *others: Any, **options: Any) -> dict[str, Floats]:
@@ -223,7 +221,7 @@ def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
 ) -> None:
     shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "tokenizer.json").unlink()
-    for _ in range(2):  # the second replaces the first, and leaves nothing else behind
+    for _ in range(2):  # the second replaces the first, and leaves no other files
         export_checkpoint(
             tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7"
         )

@@ -1,4 +1,4 @@
-"""Every scheme of positions through its exported graphs.
+"""Exported graphs of every position scheme.
 
 Parity, batch invariance, and the properties that graphs can show.
 """
@@ -49,7 +49,7 @@ def ids_of(length: int, seed: int = 0) -> Ids:
 def item(
     runtime: Runtime, length: int, *, seed: int = 0, head_mask: Floats | None = None
 ) -> EncodeItem:
-    """Everything of a random text, with random segments where there are any."""
+    """Return an item with all outputs for a random text, with segments if the model has them."""
     architecture = runtime.bundle.manifest.architecture
     segments = np.random.default_rng([seed, length, 1]).integers(
         0, max(1, architecture.segments), size=length
@@ -81,9 +81,9 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 def test_the_bundle_matches_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
-    """Independent of the exporter's own report.
+    """Compared directly with the encoder, in one ragged batch.
 
-    Written out here against the encoder, in one ragged batch.
+    Independent of the exporter's own report.
     """
     runtime = opened(kind)
     items = [item(runtime, length) for length in (1, 2, 5, 31, 128, 160)]
@@ -113,7 +113,7 @@ def test_head_masks_match_pytorch_and_apply_per_text(
     [pooled_alone] = runtime.engine.run(
         [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
     )
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]
 
 
@@ -162,7 +162,10 @@ def test_any_head_masks_in_a_ragged_batch_match_pytorch(
 
 
 def moved(runtime: Runtime, length: int, order: Ids) -> float:
-    """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
+    """Return the largest change by reordering inputs, over tokens and attention.
+
+    The distance between f(reordered x) and reordered f(x).
+    """
     selection, ids = Selection(tokens=True, attention=whole((0,), 3)), ids_of(length)
     plain, changed = runtime.engine.run(
         [EncodeItem(ids, selection), EncodeItem(ids[order], selection)]

@@ -1,4 +1,4 @@
-"""Rows that tests of the repository show: node ids, and what they assert.
+"""Rows shown by tests of the repository: node ids, and what they assert.
 
 Add a row here for each.
 """
@@ -310,7 +310,10 @@ DRIVEN: tuple[Row, ...] = (
 
 
 def run_tests(nodes: tuple[str, ...], asserts: str) -> Outcome:
-    """Run the tests and count them. Figures that they record as properties are taken over."""
+    """Run the tests and count them.
+
+    Figures that they record as properties are included.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "junit.xml"
         command = [

@@ -1,6 +1,6 @@
-"""Layouts, without the tools.
+"""Layouts of the adapters, without the tools.
 
-`tests/adapters` holds the same functions against the tools themselves.
+`tests/adapters` compares the same functions with the tools themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAIR = TokenList(
 
 
 def attention_of(tokens: TokenList, layers: tuple[int, ...] = (0,)) -> Attention:
-    """Random weights, so no other orientation has the same numbers."""
+    """Return random weights, so that no other orientation has the same numbers."""
     raw = np.random.default_rng(1).random((len(layers), 2, len(tokens), len(tokens)), np.float32)
     return Attention(raw / raw.sum(-1, keepdims=True), layers, tokens, REF)
 
@@ -64,7 +64,7 @@ def test_hf_is_a_batch_of_one_for_each_selected_layer(client: Client) -> None:
 
 def test_tensors_are_equal_for_any_memory_layout(client: Client) -> None:
     attention = client.attend(TEXT)
-    attention.weights.flags.writeable = False  # which PyTorch warns of
+    attention.weights.flags.writeable = False  # PyTorch warns of read-only arrays
     mirrored = Attention(
         attention.weights[::-1, :, ::-1], attention.layers, attention.tokens, attention.model
     )
@@ -82,7 +82,7 @@ def test_bertviz_layers_are_at_their_absolute_index() -> None:
         np.testing.assert_array_equal(
             arguments["attention"][layer].numpy()[0], attention.layer(layer)
         )
-    for layer in (0, 2):  # whoever looks at these sees that there is nothing
+    for layer in (0, 2):  # placeholders are visibly empty
         assert arguments["attention"][layer].shape == (1, 2, 6, 6)
         assert arguments["attention"][layer].isnan().all()
 

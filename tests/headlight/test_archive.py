@@ -55,7 +55,7 @@ def test_an_archive_round_trips(client: Client, tmp_path: Path, write: Write, re
 def test_an_archive_contains_exactly_the_documented_arrays(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With any NumPy: for 1.26, every keyword is an array."""
+    """With any NumPy version: in 1.26, every keyword is an array."""
     savez = np.savez_compressed
 
     def of_numpy_1(file: Any, **arrays: Any) -> None:
@@ -80,7 +80,9 @@ def test_hidden_states_keep_their_type_and_tokens(
     client: Client, tmp_path: Path, write: Write, read: Read
 ) -> None:
     every = client.hidden(TEXT)
-    turned = tuple(reversed(range(len(every.tokens))))  # of all, so that their number does not tell
+    turned = tuple(
+        reversed(range(len(every.tokens)))
+    )  # all: their number does not reveal the order
     for places in ((2, 0), turned):
         some = dataclasses.replace(
             every, states=every.states[:, list(places)].astype(np.float16), places=places
@@ -170,7 +172,7 @@ def test_any_damage_to_an_archive_is_refused(client: Client, tmp_path: Path) -> 
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
-            read_npz(path)  # some bytes, as dates, say nothing
+            read_npz(path)  # some bytes, for example dates, are not checked
         except ValueError as error:
             refused.append(str(error))
         except OSError:

@@ -1,4 +1,4 @@
-"""What holds for every error, those that are still to be thought of included."""
+"""Requirements for every error class, including those added later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import HeadlightError, InvalidInput
 from headlight_service.core.admission.shedding import Shortage
 
-# By how it is annotated: a value for an argument of an error. An error that takes something else
+# Values for arguments of errors, by annotation. An error with another argument type
 # adds it here.
 VALUES: dict[str, Any] = {
     "str": "inputs[3].text",
@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
 
 
 def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[HeadlightError]]:
-    """Those of Headlight and of the service."""
+    """Return the error classes of Headlight and of the service."""
     if root.__module__.split(".")[0] in ("headlight", "headlight_service"):
         yield root
     for leaf in root.__subclasses__():
@@ -38,9 +38,7 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 
 @pytest.mark.parametrize("kind", sorted(set(kinds()), key=repr))
 def test_headlight_errors_survive_pickling(kind: type[HeadlightError]) -> None:
-    """As from a worker of multiprocessing, which waits for ever for an error that cannot be
-    read.
-    """
+    """multiprocessing waits for ever for an error that cannot be unpickled."""
     parameters = inspect.signature(kind).parameters
     error = kind(
         **{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}
@@ -56,7 +54,7 @@ def test_headlight_errors_survive_pickling(kind: type[HeadlightError]) -> None:
 
 
 def test_derived_errors_survive_pickling() -> None:
-    """Whatever its arguments."""
+    """For any arguments."""
     again = pickle.loads(pickle.dumps(OfSomebody("inputs[0]", why=3)))
     assert (type(again), str(again), again.field, again.why) == (
         OfSomebody,

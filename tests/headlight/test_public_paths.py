@@ -1,4 +1,4 @@
-"""Import paths that users have: they stay, wherever the code behind them is."""
+"""Public import paths: they stay, wherever the code behind them is."""
 
 from __future__ import annotations
 

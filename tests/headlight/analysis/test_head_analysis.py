@@ -23,7 +23,7 @@ from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = ["read a file", "for line in open ( path )"]
-# By what the fake does without each head.
+# Distances that the fake makes without each head.
 MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
 
 
@@ -90,7 +90,7 @@ def test_no_texts_are_refused(client: Client) -> None:
 def test_requests_include_enough_weights_of_each_row(
     client: Client, servicer: FakeServicer
 ) -> None:
-    """All special tokens, the token itself, and another."""
+    """All special tokens, the token itself, and one other."""
     wanted: list[tuple[list[Input], int]] = [
         ([TEXTS[0]], 4),
         ([TEXTS[0], ("open a file", "read it")], 5),

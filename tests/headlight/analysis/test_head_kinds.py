@@ -31,7 +31,7 @@ def units(count: int) -> Units:
 def reduced(
     *heads: Floats, special: tuple[int, ...] = (0, -1), known: bool = True
 ) -> AttentionMaps:
-    """One layer of whole maps [n, n], as the statistics that the service would answer with."""
+    """Return one layer of whole maps [n, n] as the statistics that the service would send."""
     count = len(heads[0])
     names = tokens(count, special)
     text = Text(np.stack(heads), np.stack(heads), names.special, (), (), (), "mean")
@@ -55,7 +55,7 @@ def reduced(
 
 
 def toward(step: int, count: int = 8) -> Floats:
-    """Each token looks at one so far from it, at itself where there is none."""
+    """Return a map in which each token attends to one at a distance, or else to itself."""
     weights = np.eye(count, k=step, dtype=np.float32)
     weights[weights.sum(1) == 0] = np.eye(count, dtype=np.float32)[weights.sum(1) == 0]
     return weights
@@ -82,7 +82,7 @@ def whole(*heads: Floats, special: tuple[int, ...] = (0, -1)) -> AttentionMaps:
 
 
 def largest(maps: AttentionMaps, count: int) -> AttentionMaps:
-    """The same with the largest of each row alone."""
+    """Return the same with only the largest weights of each row."""
     indices = np.argsort(-maps.values, axis=-1, kind="stable")[..., :count]
     values = np.take_along_axis(maps.values, indices, axis=-1)
     axes = ("layer", "head", "query", "top")
@@ -139,10 +139,10 @@ def test_an_even_head_is_uniform_regardless_of_shares_in_short_texts() -> None:
 
 
 def test_texts_are_weighted_by_their_number_of_queries() -> None:
-    """As if all queries stood in one long text: of n tokens, n - 1 have one before them."""
+    """As if all queries were in one long text: of n tokens, n - 1 have one before them."""
     long, short = reduced(toward(-1, 10)), reduced(at_token(0, 3))
     [head] = classify([long, short])
-    # In the short text, of two one.
+    # In the short text, one of two.
     assert head.statistics["previous"] == pytest.approx((9 * 1 + 2 * 0.5) / 11)
     assert head.statistics["self"] == pytest.approx((10 * 0.1 + 3 / 3) / 13)
     assert head.statistics["special"] == pytest.approx((2 * 1 + 3 * 1) / 13)
@@ -158,7 +158,7 @@ def test_entropy_is_relative_to_the_length_of_each_text() -> None:
 
 
 def test_dropped_special_tokens_do_not_count() -> None:
-    """Of five tokens the three between the first and the last are left.
+    """Of five tokens the three between the first and the last remain.
 
     An even row of them has the entropy ln 3.
     """
@@ -187,7 +187,7 @@ def test_special_tokens_of_id_inputs_are_unknown() -> None:
     assert head.kind == "other"
     assert math.isnan(head.statistics["special"])
     [head] = classify([reduced(toward(3), known=False), reduced(at_token(0, 4))])
-    assert head.statistics["special"] == pytest.approx(1)  # of the text alone where it is known
+    assert head.statistics["special"] == pytest.approx(1)  # of the text alone, if it is known
 
 
 def test_a_text_of_one_token_does_not_count() -> None:
@@ -233,7 +233,7 @@ def some_head(count: int = 6) -> Floats:
 
 @pytest.mark.parametrize("count", [None, 4, 6])
 def test_the_strongest_link_is_between_two_ordinary_tokens(count: int | None) -> None:
-    """Two special tokens, the token itself, and one more: as many of each row are enough."""
+    """Two special tokens, the token itself, and one more: four weights of each row are enough."""
     maps = whole(some_head())
     [link] = strongest(
         maps if count is None else largest(maps, count), [f"t{at}" for at in range(6)], text=3

@@ -72,7 +72,7 @@ def test_fit_counts_terminal_cells() -> None:
 def test_a_page_long_word_is_truncated_in_linear_time() -> None:
     """One token of a tokenizer that does not know it.
 
-    Were the rest measured for each character, these would take days.
+    Measuring the rest for each character would take days.
     """
     page = "a" * 10**6
     assert fit(page, 14) == "aaaaaaaaaaaaa…"

@@ -23,7 +23,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments, and perhaps standard input -> exit code, output, errors."""
+    """Run with arguments and optional standard input; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
 
     def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -284,7 +284,7 @@ def test_errors_of_the_service_are_one_line_and_exit_code_1(
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
     assert "--target" in err
-    said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
+    said = "headlight: model: there is no other; there is fake\n"
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(

@@ -1,7 +1,4 @@
-"""What the command line says of a refusal.
-
-Its own options, lines of its own files, and what to do.
-"""
+"""Advice of the command line for errors: its own options, lines of files, and remedies."""
 
 from __future__ import annotations
 
@@ -89,7 +86,7 @@ def test_an_invalid_or_refused_line_is_named(
     path.write_text(f"one\n{'x' * 2**20}\n")
     code, err = said(capsys, target, command, "--file", str(path))
     assert (code, err.startswith(f"headlight: {path}: line 2: takes 1048")) == (2, True), err
-    if command != "tokens":  # which takes texts of any length
+    if command != "tokens":  # tokenize accepts texts of any length
         path.write_text(f"one\n{'word ' * 50}\n")
         code, err = said(capsys, target, command, "--file", str(path))
         assert (code, err.startswith(f"headlight: {path}: line 2: has 52 tokens")) == (2, True), err
@@ -113,7 +110,7 @@ def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
 def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where there is a timeout. Without one, the client itself waits as long as it takes."""
+    """If there is a timeout; without one, the client waits as long as needed."""
     late = (
         "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; "
         "wait, or ask another replica"

@@ -1,4 +1,4 @@
-"""Where the command line writes, and what becomes of it where that cannot be."""
+"""Output files of the command line, and write errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headlight.cli.files import write_all
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer
 
-# Where it is set, as images do, nothing of Python writes a text to its end.
+# With PYTHONUNBUFFERED, which images set, Python may write a text only in part.
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
 WRITES = (
     ("embed", "--out"),
@@ -30,7 +30,7 @@ WRITES = (
 
 
 def headlight(target: str, redirected: str, *arguments: str) -> tuple[int, str]:
-    """Run in a shell that redirects its output -> exit code, errors."""
+    """Run in a shell that redirects its output; return exit code, errors."""
     command = ["sh", "-c", f'exec "$0" -m headlight "$@" {redirected}', sys.executable, *arguments]
     environ = {**os.environ, "HEADLIGHT_TARGET": target}
     done = subprocess.run(
@@ -77,9 +77,9 @@ def test_closed_standard_input_is_one_line_and_exit_code_2(target: str) -> None:
 def test_a_disk_that_fills_behind_standard_output_is_exit_code_1(
     target: str, tmp_path: Path, unbuffered: str
 ) -> None:
-    """It takes some of what is written at once, and nothing after that.
+    """It accepts a part of one write, and nothing after that.
 
-    Here a limit on files stands for it.
+    Simulated by a file size limit.
     """
     shell = 'ulimit -f 8; exec "$0" -m headlight "$@" >"$OUT"'
     command = ["sh", "-c", shell, sys.executable, "embed", "--target", target, *["a"] * 300]
@@ -89,12 +89,12 @@ def test_a_disk_that_fills_behind_standard_output_is_exit_code_1(
     )
     said = "headlight: standard output: cannot write it: File too large\n"
     assert (done.returncode, done.stderr) == (1, said)
-    assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # of some ten characters a number
+    assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # some ten characters per number
 
 
 @UNBUFFERED
 def test_a_pipe_closed_midway_is_exit_code_141(target: str, unbuffered: str) -> None:
-    """What it did not take is more than a pipe holds, so that the command is still writing."""
+    """The unread rest is more than a pipe holds, so that the command is still writing."""
     command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(
@@ -110,9 +110,9 @@ def test_a_pipe_closed_midway_is_exit_code_141(target: str, unbuffered: str) -> 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
 def test_json_is_always_utf_8(target: str, encoding: str) -> None:
-    """Else ids are told apart no more.
+    """Otherwise distinct ids could become equal.
 
-    In a text for the eye, what there is no character for is a question mark.
+    In text output, unencodable characters become question marks.
     """
     environ = {**os.environ, "PYTHONIOENCODING": encoding}
 
@@ -134,7 +134,7 @@ def test_json_is_always_utf_8(target: str, encoding: str) -> None:
 
 
 def test_a_full_non_blocking_pipe_ends_the_command() -> None:
-    """Without a buffer, a file that does not block answers nothing, for ever if need be."""
+    """Without a buffer, writing to a non-blocking file could return nothing for ever."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with (
@@ -180,7 +180,7 @@ def test_a_closed_pipe_prints_no_error(target: str) -> None:
 def test_a_disk_full_at_writing_is_exit_code_1(
     target: str, capsys: pytest.CaptureFixture[str], form: list[str]
 ) -> None:
-    """Another try may succeed, so a job that tries again has to be told so."""
+    """A retry may succeed, so a job that retries needs this exit code."""
     assert main(["embed", "a", "--out", "/dev/full", "--target", target, *form]) == 1
     assert (
         capsys.readouterr().err
@@ -224,7 +224,7 @@ def test_the_input_file_is_not_overwritten(
     capsys: pytest.CaptureFixture[str],
     option: str,
 ) -> None:
-    """Whatever it is called."""
+    """Also under another name of the file."""
     path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
     path.write_text("as it was")
     (tmp_path / "link").symlink_to(path)
@@ -255,7 +255,7 @@ def test_a_file_on_standard_input_is_not_overwritten(target: str, tmp_path: Path
 def test_two_options_that_name_one_output_file_are_refused(
     target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which may not be there yet."""
+    """Also if the file does not exist yet."""
     path = str(tmp_path / "file")
     for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
         arguments = [
@@ -285,9 +285,9 @@ def test_missing_permission_is_reported_before_the_service_is_called(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the file where there is one, else of its folder.
+    """Permission of the file if it exists, else of its folder.
 
-    Stood in for: a superuser may do everything.
+    Simulated: a superuser may do everything.
     """
     (tmp_path / "file").touch()
     monkeypatch.setattr(

@@ -24,11 +24,11 @@ from headlight.wire.printable import escaped, json_escaped
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
-# A title for the window, the 8-bit form of the same, DEL, text that reads backwards, isolates, a
+# Window title, its 8-bit form, DEL, right-to-left override, isolates, a
 # forged line.
 EVIL = "a\x1b]0;b\x07\x9b2J\x7f\u202ec\u2066d\u2069\u200f\u2028\u0085e\x00\r\nheadlight: f"
-# All of C0 but the newline that ends a line, DEL, C1, marks and overrides of direction, separators
-# of lines.
+# C0 except the newline that ends a line, DEL, C1, direction marks and overrides, line
+# separators.
 RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
@@ -37,7 +37,7 @@ EVERY_CONTROL = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments -> exit code, output, errors."""
+    """Run with arguments; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
 
@@ -71,7 +71,7 @@ def test_a_message_is_one_line_without_control_characters(
     run: Run, servicer: FakeServicer, arguments: list[str]
 ) -> None:
     def fail(response: pb.GetModelResponse) -> None:
-        raise ValueError(EVIL)  # which gRPC's servers make a status of
+        raise ValueError(EVIL)  # gRPC servers turn it into a status
 
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, EVIL))
     if arguments == ["info"]:

@@ -1,4 +1,4 @@
-"""What `headlight embed` reads, and what it leaves out where it may."""
+"""Input of `headlight embed`, and lines that it may skip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments of embed, and perhaps standard input -> exit code, output, errors."""
+    """Run embed with arguments and optional standard input; return exit code, output, errors."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(
@@ -104,7 +104,7 @@ def test_without_skip_bad_the_first_bad_line_ends_the_command(
         f"headlight: {path}: line 21 is empty; remove it, or put a text there, "
         "or leave such lines out by --"
     )
-    # Of no line.
+    # Not an error of a line.
     assert (
         run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2
     )
@@ -120,7 +120,7 @@ def test_without_skip_bad_the_first_bad_line_ends_the_command(
         True,
         True,
     )
-    code, _, err = run("--file", str(path), *out, "--skip-bad")  # which goes on from there
+    code, _, err = run("--file", str(path), *out, "--skip-bad")  # the second run resumes
     assert (code, "going on from" in err, "3 of 25 texts were skipped" in err) == (0, True, True)
 
 
@@ -167,7 +167,7 @@ def test_json_lines_are_recognised_by_the_text_field_option(
     lines = '{"body": "one"}\n{"body": "two"}\n'
     assert run("--text-field", "body", stdin=lines) == run("one", "two")
     (tmp_path / "t.txt").write_text(lines)
-    assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # a text is a text
+    assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # plain text
     for command in ("tokens", "heads"):
         assert (
             main(

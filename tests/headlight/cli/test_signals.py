@@ -1,4 +1,4 @@
-"""Signals that come while a command ends."""
+"""Signals that arrive while a command ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headlight.cli.signals import NOTICED_SECONDS, result_of
 def test_signals_do_not_interrupt_closing_the_client_of_a_command(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gRPC would wait for ever."""
+    """An interrupted close would make gRPC wait for ever."""
     signals, close = (signal.SIGINT, signal.SIGTERM), Client.close
     found: list[Any] = []
 
@@ -39,7 +39,7 @@ def test_signals_do_not_interrupt_closing_the_client_of_a_command(
 def test_a_long_wait_is_split_so_that_signals_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that comes just as Python begins to wait is seen only when it has waited."""
+    """Python notices a signal that arrives as it begins to wait only after the wait."""
     future, waited, wait = futures.Future[int](), list[float | None](), futures.wait
 
     def waiting(some: Any, seconds: float | None) -> Any:

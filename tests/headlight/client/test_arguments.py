@@ -1,4 +1,4 @@
-"""Accepted values of a choice, and the error for others, before anything is sent."""
+"""Validation of arguments before anything is sent: accepted values and errors."""
 
 from __future__ import annotations
 

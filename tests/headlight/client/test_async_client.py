@@ -1,4 +1,4 @@
-"""The asyncio client gives what the other gives, errors included."""
+"""The asyncio client returns what the sync client returns, errors included."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full"))
     with pytest.raises(Overloaded):
         await aclient.encode("text")
-    # Repeated as UNAVAILABLE is.
+    # Retried as UNAVAILABLE is.
     servicer.refusals.extend([Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4)
     with pytest.raises(Unavailable):
         await aclient.encode("text")
@@ -121,7 +121,7 @@ async def test_the_event_loop_is_not_blocked_while_a_long_list_is_measured(
     monkeypatch: pytest.MonkeyPatch,
     ask: Callable[[AsyncClient, Iterable[str]], Awaitable[Any]],
 ) -> None:
-    """Which is read on the loop, for what yields it may belong there."""
+    """The list is read on the loop, because its iterator may belong there."""
     read, measured = list[threading.Thread](), list[threading.Thread]()
 
     def noted(inputs: Sequence[Input], most: int) -> list[tuple[int, int]]:

@@ -39,7 +39,7 @@ from tests.headlight.client.broken_answers import (
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer
 
-SECONDS = 60  # of a client's timeout, which no test comes near
+SECONDS = 60  # timeout of the client, which no test reaches
 TEXT = "one two three"
 UNIT = PooledSpec(normalize=True)
 Method: TypeAlias = "Callable[[Any], Any]"
@@ -79,7 +79,7 @@ async def awaited(target: str, method: Method) -> Any:
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, target: str) -> Ask:
-    """Ask a fresh client of either kind, which expects the model "fake"."""
+    """Call a fresh client of either kind, which expects the model "fake"."""
 
     def blocking(method: Method) -> Any:
         with Client(target, model="fake", timeout=SECONDS) as client:
@@ -268,7 +268,7 @@ def test_weights_replaced_since_the_description_are_no_bad_answer(
 def test_unit_length_is_checked_if_the_model_promises_it(
     ask: Ask, servicer: FakeServicer, normalized: bool
 ) -> None:
-    servicer.normalized = normalized  # its vectors are not
+    servicer.normalized = normalized  # its vectors are not normalised
     with pytest.raises(BadAnswer, match="unit length") if normalized else contextlib.nullcontext():
         ask(METHODS["encode"])
 

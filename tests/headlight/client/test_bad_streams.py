@@ -1,6 +1,6 @@
 """Streams of a hostile server.
 
-Frames that were not asked for, sizes beyond the request, and messages that are too large.
+Unrequested frames, sizes beyond the request, and messages that are too large.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headlight.wire.status_errors import LONGEST_DELAY_SECONDS, error_of_status,
 from tests.headlight.fake_model import DIM, HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
 
-SECONDS = 60  # of a client's timeout, and of waits for the server: no test comes near
+SECONDS = 60  # timeout of the client and of waits for the server; no test reaches it
 TEXT = "one two three"
 Frames: TypeAlias = list[pb.EncodeStreamResponse]
 Method: TypeAlias = "Callable[[Any], Any]"
@@ -43,7 +43,7 @@ STREAMED: dict[str, Method] = {
 
 @dataclasses.dataclass
 class Streaming(FakeServicer):
-    """Knows when a stream of it has ended."""
+    """Fake that records when a stream has ended."""
 
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -57,14 +57,14 @@ class Streaming(FakeServicer):
 @pytest.fixture
 def servicer() -> Streaming:
     limits = default_limits()
-    # So that it is not the server's own limits that a client is saved by.
+    # The limits of the server must not protect the client.
     limits.max_stream_output_bytes = limits.max_unary_response_bytes = 2**50
     return Streaming(limits)
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, target: str) -> Ask:
-    """Ask a fresh client of either kind."""
+    """Call a fresh client of either kind."""
 
     def blocking(method: Method) -> Any:
         with Client(target, timeout=SECONDS) as client:
@@ -82,7 +82,7 @@ def ask(request: pytest.FixtureRequest, target: str) -> Ask:
 def endless(
     frame: pb.EncodeStreamResponse,
 ) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
-    """The first frame of an answer, and then one without end."""
+    """Yield the first frame of an answer, and then one without end."""
     return lambda frames: itertools.chain(frames[:1], itertools.repeat(frame))
 
 
@@ -127,7 +127,7 @@ def test_an_endless_stream_is_cancelled(
 def announced(
     output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int = 0
 ) -> Callable[[Frames], Frames]:
-    """The header alone, of numbers of these extents, given the tokens of the input."""
+    """Return a header that announces numbers of these extents, given the tokens of the input."""
 
     def change(frames: Frames) -> Frames:
         header = frames[0].header
@@ -294,9 +294,9 @@ def test_a_pushback_beyond_the_timeout_raises_the_server_error_at_once(
 
 @dataclasses.dataclass
 class Away(FakeServicer):
-    """Says that it is away, and to come again in a year.
+    """Fake that is UNAVAILABLE with a retry delay of a year.
 
-    GRPC itself waits for that before it repeats a call.
+    gRPC itself waits for that before it retries a call.
     """
 
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:

@@ -1,4 +1,4 @@
-"""The loop that both clients and `headlight embed` send calls with, without a transport."""
+"""The retry loop of both clients and `headlight embed`, without a transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATER = Overloaded("the queue is full", 1.0)
 
 
 class Call:
-    """A call of one number, which fails with some error at first."""
+    """Fake call with one number, which may fail with an error at first."""
 
     def __init__(self, job: int, error: Exception | None) -> None:
         self.job, self.error = job, error
@@ -38,7 +38,7 @@ class Call:
 
 
 class Calls:
-    """Starts calls, and takes their answers."""
+    """Fake that starts calls and takes their answers."""
 
     def __init__(self, errors: dict[int, list[Exception]]) -> None:
         self.errors = errors
@@ -156,5 +156,5 @@ def test_an_error_keeps_no_earlier_answers_alive(error: type[HeadlightError]) ->
 
 
 def once(calls: Calls) -> Flow[None]:
-    """No error is mended."""
+    """Retry policy that retries no error."""
     return in_order(range(2), 1, calls.start, calls.take, Retries(None))

@@ -29,7 +29,7 @@ def test_limits_are_fetched_once_and_again_after_a_refusal(
     client.encode("two")
     assert servicer.described == 1
     with pytest.raises(InvalidInput):
-        client.encode("")  # might be due to limits that are no longer true
+        client.encode("")  # may be due to outdated limits
     client.encode("three")
     assert servicer.described == 2
 
@@ -65,7 +65,7 @@ def test_a_refused_stream_request_is_an_error_and_the_client_stays_usable(
     client: Client, servicer: FakeServicer
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
-    with pytest.raises(EngineError):  # the status of one request: the stream itself is well
+    with pytest.raises(EngineError):  # the status of one request: the stream itself is fine
         client.attend("text")
     assert client.attend("text").layers == (0, 1, 2)
 
@@ -78,7 +78,7 @@ def test_unanswered_requests_are_sent_again_on_a_new_stream(
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     again = client.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
-    # Once more what was unanswered, and no more than that.
+    # Only the unanswered requests are sent again.
     assert 2 * before < len(servicer.encoded) <= 3 * before
 
 
@@ -97,7 +97,7 @@ def test_attention_pieces_are_retried_until_the_first_has_arrived(
         return [*frames[:2], pb.EncodeStreamResponse(id=frames[0].id, error=error)]
 
     servicer.change_frames = broken
-    with pytest.raises(Unavailable):  # what has come cannot be taken back
+    with pytest.raises(Unavailable):  # yielded pieces cannot be taken back
         list(client.attention_pieces("text", spec))
     assert len(servicer.encoded) == 5
 

@@ -1,4 +1,4 @@
-"""What is told of calls that their client's end, or Ctrl-C, cuts short."""
+"""Errors of calls that closing the client, or Ctrl-C, interrupts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = ["a text"] * 40
 
 @dataclasses.dataclass
 class Holding(FakeServicer):
-    """Answers nothing before its caller has gone, but for what it is."""
+    """Fake that answers only GetModel before its caller has disconnected."""
 
     begun: threading.Semaphore = dataclasses.field(default_factory=lambda: threading.Semaphore(0))
 
@@ -120,7 +120,7 @@ async def test_a_call_cancelled_by_nobody_is_a_lost_connection(target: str) -> N
 
 @pytest.fixture
 def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once a client is about to wait until something may be sent again."""
+    """Return an event, set once a client is about to wait for a retry."""
     waiting, delay = threading.Event(), Retries.delay
 
     def told(self: Retries, error: HeadlightError) -> float | None:
@@ -132,7 +132,7 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 class Shedding(FakeServicer):
-    """Has too much to do for an hour."""
+    """Fake that is overloaded for an hour."""
 
     def __init__(self) -> None:
         super().__init__(default_limits())

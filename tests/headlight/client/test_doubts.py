@@ -1,5 +1,6 @@
-"""What a client remembers of a server is forgotten where it may be why something failed,
-whoever found it wrong.
+"""Cached facts of a server are dropped if they may have caused a failure.
+
+Whichever side detected the failure.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.headlight.fake_server import FakeServicer
 Ask = Callable[[Any], Any]
 LARGE = "x" * 5000
 MASK = np.ones((LAYERS, HEADS))
-# Methods, and what an earlier server had another of.
+# Methods, and the changed facts of an earlier server.
 OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
     (lambda client: client.encode([LARGE], truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.encode_tokens([LARGE], truncate="end"), {"max_request_bytes": 8192}),
@@ -36,7 +37,7 @@ OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
 
 
 def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription:
-    """A model as it was, or its server."""
+    """Return a description as an earlier model or server had it."""
     limits = {name: value for name, value in changes.items() if name.startswith("max_")}
     own = {name: value for name, value in changes.items() if name not in limits}
     return dataclasses.replace(model, limits=dataclasses.replace(model.limits, **limits), **own)

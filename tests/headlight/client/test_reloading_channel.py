@@ -1,4 +1,4 @@
-"""Channels that are replaced when credentials change: none is lost, none is left open."""
+"""Channels that are replaced when credentials change: no call is lost, no channel is leaked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.certificates import Authority
 
 
 class Made:
-    """Stands in for a channel."""
+    """Fake channel."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -71,8 +71,8 @@ def test_a_slow_thread_does_not_restore_old_credentials() -> None:
     setup = Setup()
 
     def overtaken() -> grpc.ChannelCredentials:
-        """What was current, and, where nothing keeps another thread's call from it,
-        is no longer.
+        """Return the channel that was current before another thread's call replaced it,
+        unless a lock prevents that.
         """
         before = setup.now
         if not setup.reloading._lock.locked():

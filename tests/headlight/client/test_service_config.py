@@ -1,4 +1,4 @@
-"""What clients in other languages are told to set is what the Python client sets."""
+"""The settings that the docs give to clients in other languages are those of the Python client."""
 
 from __future__ import annotations
 

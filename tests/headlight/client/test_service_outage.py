@@ -1,4 +1,4 @@
-"""A service that goes away for a while in the middle of a list, and comes back."""
+"""An outage of the service in the middle of a list, and its recovery."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headlight.client.call_flow import Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
 
-TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight
+TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight texts
 AT_ONCE = (("grpc-retry-pushback-ms", "-1"),)  # gRPC is not to try again by itself
 
 
 @dataclasses.dataclass
 class Leaving(FakeServicer):
-    """Serves requests that begin with certain texts.
+    """Fake that serves requests that begin with certain texts.
 
-    Refuses so many of the others, then serves all.
+    It refuses a number of the others, then serves all.
     """
 
     serves: tuple[str, ...] = (TEXTS[0],)
@@ -45,7 +45,7 @@ def servicer() -> Leaving:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Told as 1 ns by `Retries.delay`; each was asked for."""
+    """Replace the delays of `Retries.delay` with 1 ns; return the requested ones."""
     found: list[float] = []
 
     def told(self: Retries, error: Exception) -> float:
@@ -106,7 +106,7 @@ def test_a_shed_request_keeps_its_delay_during_an_outage(
 ) -> None:
     """The second request is lost, the third shed for a minute.
 
-    Neither is asked for again before its own time.
+    Neither is sent again before its own time.
     """
     shed = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -1,4 +1,4 @@
-"""What a busy server sheds is sent again, and nothing else."""
+"""Requests that a busy server sheds are retried, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shed(delay_ms: int) -> Refusal:
 
 
 class Calls:
-    """A method of the stub whose calls are kept."""
+    """Stub method that records its calls."""
 
     def __init__(self, method: Any) -> None:
         self.method = method
@@ -46,7 +46,7 @@ class Calls:
 
 @pytest.fixture
 def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the clients waited; they do not."""
+    """Record the clients' waits, without waiting."""
     found, delay = list[float](), Retries.delay
 
     def told(self: Retries, error: HeadlightError) -> float | None:
@@ -137,7 +137,7 @@ def test_a_permanent_refusal_is_an_error_at_once(client: Client, servicer: FakeS
 
 @pytest.fixture
 def work() -> Streamed[Any]:
-    """Four requests."""
+    """Return four requests."""
     model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
     return bare_token_vectors(model, "", TEXTS, TokensSpec(), {})
 

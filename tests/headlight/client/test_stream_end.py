@@ -1,6 +1,6 @@
-"""How a stream ends whose request was refused.
+"""The end of a stream with a refused request.
 
-As the server ends it, unless something else is still to come.
+The server ends it, unless more answers are pending.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPEC = AttentionSpec()
 
 @dataclasses.dataclass
 class Holding(FakeServicer):
-    """Ends a stream only once the client has begun to wait for the end, or has cancelled."""
+    """Fake that ends a stream only after the client began to wait for its end, or cancelled."""
 
     waited_for: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -36,8 +36,8 @@ class Holding(FakeServicer):
 
 @dataclasses.dataclass
 class Call:
-    """A stream of either client, which tells when its end is waited for,
-    unless it keeps that to itself.
+    """Stream of either client that records when its end is awaited,
+    unless that is disabled.
     """
 
     call: Any
@@ -75,7 +75,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watch(client: Any, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], object]) -> list[Any]:
-    """The streams that a client begins from now on."""
+    """Record the streams that a client starts from now on."""
     calls, begin = [], client._stub.EncodeStream
 
     def begun(*arguments: Any, **keywords: Any) -> Call:
@@ -165,7 +165,7 @@ async def test_a_stream_with_more_in_flight_is_cancelled_with_asyncio(
 
 
 @pytest.mark.parametrize(
-    ("ask", "streams"),  # the first stream of several texts has both refusals, else each has one
+    ("ask", "streams"),  # several texts: the first stream has both refusals
     [
         (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
         (lambda client: [*client.attention_pieces("a", SPEC)], 3),
@@ -178,7 +178,7 @@ def test_no_stream_is_open_while_a_retry_waits(
     ask: Callable[[Client], Any],
     streams: int,
 ) -> None:
-    """Else the server goes on computing the others, which are thrown away and asked for again."""
+    """Otherwise the server would compute answers that are discarded and requested again."""
     open_ones: list[bool] = []
     calls = watch(client, monkeypatch, lambda: None)
     client.model()

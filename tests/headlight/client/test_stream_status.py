@@ -1,4 +1,4 @@
-"""What the asyncio client makes of streams that end while it is still sending.
+"""Status of asyncio streams that end while the client is still sending.
 
 The server's status, not gRPC's own.
 """
@@ -33,7 +33,7 @@ SPEC = AttentionSpec()
 
 @dataclasses.dataclass
 class Ending(FakeServicer):
-    """Ends each stream behind its first request."""
+    """Fake that ends each stream after its first request."""
 
     def EncodeStream(
         self, requests: Iterator[pb.EncodeStreamRequest], context: Any
@@ -49,7 +49,7 @@ def servicer() -> Ending:
 
 async def test_the_server_status_is_raised_while_requests_are_being_written(target: str) -> None:
     async with AsyncClient(target) as client:
-        for _ in range(40):  # gRPC puts its own in the place of some
+        for _ in range(40):  # gRPC replaces some of them with its own
             with pytest.raises(Unauthenticated, match="the token is wrong"):
                 await client.attention(TEXTS, SPEC)
 
@@ -67,7 +67,7 @@ async def test_such_calls_are_counted_once_by_a_reloading_channel(
 
 
 class Overwritten:
-    """A stream that is done, with one status and then gRPC's own, as grpc.aio has it.
+    """Finished stream with one status and then gRPC's own, as in grpc.aio.
 
     Or with the latter alone.
     """

@@ -39,7 +39,7 @@ def test_requests_stay_within_every_limit(client: Client, servicer: FakeServicer
     servicer.limits.max_items = 5
     servicer.limits.max_request_tokens = 70
     servicer.limits.max_request_bytes = 4096 + 300
-    client.encode(TEXTS)  # the fake refuses what goes beyond one of them
+    client.encode(TEXTS)  # the fake refuses requests beyond any of them
     assert max(len(request.inputs) for request in servicer.encoded) <= 5
 
 
@@ -209,7 +209,7 @@ def test_concurrency_is_at_least_one(target: str) -> None:
 
 
 def test_a_description_forgotten_by_another_thread_is_harmless(target: str) -> None:
-    """As after a refusal."""
+    """For example after a refusal."""
 
     class Forgetful(Client):
         _description = property(lambda self: None, lambda self, description: None)

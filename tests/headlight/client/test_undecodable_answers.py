@@ -1,4 +1,4 @@
-"""Answers whose bytes are no message: each is a BadAnswer for both clients."""
+"""Undecodable answers: each is a BadAnswer for both clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def garbage_frames(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
 
 @pytest.fixture
 def undecodable() -> Iterator[str]:
-    """A server that describes its model and else sends bytes that are no message."""
+    """Server that describes its model and otherwise sends undecodable bytes."""
     described = (
         FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None).SerializeToString()
     )

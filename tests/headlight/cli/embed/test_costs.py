@@ -1,4 +1,4 @@
-"""What a list of texts costs to embed where some of them are bad, and how soon it is given up."""
+"""Repeated work for lists with bad texts, and the time until a job gives up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = [line for line in LINES if "long" not in line]
 
 @dataclasses.dataclass
 class Strict(FakeServicer):
-    """Refuses a text that says that it is long, and counts what it computes."""
+    """Fake that refuses texts that say they are long, and counts the texts it computes."""
 
     computed: list[int] = dataclasses.field(default_factory=list)  # texts, by request
 

@@ -1,6 +1,6 @@
-"""`headlight embed` of many texts.
+"""The end of a `headlight embed` job.
 
-How it ends, whatever befalls the service, the disk or the command itself, and what it writes.
+After failures of the service, the disk or the command itself, and its output.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def test_mixed_weights_within_one_block_end_a_job(
 ) -> None:
     """As during a rollout.
 
-    Whoever has vectors of the one cannot go on with the other when it has ended.
+    A job with vectors of the old weights cannot continue with the new ones.
     """
-    # Requests of several blocks may take turns, so that each block has the answers of one alone.
+    # Requests of several blocks may be interleaved, so that each block has answers of one version.
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
-    servicer.limits.max_request_tokens = 40  # some requests a block
+    servicer.limits.max_request_tokens = 40  # several requests per block
     first = servicer.ref
     servicer.ref = lambda call: other if call % 2 else first(call)
     code, err = embed()
@@ -74,7 +74,7 @@ def test_a_job_waits_for_an_unavailable_service(
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
-        if seconds:  # the client's own, between tries, is 0 before the first
+        if seconds:  # the client's own delay between attempts is 0 before the first
             pauses.append(seconds)
         if len(pauses) == 3:
             servicer.do = lambda: None
@@ -95,19 +95,19 @@ def test_a_job_waits_for_an_unavailable_service(
 def test_the_client_leaves_waiting_for_a_service_to_the_command(
     embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it does elsewhere in the middle of a list, where nobody is told."""
+    """The client itself waits only in the middle of a list, without a message."""
     waits: list[object] = []
     delay = Retries.delay
 
     def noted(self: Retries, error: HeadlightError) -> float | None:
-        if isinstance(self, JobRetries):  # the command's own
+        if isinstance(self, JobRetries):  # the wait of the command
             return delay(self, error)
         waits.append(error)
         return 1e-9
 
     monkeypatch.setattr(Retries, "delay", noted)
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
-    servicer.limits.max_request_tokens = 12  # a block is several requests
+    servicer.limits.max_request_tokens = 12  # a block has several requests
     servicer.fail(grpc.StatusCode.UNAVAILABLE)
     assert embed("--retry-for", "0")[0] == 1
     assert waits == []
@@ -116,9 +116,8 @@ def test_the_client_leaves_waiting_for_a_service_to_the_command(
 def test_connection_errors_after_the_first_answer_are_retried(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the word of the last address tried.
-
-    Of a proxy that has no service behind it for a while, say.
+    """The error is that of the last address tried,
+    for example a proxy without a backend for a while.
     """
     monkeypatch.setattr(
         "headlight.cli.embed.embed_job.time.sleep",
@@ -155,7 +154,7 @@ def test_a_job_gives_up_on_a_service_that_stays_unavailable(
 def test_a_full_disk_is_reported_and_received_rows_are_kept(
     target: str, embed: Embed, path: Path, client: Client
 ) -> None:
-    """Stood in for by the largest size that a file may have: blocks of 512 bytes, or of 1024."""
+    """Simulated by a file size limit, in blocks of 512 or 1024 bytes."""
     command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
     script = 'ulimit -f 2; exec "$0" "$@"'
     shell = ["sh", "-c", script, *command, "--format", "npz", "--out", str(path.with_name("v"))]
@@ -173,7 +172,7 @@ def test_ctrl_c_and_sigterm_keep_received_rows(path: Path, number: int) -> None:
     reached, free = threading.Event(), threading.Event()
 
     class Held(Failing):
-        """The sixth request is held. The ninth only comes when the fifth is among the rows."""
+        """Fake that holds the sixth request; the ninth arrives once the fifth is among the rows."""
 
         def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
             if any(item.text == TEXTS[64] for item in request.inputs):
@@ -227,7 +226,7 @@ def test_output_through_a_link_keeps_the_link_and_the_file_mode(embed: Embed, pa
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
 @pytest.mark.parametrize("form", ["text", "npz"])
 def test_an_open_pipe_is_accepted_as_output(embed: Embed, path: Path, form: str) -> None:
-    """As `--out /dev/stdout` or `--out >(command)` do."""
+    """For example `--out /dev/stdout` or `--out >(command)`."""
     assert embed(form=form)[0] == 0
     expected = path.with_name("v").read_bytes()
     reader, writer = os.pipe()

@@ -1,6 +1,6 @@
-"""`headlight embed` of many texts.
+"""Checkpoints of `headlight embed` jobs.
 
-What came stays, and the same command goes on from there, unless it is another one.
+Received rows are kept, and the same command resumes; another command is refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.headlight.fake_server import default_limits, serving
 
 
 def elsewhere(embed: Embed, form: str = "npz") -> tuple[int, str, list[str]]:
-    """Against a replica that has served nothing yet: exit code, errors, texts that it served.
+    """Run against a new replica; return exit code, errors, and the texts that it served.
 
-    The first one may still be serving what was on its way when the job before this one failed.
+    The first one may still serve requests of the job that failed before.
     """
     replica = Failing(default_limits())
     with serving(replica) as target:
@@ -51,7 +51,7 @@ def test_the_same_command_resumes_from_the_received_rows(
     assert sorted(served) == sorted(TEXTS[KEPT:])
     assert names(path) == ["texts.txt", "v"]
     servicer.do = lambda: None
-    if form == "npz":  # which has the time of its parts
+    if form == "npz":  # a zip entry has the time of its parts
         np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
     else:
         assert path.with_name("v").read_bytes() == expected
@@ -96,11 +96,11 @@ def test_resuming_with_other_embedding_options_is_refused(
     assert options[0].replace("no-", "") in err
     assert err.endswith("; remove it to begin anew, or name another --out\n")
     servicer.do = lambda: None
-    assert embed()[0] == 0  # nothing is lost
+    assert embed()[0] == 0  # no row is lost
 
 
 def test_resuming_with_types_in_another_order_is_refused(embed: Embed, servicer: Failing) -> None:
-    """A record has the vectors of each type in the order that they were asked in."""
+    """A record has the vectors of each type in the requested order."""
     servicer.fail()
     embed("--dtype", "int8", "--dtype", "binary")
     code, err = embed("--dtype", "binary", "--dtype", "int8")
@@ -113,7 +113,7 @@ def test_resuming_with_types_in_another_order_is_refused(embed: Embed, servicer:
 def test_resuming_with_other_fields_is_refused(
     embed: Embed, servicer: Failing, path: Path, option: str
 ) -> None:
-    """With other fields, lines that were encoded might be bad ones."""
+    """With other fields, encoded lines might become bad ones."""
     texts = [
         {"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)
     ]

@@ -1,4 +1,4 @@
-"""What is found again of rows that an earlier process left, whatever became of their files."""
+"""Rows recovered from an earlier process, with intact, damaged or missing files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
-# As they are found: what is empty before what the service refuses.
+# In the order of detection: empty texts before those that the service refuses.
 SKIPPED = {5: "is empty", 2: "is too long"}
 
 
 def found(count: int, dimensions: int = 3) -> Embeddings:
-    """Vectors and counts that are no zeros."""
+    """Return nonzero vectors and counts."""
     counts = np.arange(1, count + 1)
     vectors = np.arange(1, count * dimensions + 1, dtype=np.float32).reshape(count, dimensions)
     return Embeddings({"float32": vectors}, counts, counts, counts, MODEL)
@@ -36,7 +36,7 @@ def opened(folder: Path) -> Iterator[Rows]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With rows of all inputs."""
+    """Create a folder with rows of all inputs."""
     folder = tmp_path / "v.partial"
     with opened(folder) as rows:
         rows.append(INPUTS, found(len(INPUTS) - len(SKIPPED)), SKIPPED)
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def cut_rows(folder: Path, rows: int) -> None:
-    """Leaves so many, and a part of the next."""
+    """Truncate the rows to a number, and a part of the next."""
     path = folder / "rows"
     os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
 
@@ -113,7 +113,7 @@ def test_a_job_started_during_removal_uses_none_of_the_removed_files(
 
     def come(path: Path, missing_ok: bool = False) -> None:
         unlink(path, missing_ok)
-        if path.name != ROWS:  # of whose removal nothing is left that another could find
+        if path.name != ROWS:  # its removal has left no trace for another process
             with (
                 pytest.raises(UsageError, match="another process is at work in it"),
                 opened(folder),
@@ -155,7 +155,7 @@ def test_rows_with_a_lost_page_are_computed_again(folder: Path, first: int) -> N
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks")
 def test_a_job_does_not_start_in_a_folder_removed_by_a_finishing_job(tmp_path: Path) -> None:
-    """As by one who opened the file when it was still there."""
+    """The other job opened the lock file before its removal."""
     folder = tmp_path / "v.partial"
     with contextlib.ExitStack() as stack:
         with opened(folder) as rows:

@@ -53,7 +53,7 @@ def test_a_small_answer_is_one_piece_per_layer() -> None:
 
 
 def test_pieces_are_read_only() -> None:
-    """A caller that writes to it would else find out with the first long text."""
+    """Otherwise code that writes to them would fail only for long texts."""
     small, large = (
         [pb.EncodeStreamResponse(id="pieces", response=whole())],
         frames_of("pieces", whole()),
@@ -92,7 +92,7 @@ def test_a_refused_request_raises_the_error_of_the_service() -> None:
 
 @dataclasses.dataclass
 class Draining(FakeServicer):
-    """Answers what it has read, and then ends the stream as a server does that stops."""
+    """Fake that answers the requests it has read, then ends the stream as a stopping server."""
 
     def EncodeStream(
         self, requests: Iterator[pb.EncodeStreamRequest], context: Any
@@ -114,7 +114,7 @@ async def test_a_stream_that_breaks_after_a_complete_answer_is_no_error(small: b
             found = [piece.layer async for piece in other.attention_pieces("one two three", spec)]
     assert set(expected) == {2, 0}
     assert found == expected
-    assert len(servicer.encoded) == 2  # each asked once
+    assert len(servicer.encoded) == 2  # one request each
 
 
 def test_a_stream_that_breaks_before_a_complete_answer_is_an_error() -> None:

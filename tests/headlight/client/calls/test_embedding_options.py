@@ -1,4 +1,4 @@
-"""Embedding options of the clients: what they send, and what they make of the answer."""
+"""Embedding options of the clients: the requests they send, and how they read the answer."""
 
 from __future__ import annotations
 

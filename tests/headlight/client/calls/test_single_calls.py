@@ -1,4 +1,4 @@
-"""Methods of one unary call wait as long as the server says, as those of many do."""
+"""Retry delays of single unary calls: those of the server, as for lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS: list[Callable[[Any], Any]] = [
 
 @dataclasses.dataclass
 class Shedding(FakeServicer):
-    """Refuses every kind of call while refusals are left."""
+    """Fake that refuses every kind of call while refusals are left."""
 
     calls: int = 0
 

@@ -1,4 +1,4 @@
-"""The choice of how special tokens in texts are read, as clients and command line send it."""
+"""The special tokens option, as clients and command line send it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The installation that becomes the image.
 
-It serves as nobody from what nobody can write, and holds what was locked and no more.
+It serves as nobody from files that nobody can write, and contains the locked packages and no more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ UNWANTED = (
 )
 CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
-# Imports every module of the service, and prints which of the unwanted can be found and where every
-# module loaded comes from.
+# Imports every module of the service; prints the unwanted modules found and where every
+# loaded module comes from.
 IMPORTS = """
 import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, headlight_service
 for package in (headlight, headlight_service):
@@ -49,7 +49,7 @@ print(json.dumps([unwanted, [file for file in files if file], sys.path]))
 
 
 def pooled_here() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """What this environment's own engine makes of the texts: float32 [2, D]."""
+    """Return the vectors of this environment's own engine: float32 [2, D]."""
     results = Runtime(BUNDLE, threads=1, attend=False).encode(TEXTS)
     return np.stack([result.pooled for result in results if result.pooled is not None])
 
@@ -59,7 +59,7 @@ def installed(tree: Tree) -> dict[str, metadata.Distribution]:
 
 
 def files_of(tree: Tree) -> dict[str, tuple[int, int]]:
-    """Every file with its size and date."""
+    """Return every file with its size and date."""
     found = ((path, path.lstat()) for path in tree.root.rglob("*"))
     return {str(path): (status.st_size, status.st_mtime_ns) for path, status in found}
 
@@ -98,7 +98,7 @@ def maps(process: int) -> list[str]:
 
 
 def of_python() -> set[str]:
-    """Where there is no Debian Python, the shared library of the one that there is."""
+    """Return the shared library of Python, if it is not Debian's."""
     library = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(
         sysconfig.get_config_var("INSTSONAME")
     )
@@ -158,7 +158,7 @@ def test_the_tree_is_read_only_and_precompiled(tree: Tree) -> None:
     )
     compiled = {path: path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc" for path in sources}
     assert [str(path) for path, cached in compiled.items() if not cached.exists()] == []
-    # Of the flags: by the hash of the source, and not compared at run time.
+    # Flags: hash-based, and not checked at run time.
     unchecked = (1).to_bytes(4, "little")
     assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
 

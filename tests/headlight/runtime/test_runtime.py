@@ -129,7 +129,7 @@ def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     (weights * np.float32(1.0005)).tofile(copy / "weights.bin")
-    relist(copy, "weights.bin")  # the digests agree: only the numbers can tell
+    relist(copy, "weights.bin")  # the digests match: only the numbers differ
     with pytest.raises(
         BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"
     ):

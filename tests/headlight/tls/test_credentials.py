@@ -1,6 +1,6 @@
 """TLS and tokens of the clients, against a real server.
 
-What is trusted, shown and sent, and what happens when files change.
+Trust, client certificates, tokens, and changes of their files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKEN = "a-token-of-somebody"
 
 
 class Watching(FakeServicer):
-    """Notes who calls: the certificate's name, and the token. Asks for `token` where `strict`.
+    """Servicer that records each caller's certificate name and token; checks it if `strict`.
 
     Holds calls while `gate` is clear.
     """
@@ -130,7 +130,7 @@ def test_a_changed_client_certificate_is_used_on_a_new_connection(
         caller.start()
         for _ in range(2):
             assert watching.waiting.acquire(timeout=30)
-        shown.cert.write_bytes(second.cert.read_bytes())  # half of it: the pair before stays
+        shown.cert.write_bytes(second.cert.read_bytes())  # half of it: the old pair stays
         watching.gate.set()
         client.model()
         shown.key.write_bytes(second.key.read_bytes())
@@ -214,7 +214,7 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
                 assert commands.main(command) == 0
-        # A token may be replaced in one place a moment before the other.
+        # A token may be replaced on one side a moment before the other.
         assert commands.main(command) == 1
         assert "give one by --token-file" in capsys.readouterr().err
         assert commands.main([*command, "--token-file", str(tmp_path / "none")]) == 2
@@ -267,7 +267,7 @@ def test_the_command_line_names_the_wrong_tls_option(
 def test_tls_errors_are_not_retried(
     watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a list of texts otherwise does for a service that is away."""
+    """Lists of texts otherwise wait for an unavailable service."""
     texts = tmp_path / "texts.txt"
     texts.write_text("a\nb\n", encoding="utf-8")
     with serving(watching, authority) as target:
@@ -330,14 +330,14 @@ async def test_a_failed_token_reload_is_reported_when_the_old_token_is_refused(
                 client.model()
                 watching.token = "of-another"
                 says = rf"^the token is wrong; {says}, and what was there before is still used$"
-                for _ in range(2):  # not only where it was found out
+                for _ in range(2):  # also in later calls
                     with pytest.raises(Unauthenticated, match=says) as caught:
                         client.model()
                     assert "cret" not in str(caught.value)
                 with pytest.raises(Unauthenticated, match=says):
                     await other.model()
-                # Of another length than any before: two writes may fall into one tick of the clock
-                # that stamps files.
+                # Another length than before: two writes may have the same
+                # time stamp.
                 file.write_text("a-third-token", encoding="ascii")
                 with pytest.raises(Unauthenticated, match=r"^the token is wrong$"):
                     client.model()

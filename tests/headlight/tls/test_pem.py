@@ -1,4 +1,4 @@
-"""Certificates and keys are checked before anyone uses them."""
+"""Certificates and keys are checked before they are used."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_pair_must_be_signed_by_the_configured_authority(
     )
     expires = check_pair(certificate, key, "server", own)
     assert expires == check_pair(certificate, key, "server", other.cert.read_bytes() + own)
-    with_root = certificate + own  # that it brings its authority along makes nobody trust it
+    with_root = certificate + own  # including its authority does not make it trusted
     for foreign in (other, namesake):
         for chain in (certificate, with_root):
             with pytest.raises(
@@ -145,9 +145,9 @@ def test_intermediate_certificates_follow_the_certificate(
 
 
 def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
-    """Whether a gRPC client and a gRPC server, which shows `pair`, understand each other.
+    """Return whether a gRPC client and a gRPC server with `pair` connect.
 
-    The client shows `shown`.
+    The client uses `shown`.
     """
     server = grpc.server(futures.ThreadPoolExecutor(1))
     root = None if shown is None else shown.cert.read_bytes()
@@ -187,7 +187,7 @@ def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
 def test_a_key_that_grpc_cannot_use_is_refused(
     authority: Authority, pair: Pair, name: str, usable: bool
 ) -> None:
-    """Else a reload would take a pair with which nobody can connect."""
+    """Otherwise a reload would activate a pair with which no client can connect."""
     options = ("ec", "-pkeyopt", f"ec_paramgen_curve:{name}") if name.startswith("P-") else (name,)
     found = authority.sign(name.replace(":", "-"), key=("-newkey", *options, "-nodes"))
     assert grpc_takes(found) is usable

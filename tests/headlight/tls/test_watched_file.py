@@ -1,4 +1,4 @@
-"""Files that change while they are used."""
+"""Watched files that change while they are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headlight.tls.watched_file import AGAIN_SECONDS, MOST_BYTES, Watched
 
 
 class Pair:
-    """Two files whose contents must be equal, watched."""
+    """Two watched files whose contents must be equal."""
 
     def __init__(self, folder: Path) -> None:
         self.first, self.second = folder / "first", folder / "second"
@@ -209,7 +209,7 @@ def not_a_file(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, st
 
 
 def within_seconds(call: Callable[[], object]) -> object:
-    """Call in a thread, so that a call that blocks fails; return the result or the exception."""
+    """Call in a thread, so that a blocking call fails; return the result or the exception."""
     results: list[object] = []
 
     def run() -> None:

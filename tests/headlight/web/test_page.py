@@ -1,6 +1,6 @@
-"""The page as text: what it holds, what it forbids, what it refuses.
+"""The page as text: its content, its content security policy, its refusals.
 
-What it does is seen in tests/system/test_page.py.
+tests/system/test_page.py tests its behaviour in a browser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REF = ModelRef("<b>model</b>", '"1"', "ab" * 32, "cpu", "fp32")
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes and content, and all of its text."""
+    """Parser of the elements of a page: attributes, content, and all text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ def test_200_tokens_of_72_heads_take_8_megabytes() -> None:
 
 def test_a_page_too_large_is_refused_with_a_size_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "MAX_BYTES", 2000)
-    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes a layer
+    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes per layer
     with pytest.raises(PageTooLarge, match="choose a layer; 1 of these 3 layers would fit"):
         attention_page(many)
     assert attention_page(dataclasses.replace(many, weights=many.weights[:1], layers=(0,)))

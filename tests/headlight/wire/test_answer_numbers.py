@@ -1,4 +1,7 @@
-"""Numbers and places of answers, checked by themselves; over the wire: test_bad_answers."""
+"""Validation of numbers and token indices of answers.
+
+test_bad_answers tests the same over the wire.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether a message asks for more than this side knows.
+"""Detection of unknown fields in a message.
 
-Of what it holds, however that was written, and whatever it holds.
+At any depth, in any encoding.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNKNOWN = b"\xa0\x06\x01"  # field 100, the number 1
 
 
 def number(field: int, value: bytes) -> bytes:
-    """A field that is a whole number."""
+    """Return an encoded integer field."""
     return bytes([field << 3]) + value
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """A field that is a message, a text or a packed list, of less than 128 bytes."""
+    """Return an encoded field of less than 128 bytes: a message, a text or a packed list."""
     content = b"".join(parts)
     return bytes([field << 3 | 2, len(content)]) + content
 
@@ -87,7 +87,7 @@ def test_other_encodings_of_known_fields_are_accepted(written: bytes) -> None:
 
 
 def walked(part: Message) -> bool:
-    """The same, by looking at every message."""
+    """Detect unknown fields by visiting every message."""
     if len(UnknownFieldSet(part)):
         return True
     for field, value in part.ListFields():
@@ -125,6 +125,6 @@ def test_many_unknown_fields_create_no_objects() -> None:
         tracemalloc.start()
         try:
             assert has_unknown(outputs)
-            assert tracemalloc.get_traced_memory()[1] < 1 << 20  # less than two of such messages
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20  # less than two such messages
         finally:
             tracemalloc.stop()

@@ -1,6 +1,6 @@
-"""Wishes about attention and hidden states that no message can hold.
+"""Attention and hidden state specs that no message can express.
 
-Refused by name, with what would fit, before anything is sent.
+Refused by name, with the accepted values, before anything is sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How soon answers are wanted: what the clients and the command line send."""
+"""Priorities that the clients and the command line send."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_priority_names_match_their_enum_numbers() -> None:
         (["embed", "one", "--priority", "bulk"], pb.PRIORITY_BULK),
         (["heads", "--file", "FILE"], pb.PRIORITY_BULK),
         (["heads", "one two three"], pb.PRIORITY_UNSPECIFIED),
-        (["attend", "--file", "FILE"], pb.PRIORITY_UNSPECIFIED),  # one text, that somebody looks at
+        (["attend", "--file", "FILE"], pb.PRIORITY_UNSPECIFIED),  # one text, for a person
         (["attend", "one", "--priority", "bulk"], pb.PRIORITY_BULK),
     ],
 )

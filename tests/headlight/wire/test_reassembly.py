@@ -220,7 +220,7 @@ def test_coverage_is_complete_once_every_piece_has_arrived(
 
 @pytest.mark.parametrize("tokens", [[], [3]])
 def test_units_of_a_reduced_axis_are_validated(tokens: list[int]) -> None:
-    """Nothing of the tensor's shape tells of them."""
+    """The shape of the tensor does not reveal them."""
     info = pb.TokenInfo(
         ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3
     )

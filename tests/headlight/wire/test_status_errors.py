@@ -41,7 +41,7 @@ def test_failed_calls_and_failed_stream_requests_raise_the_same_error(
 ) -> None:
     monkeypatch.setattr(call_flow, "FIRST_BACKOFF_SECONDS", 1e-4)
     client.model()
-    # Without retries there is one refusal too many; it is drawn by the stream.
+    # Without retries one refusal remains; the stream takes it.
     repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     attempts, again = (4, call_flow.MOST_RETRIES) if repeated else (1, 0)
     servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))

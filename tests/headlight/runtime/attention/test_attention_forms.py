@@ -1,7 +1,4 @@
-"""Every form of attention that can be asked for equals what it should be by PyTorch's whole maps.
-
-Any valid spec, any text.
-"""
+"""Every form of attention, for any valid spec and text, equals the reference by PyTorch's maps."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def opened(make_bundle: MakeBundle, make_checkpoint: MakeBundle) -> Opened:
 
 
 def reference(runtime: Runtime, checkpoint: Path, text: str) -> Text:
-    """What PyTorch says of a text, and its tokens."""
+    """Return the outputs of PyTorch for a text, and its tokens."""
     assert runtime.tokenizer is not None
     tokenized = runtime.tokenizer.encode(text, with_info=True)
     info = tokenized.info
@@ -130,7 +127,7 @@ def test_texts_of_different_lengths_share_a_batch(opened: Opened, spec: Attentio
 
 
 def test_items_with_different_outputs_share_a_batch(opened: Opened) -> None:
-    """None gets what another asked for, nor any of the padding that another brings."""
+    """No item gets outputs or padding of another."""
     runtime, checkpoint = opened("rope")
     texts = [f"text {'abc ' * (1 + 3 * at)}" for at in range(len(SPECS))]
     items = []

@@ -1,4 +1,4 @@
-"""Which tokens the pooled vector is made of, for every pooling."""
+"""Weights of tokens in the pooled vector, for every pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest weights of each row, where there are fewer of them than asked for."""
+"""The largest weights of rows with fewer nonzero weights than requested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headlight.runtime.values import Floats
 
 
 def stable(rows: Floats, count: int) -> NDArray[np.int64]:
-    """As ONNX defines TopK: of equal entries the first."""
+    """Sort as ONNX defines TopK: of equal entries the first."""
     return np.argsort(-rows, axis=-1, kind="stable")[..., :count]
 
 
@@ -35,7 +35,7 @@ def test_ties_at_zero_are_resolved_to_the_first_keys(
     )
     rows[random.random(rows.shape) < zeros] = 0
     padded = np.concatenate([rows, np.zeros((3, 5, padding), np.float32)], axis=-1)
-    # Ties broken by chance.
+    # Ties are broken at random.
     found = np.lexsort((random.random(padded.shape), -padded), axis=-1)[..., :count]
     entries = np.take_along_axis(padded, found, axis=-1)
     before = found.copy()
@@ -47,7 +47,7 @@ def test_ties_at_zero_are_resolved_to_the_first_keys(
 def test_top_keys_of_a_text_do_not_depend_on_its_batch(
     provider: str, make_bundle: Callable[[str], Path]
 ) -> None:
-    """Causal: most rows have fewer keys that weigh something than are asked for."""
+    """Causal: most rows have fewer nonzero weights than requested."""
     runtime = Runtime(make_bundle("causal"), provider=provider, threads=1)
     random = np.random.default_rng(0)
 

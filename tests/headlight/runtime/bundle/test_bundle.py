@@ -65,7 +65,7 @@ def test_file_names_that_leave_the_bundle_are_refused(copy: Path, name: str) -> 
 def test_only_symbolic_links_out_of_the_bundle_are_refused(copy: Path) -> None:
     (copy / "..data").mkdir()
     (copy / "golden.npz").rename(copy / "..data" / "golden.npz")
-    (copy / "golden.npz").symlink_to("..data/golden.npz")  # how Kubernetes mounts volumes
+    (copy / "golden.npz").symlink_to("..data/golden.npz")  # as Kubernetes mounts volumes
     Bundle(copy)
     (copy / "..data" / "golden.npz").rename(copy.parent / "golden.npz")
     (copy / "golden.npz").unlink()
@@ -160,9 +160,9 @@ def test_references_in_nested_graphs_are_found(tmp_path: Path) -> None:
 def test_unverified_weights_beside_a_linked_graph_are_refused(
     copy: Path,
 ) -> None:
-    """ONNX Runtime looks for weights beside the file that the link leads to.
+    """ONNX Runtime looks for weights beside the target of the link.
 
-    All digests agree, other weights would serve.
+    All digests match, yet other weights would be served.
     """
     (copy / "sub").mkdir()
     (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")

@@ -44,12 +44,12 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
             seen.append(Path(arguments[0]).name)
 
 
-sys.addaudithook(_audit)  # for good: there is no way to remove it
+sys.addaudithook(_audit)  # permanent: it cannot be removed
 
 
 @contextmanager
 def opened_in(folder: Path) -> Iterator[list[str]]:
-    """The names of files of a folder that Python opens."""
+    """Record the names of files of a folder that Python opens."""
     seen: list[str] = []
     watched.append((folder, seen))
     yield seen

@@ -1,6 +1,6 @@
-"""What is put before texts.
+"""Prompts before texts.
 
-Which, what becomes of offsets and truncation, and what pooling leaves out.
+Their choice, their effect on offsets and truncation, and their exclusion from pooling.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_an_invalid_prompt_is_refused(name: str | None, text: str | None, messag
 def test_a_prompt_is_tokenised_as_part_of_the_text(
     tokenizer: Tokenizer, text: str, prompt: str
 ) -> None:
-    """The same ids; offsets of the text alone; and what is the prompt's is told."""
+    """Equal ids; offsets of the text alone; prompt tokens are marked."""
     found = tokenizer.encode(text, prompt=prompt, limit=False, with_info=True)
     whole = tokenizer.encode(prompt + text, limit=False, with_info=True)
     np.testing.assert_array_equal(found.ids, whole.ids)
@@ -119,8 +119,8 @@ def test_tokens_excluded_from_pooling_include_the_first_special_token(
 
 
 def pooling_bundle(bundle: Path, target: Path) -> Path:
-    """A bundle whose graph `embed` gives the means of its ids,
-    over the tokens that pool_mask leaves.
+    """Create a bundle whose graph `embed` returns the mean of its ids
+    over the tokens that pool_mask selects.
     """
     with_options(bundle, target, include_prompt=False, prompts={"query": "q: "})
     ids, mask, pool = (
@@ -165,12 +165,12 @@ def test_a_graph_with_a_pool_mask_receives_the_prompt_tokens(
     tokenizer = runtime.tokenizer
     assert tokenizer is not None
     ids = tokenizer.encode("ab", prompt="q: ").ids
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
     [bare] = runtime.encode(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
     [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]
     assert longer.pooled is not None
 

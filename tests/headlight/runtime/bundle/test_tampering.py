@@ -1,4 +1,4 @@
-"""Nothing of a bundle that was tampered with is opened by ONNX Runtime."""
+"""Tampered bundles: ONNX Runtime opens none of their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copy(bundle_path: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that ONNX Runtime was asked to open."""
+    """Record the paths that ONNX Runtime was asked to open."""
     paths: list[str] = []
 
     def refuse(path: Path, *_: object) -> Any:

@@ -1,4 +1,4 @@
-"""Lengths rounded up change shapes and no number."""
+"""Rounded lengths: they change shapes and no numbers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_rounding_padding_is_masked() -> None:
 
 @pytest.fixture(scope="module", params=["rope", "learned", "alibi"])
 def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runtime, Runtime]:
-    """The same bundle, with lengths as they are and rounded.
+    """Open the same bundle with exact and with rounded lengths.
 
-    Learned positions have no row behind the last.
+    Learned positions have no row after the last.
     """
     path: Path = make_bundle(request.param)
     return Runtime(path, threads=1), Runtime(path, threads=1, round_lengths=MULTIPLE)

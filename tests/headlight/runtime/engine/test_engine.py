@@ -122,7 +122,7 @@ def test_a_failure_reports_an_error_id_and_not_its_cause(
     ) as caught:
         runtime.engine.run([EncodeItem(beyond, Selection())])
     assert caught.value.message.split()[6] in {record.error_id for record in caplog.records}  # type: ignore[attr-defined]
-    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine goes on
+    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine continues
 
 
 def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""How far forms of attention are from whole maps.
+"""Error of derived forms of attention against whole maps.
 
-Right ones not at all, whatever is not said of them; wrong ones are.
+Correct ones have none; wrong ones have their actual error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ N = 6
 
 
 def some_scores(seed: int = 0) -> Floats:
-    """[2, 3, N, N], of which one query sees nothing, and another two keys alone."""
+    """Return [2, 3, N, N], with one query that sees nothing, and one that sees two keys."""
     scores = np.random.default_rng(seed).normal(size=(2, 3, N, N)).astype(np.float32) * 3
     scores[:, :, 1] = -np.inf
     scores[:, :, 2, 2:] = -np.inf
@@ -33,7 +33,7 @@ def some_scores(seed: int = 0) -> Floats:
 
 
 def weights_of(scores: Floats) -> Floats:
-    """Row by row."""
+    """Return the softmax, row by row."""
     found = np.zeros_like(scores)
     for at in np.ndindex(scores.shape[:-1]):
         if np.isfinite(scores[at]).any():
@@ -43,7 +43,7 @@ def weights_of(scores: Floats) -> Floats:
 
 
 def right(name: str, scores: Floats) -> ItemResult:
-    """What an engine without rounding gives, written out."""
+    """Return the result of an engine without rounding, written out."""
     maps = weights_of(scores)
     if name == "scores":
         return ItemResult(attention=scores)

@@ -1,6 +1,6 @@
-"""The gate at start-up.
+"""The start-up self-test.
 
-What callers can ask for beside whole maps and whole texts is compared with PyTorch, too.
+Outputs beyond whole maps and whole texts are compared with PyTorch, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.wrong_graphs import FAULTS, change_graph
 
 @pytest.fixture
 def copy(make_bundle: MakeBundle, tmp_path: Path) -> Path:
-    """A bundle of a model that does not pool its prompts."""
+    """Copy a bundle of a model that does not pool its prompts."""
     return Path(shutil.copytree(make_bundle("prompted"), tmp_path / "bundle"))
 
 
@@ -53,7 +53,7 @@ def test_invalid_keys_have_infinite_distance(copy: Path) -> None:
 
 
 def test_a_bundle_of_an_earlier_version_is_served(copy: Path) -> None:
-    """It has no inputs of which a part is not looked at."""
+    """It has no partly masked inputs."""
     with np.load(copy / "golden.npz") as golden:
         arrays = {name: golden[name] for name in golden.files if not name.startswith("masked_")}
         assert len(arrays) < len(golden.files)

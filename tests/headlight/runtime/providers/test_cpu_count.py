@@ -1,4 +1,4 @@
-"""How many threads there are to share, and how they are shared."""
+"""Number of available CPUs, and division of threads among slots."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The provider for CUDA with the CPU in the place of the GPU.
+"""The CUDA provider with the CPU in place of the GPU: session options and error handling.
 
-What it asks of ONNX Runtime, and what it makes of its failures.
-
-What ONNX Runtime says of CUDA was taken from its sources and from reports of others; none of it was
-seen on a GPU of ours.
+The messages of ONNX Runtime about CUDA were taken from its sources and from reports of others; none
+was seen on a GPU of this project.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ THROWN = (
     "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, "
     "...) [with ERRTYPE = cudaError; bool THRW = true] "
 )
-REFUSED = [  # before anything ran: the next batch may well run
+REFUSED = [  # before anything ran: the next batch may succeed
     RuntimeException(NODE + THROWN + "CUDA failure 9: invalid configuration argument" + WHERE),
     Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
     Fail(NODE + "CUDA failure 9: invalid configuration argument" + WHERE),
@@ -106,7 +104,7 @@ Break = Callable[[Exception | None], None]
 
 @pytest.fixture
 def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Let every batch fail with an exception from here on, or none."""
+    """Make every batch from here on fail with an exception, or none."""
     inner = run_into
 
     def broken(error: Exception | None) -> None:
@@ -128,7 +126,7 @@ def test_results_equal_those_of_the_cpu_provider(
     assert (ours.workers.streams, ours.workers.wide) == (1, "none")
     texts = ["join two paths", "a", "read lines of a file and close it"]
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
-        for selected in (texts, texts[:1]):  # the maps of one are written into their place
+        for selected in (texts, texts[:1]):  # maps of a single text are written into their buffer
             expected, got = (
                 each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours)
             )
@@ -232,7 +230,7 @@ def test_a_lost_device_returns_no_more_results(
         runtime.engine.run(items(5))
     break_(None)
     with pytest.raises(DeviceLost):
-        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph
+        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph answer
     with pytest.raises(BundleError):
         runtime.check_golden()
 
@@ -316,7 +314,7 @@ def test_ids_beyond_the_tables_never_reach_the_gpu(
 ) -> None:
     """Callers' ids are checked long before.
 
-    This is for those who call the engine itself, and for our own bugs.
+    This protects against direct use of the engine, and against bugs.
     """
     engine = Runtime(learned, provider="cuda").engine
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
-"""What may be an input's fault or a GPU's.
+"""Faults that an input or a GPU may cause.
 
-A probe decides, nothing is answered before, and only who is at fault is refused.
+A probe decides, results wait for it, and only the faulty item is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
 
-BAD = 89  # an id with which a text overflows
+BAD = 89  # an id that makes a text overflow
 Change = Callable[[Outputs, Outputs], None]  # of the outputs of a batch with these feeds
 
 
 def overflow(feeds: Outputs, found: Outputs) -> None:
-    """Rows with BAD in them are not finite anywhere."""
+    """Make rows with BAD non-finite everywhere."""
     rows = (feeds["ids"] == BAD).any(axis=1)
     for values in found.values():
         if values.dtype == np.float32 and len(values) == len(rows):
@@ -45,7 +45,7 @@ def refuse(feeds: Outputs, found: Outputs) -> None:
 
 
 def change(engine: Engine, how: Change) -> None:
-    """Let batches come out changed, on whichever provider."""
+    """Change the results of batches, on whichever provider."""
     for session in engine._sessions.values():
         inner = session.run
 
@@ -69,7 +69,7 @@ def change(engine: Engine, how: Change) -> None:
 
 
 def texts(*first: int, **selection: Any) -> list[EncodeItem]:
-    """Of different lengths, each of one id."""
+    """Return texts of different lengths, each of one id."""
     return [
         EncodeItem(np.full(3 + at, id_), Selection(**selection)) for at, id_ in enumerate(first)
     ]
@@ -179,8 +179,9 @@ def full(feeds: Outputs, found: Outputs) -> None:
 
 
 def test_a_probe_without_memory_does_not_lose_the_gpu(on_gpu: Runtime) -> None:
-    """What runs beside it may have it all, and who found that out by a text would end replica after
-    replica.
+    """Concurrent batches may use all memory.
+
+    A text that triggered this could otherwise end replica after replica.
     """
     run = on_gpu.engine.run
     change(on_gpu.engine, full)
@@ -231,7 +232,7 @@ def test_a_cuda_refusal_fails_only_its_batch(on_gpu: Runtime) -> None:
 
 
 class Beside:
-    """A batch that is computed while another is suspected, and comes back while the probe runs."""
+    """Batch that is computed while another is suspected, and returns during the probe."""
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runtime, self.faults = runtime, runtime.engine.faults
@@ -314,7 +315,7 @@ def test_two_suspected_batches_do_not_wait_for_each_other(on_gpu: Runtime) -> No
 
 
 def test_a_probe_with_full_memory_is_reported_as_full_memory(on_gpu: Runtime) -> None:
-    """Asked of the service, after failures that say nothing of the device."""
+    """The service runs it after failures that do not prove a lost device."""
     change(on_gpu.engine, full)
     with pytest.raises(DeviceFull):
         on_gpu.probe()

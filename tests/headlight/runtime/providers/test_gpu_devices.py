@@ -1,6 +1,6 @@
-"""Whether there is a GPU, and what is said where there is none.
+"""Detection of GPUs, and errors if there is none.
 
-The driver is a fake: no machine of ours has one.
+The driver is a fake: no machine here has one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def driver(code: int, count: int, second: int = 0) -> Any:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, found: Devices, *, wheel: bool = True) -> None:
-    """onnxruntime-gpu, or not, and a driver that finds some devices."""
+    """Install a fake onnxruntime-gpu, or not, and a driver that finds some devices."""
     available = ["TensorrtExecutionProvider", CUDA, CPU] if wheel else [CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
     monkeypatch.setattr(cuda_session, "devices", lambda: found)

@@ -1,6 +1,6 @@
-"""Allocations that fail in the engine.
+"""Failed allocations in the engine.
 
-Told apart from other failures, without harm to the next batch.
+Distinguished from other failures, and harmless to the next batch.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def test_a_failed_numpy_allocation_is_reported(
 
 
 def _endless() -> list[Any]:
-    """An item that takes more memory than any machine has addresses for,
-    as soon as it is looked at.
+    """Return an item that needs more memory than any machine can address,
+    as soon as it is used.
     """
 
     class Endless:
@@ -162,7 +162,7 @@ def test_batches_concurrent_with_a_failure_are_recomputed(bundle_path: Path) -> 
     before, feeds = graph.present, {"ids": np.full((1, 5), 9), "mask": np.ones((1, 5), np.int64)}
 
     class Beside:
-        """Another batch fails while this one runs."""
+        """Batch that fails while this one runs."""
 
         def __init__(self, request: Any) -> None:
             self._request = request
@@ -201,7 +201,7 @@ def test_a_batch_with_repeated_concurrent_failures_is_given_up(
 
 
 class FailingBeside:
-    """A compiled graph: whatever runs on it, a batch beside that fails."""
+    """Compiled graph: whatever runs on it, a concurrent batch fails."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph

@@ -1,6 +1,6 @@
-"""OpenVINO in the place of ONNX Runtime.
+"""OpenVINO in place of ONNX Runtime.
 
-The same answers, and a clear word where it cannot give them.
+Equal answers, and a clear error if it cannot give them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def pooled(result: ItemResult) -> Floats:
 def test_openvino_attention_matches_onnx_runtime(
     spec: AttentionSpec, runtime: Runtime, openvino: Runtime
 ) -> None:
-    """Where all layers are asked for, where one is, and where selectors select nothing."""
+    """For all layers, for one layer, and for empty selectors."""
     texts = ["join two paths", "a", "read lines of a file and close it"]
     expected, got = (
         each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino)
@@ -101,7 +101,7 @@ def test_vectors_do_not_depend_on_the_number_of_threads(provider: str, bundle_pa
 
 
 def test_concurrent_calls_do_not_mix_results(openvino: Runtime) -> None:
-    """More callers than requests: a request's outputs are its own until they are copied."""
+    """More callers than requests: outputs of a request are its own until they are copied."""
     texts = items(tuple(range(1, 41)))
     expected = [pooled(openvino.engine.run([item])[0]) for item in texts]
     with ThreadPoolExecutor(6) as pool:
@@ -200,7 +200,7 @@ def test_the_self_test_compares_openvino_with_pytorch(bundle_path: Path, tmp_pat
 
 
 def test_openvino_telemetry_is_disabled(openvino: Runtime) -> None:
-    """OpenVINO brings a package along by which its converters report.
+    """OpenVINO installs a telemetry package for its converters.
 
     It is not loaded, and cannot be.
     """

@@ -1,7 +1,4 @@
-"""Pairs of texts and segments.
-
-Through the tokenizer, and through a model that was built for them.
-"""
+"""Pairs of texts and segments, through the tokenizer and through a model built for them."""
 
 from __future__ import annotations
 
@@ -73,7 +70,7 @@ def test_a_pair_equals_its_ids_with_segments_and_segments_matter(
     assert ids.segments.tolist() == tokenized.segments.tolist()
     [pair, bare] = paired.encode([("first", "second"), tokenized.ids.tolist()])
     [same] = paired.engine.run([EncodeItem(ids.ids, Selection(), ids.segments)])
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(pair.pooled, same.pooled, atol=1e-6)  # type: ignore[arg-type]
     assert pair.pooled is not None
     assert bare.pooled is not None

@@ -38,7 +38,7 @@ def word_piece() -> tokenizers.Tokenizer:
 
 
 def word_piece_of_words() -> tokenizers.Tokenizer:
-    """Leaves "[SEP]" whole, so that the model itself knows it."""
+    """Return a WordPiece that leaves "[SEP]" whole, so that the model itself knows it."""
     tokenizer = word_piece()
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -46,7 +46,7 @@ def word_piece_of_words() -> tokenizers.Tokenizer:
 
 
 def word_level() -> tokenizers.Tokenizer:
-    """The same of whole words, whose template and vocabulary alone know of special tokens."""
+    """Return a word-level tokenizer; only template and vocabulary know special tokens."""
     tokenizer = tokenizers.Tokenizer(
         models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
@@ -65,7 +65,10 @@ def characters() -> tokenizers.Tokenizer:
 
 
 def byte_level(*, whole_words: bool = False) -> tokenizers.Tokenizer:
-    """BPE. `whole_words`: takes those that it knows as they are, as Llama 3 does."""
+    """Return a BPE tokenizer.
+
+    `whole_words`: known words are not merged, as in Llama 3.
+    """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: at for at, letter in enumerate([*BERT, *letters, "ab"])}
     tokenizer = tokenizers.Tokenizer(
@@ -126,7 +129,7 @@ def read(
 
 
 def spelled(info: TokenList) -> list[tuple[int, int]]:
-    """Offsets of the special tokens that have some."""
+    """Return the nonempty offsets of special tokens."""
     return [
         (start, end)
         for special, start, end in zip(info.special, info.starts, info.ends, strict=True)
@@ -227,7 +230,7 @@ def test_a_prompt_is_read_in_the_same_way_as_its_text(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def runtime(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    """Its tokenizer declares its special tokens, as published ones do."""
+    """Return a runtime whose tokenizer declares its special tokens, as published ones do."""
     return Runtime(
         declaring(bundle_path, tmp_path_factory.mktemp("declaring") / "bundle"), threads=1
     )

@@ -1,6 +1,6 @@
-"""The probe of tokenizers.
+"""The tokenizer probe.
 
-With a clock that the texts move, and with real tokenizers that are slow on some texts.
+With a simulated clock that texts advance, and with real tokenizers that are slow on some texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headlight.runtime.tokenization.tokenizer_probe import (
     text_of,
 )
 
-# Some 0.2 s for 10,000 tabs; a machine would have to be a thousand times as fast to read 400,000 of
+# Some 0.2 s for 10,000 tabs: only a machine a thousand times as fast could read 400,000 of
 # them in that time.
 SLOW_ON_TABS = r"\t(?!\s*x)"
 LONG = 100_000  # tokens
@@ -36,10 +36,10 @@ PanicException = type("PanicException", (BaseException,), {})
 
 
 class Reader:
-    """Reads texts at a price, by which its clock moves."""
+    """Simulated tokenizer whose reads advance its clock by a price."""
 
     def __init__(self, price: Callable[[str, int], float]) -> None:
-        """`price`: seconds for the first two characters of a text and its length."""
+        """Set `price`: seconds for the first two characters of a text and its length."""
         self.now = 0.0
         self.longest = 0
         self._price = price
@@ -53,7 +53,7 @@ class Reader:
 
 
 def split_by(pattern: str) -> tokenizers.Tokenizer:
-    """A word is a token; `pattern` is sought before."""
+    """Return a tokenizer with one token per word, split by `pattern` first."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Replace(tokenizers.Regex(pattern), " ")
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -88,7 +88,7 @@ def test_the_text_kind_with_the_highest_growth_sets_the_limit(power: int, unit: 
 
 
 def test_growth_of_a_kind_other_than_the_slowest_counts() -> None:
-    """Punctuation costs more at the last length tried; line breaks do soon after."""
+    """Punctuation costs more at the last length tried; line breaks cost more soon after."""
     reader = Reader(
         lambda first, size: (
             7e-17 * size**3 if first == "\n\n" else 1e-6 * size if first == ".," else 0.0
@@ -100,7 +100,7 @@ def test_growth_of_a_kind_other_than_the_slowest_counts() -> None:
 
 
 def test_one_slow_measurement_changes_nothing() -> None:
-    """As a cache that was cold: it costs twenty times as much, every other time."""
+    """As with a cold cache: it costs twenty times as much, every other time."""
     turns = iter(range(10**9))
     reader = Reader(lambda _, size: 2e-6 * size * (20 if next(turns) % 2 == 0 else 1))
     assert probe(reader.read, clock=reader.clock).characters == pytest.approx(
@@ -213,7 +213,7 @@ def test_the_formerly_shipped_pattern_is_refused_on_any_machine(length: int) -> 
 def test_a_text_that_makes_the_library_panic_is_refused_by_name(
     tmp_path: Path, around: int
 ) -> None:
-    """Without that a caller waits until its deadline: a panic is no Exception."""
+    """A panic is no Exception: without this the caller would wait until its deadline."""
     split_by("(a+)+b").save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", 2000)
     good, bad = "x " * (around + 1), "a" * 64
@@ -229,7 +229,7 @@ def test_a_text_that_makes_the_library_panic_is_refused_by_name(
 
 @pytest.mark.parametrize("common", ["<extra_", "<"])
 def test_the_cost_of_special_tokens_as_text_does_not_grow_with_their_number(common: str) -> None:
-    """Of 1,000 with one beginning, 32,000 characters that could begin each cost 0.4 s before."""
+    """With 1,000 that begin alike, 32,000 candidate characters cost 0.4 s before."""
 
     def cost(tokens: int) -> float:
         special = [f"{common}{at}>" for at in range(tokens)]

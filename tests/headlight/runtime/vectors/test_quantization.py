@@ -28,7 +28,7 @@ SUBNORMAL = arrays.arrays(
 
 def assert_as_astype(numbers: Floats) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of overflow: infinity is meant
+        warnings.simplefilter("ignore")  # overflow warnings: infinity is intended
         expected = numbers.astype(np.float16)
         found = halve(numbers)
     assert found.shape == expected.shape
@@ -64,7 +64,7 @@ def test_uint8_values_are_within_half_a_step(rows: Floats) -> None:
 
 @given(SUBNORMAL)
 def test_tiny_rows_are_within_half_a_step(counts: NDArray[np.int64]) -> None:
-    # The smallest numbers there are: a scale has few digits, or none.
+    # Subnormal numbers: a scale has few digits, or none.
     rows = (counts * 2.0**-149).astype(np.float32)
     values, scales = quantise(rows)
     exact = scales.astype(np.float64)[:, None]

@@ -1,4 +1,4 @@
-"""Cutting, scaling and quantising vectors, against plain NumPy."""
+"""Truncation, normalisation and quantisation of vectors, against plain NumPy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def vectors(width: int = 16) -> st.SearchStrategy[Floats]:
 
 
 def bits(rows: Floats) -> NDArray[np.uint8]:
-    """The first dimension of eight is worth 128."""
+    """Pack the bits; the first dimension of eight is worth 128."""
     signs = (rows > 0).reshape(len(rows), -1, 8)
     made: NDArray[np.uint8] = (signs * 2 ** np.arange(7, -1, -1)).sum(-1).astype(np.uint8)
     return made

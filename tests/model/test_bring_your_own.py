@@ -1,4 +1,4 @@
-"""The example of docs/bring-your-own.md, as it stands there."""
+"""The example of docs/bring-your-own.md, run as printed."""
 
 from __future__ import annotations
 

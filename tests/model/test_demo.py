@@ -9,7 +9,7 @@ import pytest
 from headlight_model import demo
 from headlight_model.train.data.functions import Function
 
-ANY = "127.0.0.1:0"  # the service takes any free port; nothing here gets as far as to call it
+ANY = "127.0.0.1:0"  # the service takes any free port; no test here calls it
 
 
 def run(bundle: Path, grpc: str) -> int:

@@ -39,7 +39,7 @@ def encode(
 
 
 def ragged(lengths: list[int], width: int, pad_with: int) -> tuple[Tensor, Tensor]:
-    """Random texts of the lengths, padded on the right to `width` -> ids, mask: each [B, width]."""
+    """Return random texts of the lengths, right-padded to `width` -> ids, mask: each [B, width]."""
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
     return torch.where(mask == 1, torch.randint(0, 50, mask.shape), pad_with), mask
 
@@ -125,16 +125,16 @@ def test_boolean_and_integer_masks_mean_the_same(encoder: Build) -> None:
 def test_embeddings_are_scaled_by_the_root_of_their_width(
     scaled: bool, factor: float, encoder: Build
 ) -> None:
-    # Rope adds nothing to the embeddings, pre-norm leaves them un-normed.
+    # Rope adds nothing to the embeddings, and pre-norm does not norm them.
     model = encoder(scale_embeddings=scaled)
     ids = torch.randint(0, 50, (1, 6))
     torch.testing.assert_close(encode(model, ids).hidden[0], model.embedding(ids) * factor)
 
 
 def test_hidden_states_are_the_residual_stream(encoder: Build) -> None:
-    """The last one, normed, is the token vectors in pre-norm.
+    """In pre-norm, the token vectors are the last state, normed.
 
-    In post-norm each is normed already.
+    In post-norm every state is normed already.
     """
     ids = torch.randint(0, 50, (1, 6))
     pre, post = encoder(norm="pre"), encoder(norm="post")

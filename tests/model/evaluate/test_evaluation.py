@@ -1,5 +1,6 @@
-"""The whole evaluation on a library of a few modules,
-and what the committed one says of the shipped models.
+"""The whole evaluation on a library of a few modules.
+
+Also the committed results of the shipped models.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ FIGURES = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding
 
 
 def committed(task: str) -> dict[str, dict[str, float]]:
-    """The rows of a task of the committed evaluation, by contestant."""
+    """Return the rows of a task of the committed evaluation, by contestant."""
     (found,) = (each for each in FIGURES["retrieval"] if each["name"] == task)
     return {row["name"]: row for row in found["rows"]}
 
@@ -78,7 +79,7 @@ def test_the_committed_evaluation_is_of_the_shipped_models(name: str) -> None:
     assert FIGURES["origin"]["trained_on"][name] == facts["corpus_sha256"]
     (order,) = (model for model in FIGURES["order"] if model["name"] == name)
     masked = order["masked"]
-    # Measured on other modules than the training's own figures, which must not be far off.
+    # The training's own figures, from other modules, must be close.
     assert masked["masked_accuracy"] == pytest.approx(
         facts["validation"]["masked_accuracy"], abs=0.06
     )

@@ -19,7 +19,7 @@ TOTAL, OTHER = 6, 9
 
 
 class Scripted:
-    """Looks where the test says: one layer, as many heads as there are scripts."""
+    """Fake encoder with scripted attention: one layer, one head per script."""
 
     def __init__(self, *scripts: Tensor) -> None:
         self.config = SimpleNamespace(layers=1, heads=len(scripts))
@@ -33,7 +33,7 @@ class Scripted:
 
 
 def looks_at(*keys: int) -> Tensor:
-    """[S, S]: query i looks at keys[i] alone."""
+    """Return [S, S] in which query i attends to keys[i] alone."""
     return torch.nn.functional.one_hot(torch.tensor(keys), len(keys)).float()
 
 
@@ -111,7 +111,7 @@ def test_heads_are_named_after_their_role() -> None:
     )
     heads, uniform = analyse(cast(Encoder, Scripted(*scripts)), ids, PIECES)
     assert [head.name for head in heads] == ["previous", "next", "same identifier", ""]
-    seen = ("previous", "next", "same identifier")  # there is no syntax in these windows
+    seen = ("previous", "next", "same identifier")  # these windows have no syntax
     assert heads[0].weight == dict.fromkeys(ROLES, 0.0) | {"previous": 1.0}
     assert heads[3].weight == pytest.approx(
         dict.fromkeys(ROLES, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6
@@ -123,7 +123,7 @@ def test_heads_are_named_after_their_role() -> None:
 def test_a_role_needs_half_of_the_tokens_to_name_a_head() -> None:
     head = Head(0, 0, dict.fromkeys(ROLES, 0.1), dict.fromkeys(ROLES, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
-    # Broad first.
+    # Broad roles first.
     assert (
         dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name
         == "previous"

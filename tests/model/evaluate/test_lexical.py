@@ -34,7 +34,7 @@ def test_search_by_stems_finds_other_forms(score: object) -> None:
     assert scores.shape == (3, 3)
     assert scores[0].argmax() == 0
     assert scores[1].argmax() == 1
-    assert not scores[2].any()  # stop words alone
+    assert not scores[2].any()  # only stop words
 
 
 def test_search_by_raw_words_does_not_find_other_forms() -> None:

@@ -1,6 +1,4 @@
-"""What the pictures show is compared with formulas written out here,
-on the figures that are drawn.
-"""
+"""Pictures compared with formulas written out here, on the drawn figures."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
-    """Draws, and yields the figure instead of a file."""
+    """Draw, and yield the figure instead of a file."""
 
     def draw(picture: Draw) -> Figure:
         made: list[Figure] = []
@@ -47,7 +45,7 @@ def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
 
 
 def drawn_line(figure: Figure, axes: int, label: str) -> Floats:
-    """The values of the line with this label, up to a colon where it has one."""
+    """Return the values of the line with this label, up to a colon if it has one."""
     (found,) = (
         each for each in figure.axes[axes].lines if str(each.get_label()).split(":")[0] == label
     )
@@ -55,7 +53,7 @@ def drawn_line(figure: Figure, axes: int, label: str) -> Floats:
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
-    """The kinds of the chunks of a PNG."""
+    """Return the chunk types of a PNG."""
     at = 8
     while at < len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -89,7 +87,7 @@ def test_axes_are_labelled_and_no_text_is_clipped_or_overlaps(
     figure = figure_of(encodings.PICTURES[name])
     for axes in figure.axes:
         place = axes.get_subplotspec()
-        if place is None:  # a bar of colours
+        if place is None:  # a colour bar
             assert axes.get_ylabel()
             continue
         # Panels that share an axis are labelled at the edge.
@@ -177,7 +175,7 @@ def test_pairs_stay_on_the_unit_circle_and_turn_by_position_times_frequency(
 
 
 def mean_cosine(wavelengths: Floats) -> Floats:
-    """What equal vectors score over 257 distances, by pairs of such wavelengths."""
+    """Return the score of equal vectors over 257 distances, by pairs of such wavelengths."""
     cosines: Floats = np.cos(2 * math.pi * np.arange(257)[:, None] / wavelengths).mean(1)
     return cosines
 

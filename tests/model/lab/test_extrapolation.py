@@ -1,4 +1,4 @@
-"""Lines to compare with: counted without a model, and over more questions than models are asked."""
+"""Baselines: computed without a model, over more questions than models are asked."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from headlight_model.lab import schemes
 from headlight_model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
 from headlight_model.positions.position_schemes import Alibi, Learned, Rope
 
-CLEAR = 1e-3  # what is violated is violated by more than rounding could explain
+CLEAR = 1e-3  # violations are larger than rounding could explain
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_scheme_without_effect_is_detected(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_wrapping_position_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = Learned.prepare
     monkeypatch.setattr(Learned, "prepare", lambda self, positions: prepare(self, positions % 100))
-    # All shifts by a multiple of a hundred are then none at all.
+    # All shifts by a multiple of a hundred then have no effect.
     assert surprises() == {("shift", "learned"), ("linear shift", "learned")}
 
 

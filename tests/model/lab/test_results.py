@@ -1,7 +1,4 @@
-"""From results to page.
-
-Figures as they are quoted, verdicts that follow the figures, and the page that is committed.
-"""
+"""From results to page: quoted figures, verdicts, and the committed page."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    """Those that are committed."""
+    """Return the committed results."""
     return load(DOCS / "positions")
 
 
@@ -80,9 +77,9 @@ def test_the_page_was_not_made_by_a_quick_run(results: dict[str, Any]) -> None:
 def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positions(
     results: dict[str, Any],
 ) -> None:
-    """What the lab was asked to show.
+    """The main result of the lab.
 
-    Results of which this were not true should not be committed unseen.
+    Committed results must confirm it.
     """
     line = results["baselines"]["multiset"]
     for scheme in ("learned", "sinusoidal"):
@@ -99,7 +96,7 @@ def test_every_scheme_is_measured_or_refuses_at_every_length(results: dict[str, 
 
 
 def changed(results: dict[str, Any], scheme: str, **values: Any) -> dict[str, Any]:
-    """A copy in which every run of a scheme has other values."""
+    """Return a copy in which every run of a scheme has other values."""
     other = copy.deepcopy(results)
     for experiment in ("reversal", "extrapolation"):
         for run in other[experiment]:
@@ -109,7 +106,7 @@ def changed(results: dict[str, Any], scheme: str, **values: Any) -> dict[str, An
 
 
 def over(*left: float) -> dict[str, dict[str, float]]:
-    """Accuracies by length: of "left" and, the same, of "recall"."""
+    """Return accuracies by length: of "left" and, equal, of "recall"."""
     return {
         str(length): dict.fromkeys(("left", "recall", "left, few keys"), value)
         for length, value in zip(LENGTHS, left, strict=True)

@@ -1,4 +1,4 @@
-"""Trainings side by side: what is planned, and what becomes of one that fails."""
+"""Concurrent trainings: the planned jobs, and the failure of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lab's sequences: what is asked has an answer, and only the one that is given."""
+"""The lab's sequences: every question has exactly one answer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_baselines_of_a_sequence_counted_by_hand() -> None:
     ids = torch.tensor([[a, b, b, c, d, a]])
     found = baselines(Examples(ids, {"reverse": ids.flip(1)}))
     assert found["multiset"] == pytest.approx((1 + 1 + 1 + 2 + 2 + 1) / 5 / 6)
-    # The others' most frequent (of equals the least id): b, a, a, a, a, b; asked for: a, d, c, b,
+    # Most frequent other token (lowest id for ties): b, a, a, a, a, b; targets: a, d, c, b,
     # b, a.
     assert found["most frequent"] == 0
 

@@ -1,6 +1,6 @@
-"""The lab's trainings.
+"""The lab's trainings: repeatable, optionally blinded, and limited to existing positions.
 
-Repeatable, blinded as they say, refused where there is no position, and heads told apart.
+Also the analysis of their heads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHORT = Training(
 
 
 def ignore() -> None:
-    """A step that nobody counts."""
+    """Progress callback that does nothing."""
 
 
 def trained(**changes: object) -> Encoder:
@@ -99,9 +99,9 @@ def test_all_schemes_are_measured_on_the_same_sequences() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_measured_sequences_are_not_in_the_training(seed: int) -> None:
-    """As `take_steps` draws them.
+    """Compared as `take_steps` draws them.
 
-    PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one.
+    PyTorch's generator keeps 32 bits of a seed, so a large seed may equal a small one.
     """
     measured = {
         tuple(row)
@@ -144,7 +144,7 @@ def test_accuracy_counts_only_asked_tokens() -> None:
     encoder, ids = trained(), held_out(SHORT, LENGTH).ids[:8]
     named = name_all(encoder, ids)
     wrong = (named + 1) % SHORT_VOCABULARY
-    targets = torch.where(torch.arange(LENGTH) < 4, named, wrong)  # a quarter of them is right
+    targets = torch.where(torch.arange(LENGTH) < 4, named, wrong)  # a quarter of them are right
     assert accuracy(encoder, Examples(ids, {"reverse": targets})) == {
         "reverse": pytest.approx(0.25)
     }
@@ -178,9 +178,9 @@ def test_removing_a_head_without_contribution_changes_nothing() -> None:
             if name.endswith("project_out.weight")
         ]
         for weight in projections:
-            weight.mul_(30)  # else the token itself drowns what heads say
+            weight.mul_(30)  # otherwise the residual outweighs the heads
         projections[1][:, 2 * width : 3 * width] = 0
-    # What it says counts as right, so whatever changes is lost.
+    # Its own outputs count as right, so any change is a loss.
     wanted = {"reverse": name_all(encoder, examples.ids)}
     lost = lost_without(encoder, Examples(examples.ids, wanted), "reverse")
     assert lost[1][2] == 0
@@ -208,7 +208,7 @@ def test_far_counts_distances_beyond_those_of_training() -> None:
     named = name_all(encoder, examples.ids)
     distant = examples.away > scaling.TRAINED[1]
     rest = examples.targets["recall"]
-    targets = torch.where((rest != IGNORED) & distant, named, rest)  # what is far is right
+    targets = torch.where((rest != IGNORED) & distant, named, rest)  # distant targets are right
     assert scaling.far(encoder, dataclasses.replace(examples, targets={"recall": targets})) == 1
     targets = torch.where(
         (rest != IGNORED) & distant, (named + 1) % encoder.config.vocab_size, named

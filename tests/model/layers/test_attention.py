@@ -33,7 +33,7 @@ def one_text_all_padding() -> Tensor:
 
 
 def triangular_without_self() -> Tensor:
-    """The first query sees nothing, the others all before them."""
+    """Return a mask in which the first query sees nothing, the others all tokens before them."""
     return torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(-1)[None, None]
 
 

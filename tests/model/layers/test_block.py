@@ -19,7 +19,7 @@ def run(block: Block, x: Tensor) -> Tensor:
 
 
 def silence(block: Block) -> None:
-    """Both sublayers return zeros, so that only residuals and norms remain."""
+    """Make both sublayers return zeros, so that only residuals and norms remain."""
     for layer in (block.attention.project_out, block.feed_forward.down):
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)
@@ -39,7 +39,7 @@ def test_post_norm_norms_the_residual_stream(config: Build) -> None:
 
 
 def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
-    """x + f(LN(x)): what f adds does not depend on the scale of x."""
+    """x + f(LN(x)): the output of f does not depend on the scale of x."""
     block, x = Block(config(norm="pre", norm_eps=1e-12), 0), torch.randn(2, 4, 16)
     nn.init.zeros_(block.feed_forward.down.weight)
     nn.init.zeros_(block.feed_forward.down.bias)
@@ -51,7 +51,7 @@ def test_block_equals_the_explicit_composition(norm: str, config: Build) -> None
     block, x = Block(config(norm=norm), 0).eval(), torch.randn(2, 4, 16)
     for layer_norm in (block.attention_norm, block.feed_forward_norm):
         assert isinstance(layer_norm, nn.LayerNorm)
-        nn.init.normal_(layer_norm.weight)  # so that the two norms cannot be taken for each other
+        nn.init.normal_(layer_norm.weight)  # so that the two norms differ
 
     def attention(y: Tensor) -> Tensor:
         out: Tensor = block.attention(y, None, Positions(), (), fused=False)[0]

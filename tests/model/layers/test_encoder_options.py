@@ -1,4 +1,4 @@
-"""Options of the encoder, each against what its definition says, written out."""
+"""Options of the encoder, each compared with its definition."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_removing_a_head_equals_zeroing_its_output_columns(fused: bool, encoder:
         pruned = model(IDS, fused=fused)
     torch.testing.assert_close(masked.pooled, pruned.pooled, atol=1e-6, rtol=0)
     assert float((masked.pooled - whole.pooled).abs().max()) > 1e-4
-    for weights in masked.attention:  # a removed head still shows where it looked
+    for weights in masked.attention:  # a removed head still shows its attention
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 6))
 
 

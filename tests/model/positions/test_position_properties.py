@@ -1,5 +1,6 @@
-"""What must hold exactly, by the mathematics of a scheme and not by training (tolerance: float32
-rounding).
+"""Exact mathematical properties of position schemes, without training.
+
+Tolerance: float32 rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def encode(model: Encoder, ids: Tensor, positions: Tensor | None = None) -> Enco
 
 
 def moved(model: Encoder, ids: Tensor, order: Tensor) -> float:
-    """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
+    """Return the largest change by reordering inputs, over tokens and attention.
+
+    The distance between f(reordered x) and reordered f(x).
+    """
     plain, changed = encode(model, ids), encode(model, ids[:, order])
     distances = [(plain.tokens[:, order] - changed.tokens).abs().max()]
     for before, after in zip(plain.attention, changed.attention, strict=True):

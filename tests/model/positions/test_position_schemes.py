@@ -20,7 +20,7 @@ SAMPLE = np.unique(
 
 
 def scheme(positions: str, width: int, **changes: float) -> Positions:
-    """A position scheme for one head of `width`, up to position FAR."""
+    """Return a position scheme for one head of `width`, up to position FAR."""
     config = EncoderConfig(
         vocab_size=2,
         dim=width,
@@ -35,7 +35,7 @@ def scheme(positions: str, width: int, **changes: float) -> Positions:
 
 
 def encoding(width: int, positions: Tensor) -> Tensor:
-    """PE of the positions [P] -> [P, width]."""
+    """Return PE of the positions [P] -> [P, width]."""
     sinusoidal = scheme("sinusoidal", width)
     return sinusoidal.embed(
         torch.zeros(1, len(positions), width), sinusoidal.prepare(positions[None])
@@ -43,7 +43,7 @@ def encoding(width: int, positions: Tensor) -> Tensor:
 
 
 def rotated(rope: Positions, vector: Tensor, position: int) -> Tensor:
-    """vector [d], turned as a query or key at `position` -> [d]."""
+    """Return a vector [d], rotated as a query or key at `position` -> [d]."""
     return rope.rotate(vector[None, None, None], rope.prepare(torch.tensor([[position]])))[0, 0, 0]
 
 
@@ -63,7 +63,7 @@ def test_rope_rotates_each_pair_by_its_angle(theta: float) -> None:
     half = width // 2
     rope = scheme("rope", width, rope_theta=theta)
     state = rope.prepare(torch.from_numpy(SAMPLE)[None])
-    # Every pair is (1, 0) and turns into (cos, sin).
+    # Every pair is (1, 0) and is rotated to (cos, sin).
     unit = torch.cat([torch.ones(half), torch.zeros(half)])
     turned = rope.rotate(unit.expand(1, 1, len(SAMPLE), width), state)[0, 0].numpy()
     angles = SAMPLE[:, None] * theta ** (-2 * np.arange(half) / width)

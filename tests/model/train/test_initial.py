@@ -48,7 +48,7 @@ def test_the_initial_vector_of_a_text_is_nearly_that_of_its_words(positions: str
 def test_the_initial_vector_of_a_text_ignores_sinusoidal_positions() -> None:
     encoder, _ = fresh("sinusoidal")
     ids = torch.full((1, 32), 7)
-    # The last of 32 places beside the first: another mean of sinusoids.
+    # The last of 32 positions against the first: another mean of sinusoids.
     late = torch.arange(32)[None]
     first, second = (
         encoder(ids[:, part], positions=late[:, part]).pooled
@@ -59,7 +59,7 @@ def test_the_initial_vector_of_a_text_ignores_sinusoidal_positions() -> None:
 
 def test_an_initial_sinusoidal_model_attends_to_neighbours() -> None:
     encoder, _ = fresh("sinusoidal")
-    ids = torch.full((1, 32), 7)  # equal tokens: only positions tell them apart
+    ids = torch.full((1, 32), 7)  # equal tokens: only positions distinguish them
     for weights in encoder(ids, fused=False).attention:
         near = torch.stack([weights[0].diagonal(offset, 1, 2).mean() for offset in (0, 2, 4)])
         assert near[0] > near[1] > near[2]

@@ -37,7 +37,7 @@ def advance(trainer: Trainer, steps: int) -> Trainer:
 
 
 def everything(trainer: Trainer) -> dict[str, Tensor]:
-    """Weights and moments, by name."""
+    """Return weights and moments, by name."""
     state = {name: value.clone() for name, value in trainer.parts.state_dict().items()}
     for index, moments in trainer.optimizer.state_dict()["state"].items():
         state |= {f"{index}.{name}": value for name, value in moments.items()}
@@ -54,7 +54,7 @@ def assert_equal(first: Trainer, second: Trainer) -> None:
 def test_a_resumed_run_equals_an_unbroken_one(trainer: Make, tmp_path: Path) -> None:
     unbroken = advance(trainer(), 6)
     advance(trainer(), 3).save(tmp_path)
-    torch.randn(5)  # whatever else happened to the global generator
+    torch.randn(5)  # the global generator must not matter
     resumed = trainer()
     resumed.resume(tmp_path)
     assert resumed.step == 3

@@ -1,4 +1,4 @@
-"""Verdicts: said where every seed says them."""
+"""Verdicts: given only if every seed agrees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headlight_model.lab.results import Range
     [
         ([0.1, 0.2], [0.3, 0.4], True),
         ([0.3, 0.4], [0.1, 0.2], False),
-        ([0.1, 0.3], [0.2, 0.4], Unseen.DISAGREE),  # the mean is less
+        ([0.1, 0.3], [0.2, 0.4], Unseen.DISAGREE),  # only the mean is less
         ([0.1, 0.4], [0.2, 0.3], Unseen.DISAGREE),
         ([0.2], [0.2], False),
     ],

@@ -32,7 +32,7 @@ def test_a_share_of_the_ordinary_tokens_is_hidden() -> None:
 
 
 def source(random: np.random.Generator) -> Data:
-    """A stream of random tokens, brackets among them."""
+    """Return a stream of random tokens, brackets among them."""
     stream = random.integers(len(SPECIALS), len(PIECES), size=50_000).astype(np.uint16)
     stream[::5] = random.integers(len(SPECIALS), len(SPECIALS) + 6, size=10_000)
     return Data(stream, {})

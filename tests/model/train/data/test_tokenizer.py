@@ -20,7 +20,7 @@ def tokenizer() -> Tokenizer:
 
 
 def plain(text: str) -> str:
-    """What the tokenizer's normaliser leaves of a text that has no line end."""
+    """Return the normalised text; it must have no line end."""
     bare = "".join(
         char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn"
     )
@@ -65,7 +65,7 @@ def test_the_tokenizer_neither_truncates_nor_pads() -> None:
         ("__init__(self)", ["__", "init", "__", "(", "self", ")"]),
         ("if x:\n\n\n    return", ["if", "x", ":", "\n", "return"]),
         ("Café == 3", ["é", "==", "3"]),
-        # Beyond 16 bits: an offset in UTF-16 or in bytes would be off.
+        # Beyond 16 bits: an offset in UTF-16 or in bytes would be wrong.
         ("\U0001f600 self", ["\U0001f600", "self"]),
     ],
 )

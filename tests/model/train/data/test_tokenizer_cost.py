@@ -1,4 +1,4 @@
-"""CPU time of the tokenizers that are trained here and of those that are shipped."""
+"""CPU time of newly trained tokenizers and of the shipped ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headlight_model.train.data.tokenizer import LINE_END, train_tokenizer
 CHECKPOINTS = sorted(
     Path(__file__).resolve().parents[4].glob("model/headlight_model/checkpoints/*/tokenizer.json")
 )
-RUN = 32_768  # of line breaks: 2 s and more with the pattern before, some 10 ms with this one
+RUN = 32_768  # line breaks: 2 s and more with the old pattern, some 10 ms with this one
 SLOW_SECONDS = 1.0
 
 

@@ -87,5 +87,5 @@ def test_an_encoder_with_idle_blocks_matches_word_vectors_but_for_name_weights()
     assert tokens == 8
     loss, cosine, _ = distance_from_words(encoder, rows, marks, bfloat16=False)
     assert cosine < 0.95
-    # Vectors of length 1, one of six counted thrice: 2 of its lengths are missing.
+    # Unit vectors, one of six weighted three times: twice its length is missing.
     assert loss.item() == pytest.approx(1 - cosine.item() + TOKEN_SHARE * 4 / 14, rel=1e-4)

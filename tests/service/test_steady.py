@@ -1,4 +1,4 @@
-"""The clock that tests wait by where a pause of the machine is not to be taken for a caller's."""
+"""The steady clock for tests: a pause of the machine must not count as a caller's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A request whose caller leaves before anything is done for it,
-while its own thread would have computed it.
+"""Requests cancelled before any work is done.
+
+Its own thread would have computed it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests that are given up, at each of their stages: all is given back, and let go."""
+"""Cancellation at each stage: everything is released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.service.core.pipelines import (
 
 
 class Stage:
-    """A request brought to a stage, at which it stays."""
+    """Request that is brought to a stage and stays there."""
 
     def __init__(self, made: Core, **fields: Any) -> None:
         self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
@@ -67,7 +67,7 @@ class Stage:
         return handle
 
     def end(self) -> None:
-        """Let all others go on."""
+        """Let all other requests finish."""
         self.made.tokenizer.may_read.set()
         self.made.engine.gate.set()
         for each in self.begun:
@@ -100,7 +100,7 @@ def test_a_request_can_be_cancelled_at_each_stage(name: str, by_caller: bool) ->
         assert stage.begun or made.held == tuple(a + b for a, b in zip(before, holds, strict=True))
         paid = quotas.of("c").level
         handle.cancel(by_caller=by_caller)
-        handle.close()  # as a frontend that cannot know which came first
+        handle.close()  # as a frontend that does not know which came first
         handle.cancel()  # a second time: nothing
         assert handle.cancelled
         assert handle.future.cancelled()
@@ -147,7 +147,7 @@ def test_a_cancelled_request_is_released(name: str) -> None:
         del handle
         end = time.monotonic() + 30
         while held() is not None and time.monotonic() < end:
-            made.passed()  # a thread may still be about to let go
+            made.passed()  # a thread may release it a moment later
         assert held() is None
 
 
@@ -194,7 +194,7 @@ def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
     with core(quotas=quotas) as made:
         scheduler, kept = made.model.scheduler, list[int]()
         compute = scheduler.submit
-        # So that it is answered while the thread that submits it has not returned.
+        # The answer comes before the submitting thread returns.
         monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
         with made.busy_tokenizer():
             handle = submit(made, LONG, client="c", size_bytes=9)

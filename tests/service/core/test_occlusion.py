@@ -1,6 +1,6 @@
 """Occlusion over a real socket.
 
-What it asks for, what it holds, and what becomes of it where others ask too.
+Its limits, its reservations, and its behaviour beside other requests.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def admission_of(service: Service) -> Admission:
 
 
 def holes(engine: FakeEngine) -> list[int]:
-    """The tokens hidden, of all batches; -1: none."""
+    """Return the hidden tokens of all batches; -1: none."""
     return [
         -1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch
     ]
 
 
 def naming(count: int) -> pb.OccludeRequest:
-    """A request that names so many tokens, all the same."""
+    """Return a request that names so many tokens, all the same."""
     return pb.OccludeRequest(
         input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count))
     )
@@ -71,7 +71,7 @@ def naming(count: int) -> pb.OccludeRequest:
 async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, problem: str
 ) -> None:
-    # It copies.
+    # It copies the ids.
     monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
@@ -117,7 +117,7 @@ async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Se
 
 
 class Moving(FakeEngine):
-    """Vectors of some width that depend on the token hidden."""
+    """Fake engine with vectors of some width that depend on the hidden token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -174,14 +174,14 @@ async def test_the_answer_is_reserved_before_anything_runs(serve: Serve) -> None
 
 
 class Full:
-    """A queue that others fill, until somebody has been shed."""
+    """Queue that other requests fill, until one has been shed."""
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sheds: list[Shortage] = []
         self._tokens, self._others = admission.tokens, admission.tokens.free
         self._tokens.take(self._others)
         self._take_tokens = admission.take_tokens
-        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is tried again soon
+        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is retried soon
         monkeypatch.setattr(admission, "take_tokens", self.take_tokens)
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
@@ -293,4 +293,4 @@ def test_only_a_far_too_long_occlusion_is_refused_on_an_idle_service() -> None:
         admission.check_alone(2001, 10.0)
     assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.DEADLINE, None)
     admission.check_alone(10**9, math.inf)
-    admission.check_alone(10**9, -1.0)  # another's to refuse: the deadline has passed
+    admission.check_alone(10**9, -1.0)  # refused elsewhere: the deadline has passed

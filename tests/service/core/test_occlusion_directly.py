@@ -1,6 +1,6 @@
 """Occlusion without a frontend.
 
-Wave by wave, given up at each stage, and paid for what was computed.
+Waves, cancellation at each stage, and charges for computed work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
 
 
 def holes(made: Core) -> list[int]:
-    """The tokens hidden, of all batches; -1: none."""
+    """Return the hidden tokens of all batches; -1: none."""
     return [
         -1 if item.occluded is None else item.occluded
         for batch in made.engine.batches
@@ -122,7 +122,7 @@ def test_token_selection_errors_name_the_field() -> None:
 
 
 class Later:
-    """An engine that lets so many batches through, and holds the next."""
+    """Engine that runs so many batches, and holds the next."""
 
     def __init__(self, made: Core, batches: int) -> None:
         self._left, self.held, self.may_go = batches, threading.Event(), threading.Event()

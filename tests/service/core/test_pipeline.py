@@ -1,6 +1,6 @@
-"""The core's entrance without a frontend.
+"""The core's entry point without a frontend.
 
-From any thread to an answer, and all given back whatever becomes of it.
+From any thread to an answer, with everything released in every case.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def test_results_are_released_once_taken() -> None:
         handle.close()
         end = time.monotonic() + 30
         while array_() is not None and time.monotonic() < end:
-            made.passed()  # the engine's thread may still be about to
+            made.passed()  # the engine's thread may do so a moment later
         assert array_() is None, "though the handle is still there"
         assert handle.future.done() is False
 

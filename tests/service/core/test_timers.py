@@ -1,4 +1,4 @@
-"""Timers: called once, in order, on a thread of their own, and never once cancelled."""
+"""Timers: called once, in order, on a thread of their own, and never after cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from headlight_service.core.timers import Timers
 
-LATER = 1e6  # seconds, which no test waits
+LATER = 1e6  # seconds; no test waits that long
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def timers() -> Iterator[Timers]:
 
 
 class Called:
-    """What was called, and on which thread."""
+    """Recorder of calls and their threads."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -41,7 +41,7 @@ class Called:
 
 
 def settled(timers: Timers) -> None:
-    """Wait until the thread has passed over all that was due when this was called."""
+    """Wait until the thread has handled all timers that were due when this was called."""
     passed = threading.Event()
     timers.call_at(time.monotonic(), passed.set)
     assert passed.wait(30)
@@ -83,7 +83,7 @@ def test_a_cancelled_timer_does_not_fire_and_is_released_at_once(timers: Timers)
     del payload
     assert held() is not None
     timer.cancel()
-    timer.cancel()  # a second time: nothing
+    timer.cancel()  # a second time has no effect
     assert held() is None
 
 

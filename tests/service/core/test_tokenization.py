@@ -1,6 +1,6 @@
 """From inputs to tokens.
 
-What is known of texts beforehand, what goes to the tokenizer together, and what is refused.
+Token estimates, tokenizer batches, and refusals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sizes_of(inputs: Sequence[Input], prompt: str) -> list[int]:
 
 
 def told(asked: TokenizationJob) -> tuple[list[Input], list[int]]:
-    """What an estimate is told of a job."""
+    """Return what an estimate reports for a job."""
     return asked.inputs, asked.sizes
 
 
@@ -75,7 +75,7 @@ def test_the_initial_estimate_counts_ids_and_no_tokens_of_texts() -> None:
 
 def test_token_density_is_estimated_from_earlier_texts() -> None:
     density = Density()
-    # 0.2 a character.
+    # 0.2 per character.
     density.learn(*told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)])
     assert (
         density.tokens(*told(job("y" * 100, Pair("z" * 20, "z" * 30))), LONGEST) == 30 + 2 * SPECIAL
@@ -87,7 +87,7 @@ def test_token_density_is_estimated_from_earlier_texts() -> None:
 
 def test_the_estimate_is_limited_to_the_model_length() -> None:
     density = Density()
-    # What was cut away counts, or long texts would seem thin.
+    # Truncated tokens count, or long texts would seem sparse.
     density.learn(*told(job("x" * 1000)), [of_length(500 + SPECIAL, kept=LONGEST)])
     assert density.tokens(*told(job("y" * 100)), LONGEST) == 50 + SPECIAL
     assert density.tokens(*told(job("y" * 1000, "y" * 1000)), LONGEST) == 2 * LONGEST
@@ -124,7 +124,7 @@ def test_the_density_estimate_adapts() -> None:
 
 
 class Watched(FakeTokenizer):
-    """Keeps what it was given together, and can let the caller leave."""
+    """Tokenizer that records its batches, and can let the caller disconnect."""
 
     def __init__(self, left: threading.Event | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Who is next on the threads of the tokenizer, and who leaves while waiting."""
+"""Order of work on the tokenizer threads, and withdrawal while waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON, BULK = PRIORITIES
 
 
 class Payload:
-    """Some work, which is held until told."""
+    """Some work, held until released."""
 
     def __init__(self, priority: Priority = SOON, order: list[Payload] | None = None) -> None:
         self.priority: Priority = priority
@@ -44,7 +44,7 @@ class Payload:
 
 @pytest.fixture
 def one() -> Iterator[TokenizerThreads]:
-    """A single thread."""
+    """Return a single thread."""
     threads = TokenizerThreads(1, "test")
     yield threads
     threads.close()
@@ -56,9 +56,9 @@ def submitted(threads: TokenizerThreads, *payloads: Payload) -> None:
 
 
 class SteppedThreads:
-    """The threads as they take stepped, each handed over at once.
+    """Tokenizer threads that the test advances by hand.
 
-    What has one is told when it may end.
+    The test also decides when a piece of work ends.
     """
 
     def __init__(self, count: int) -> None:
@@ -67,7 +67,7 @@ class SteppedThreads:
         self.inside: list[Payload] = []
         self.waiting: list[Payload] = []
         self._begun = list[tuple[Payload, Callable[[], None]]]()
-        # Runs what is ended here.
+        # Runs the work that is ended here.
         self.threads._workers.put = self._begin  # type: ignore[method-assign]
 
     def _begin(self, work: Callable[[], None]) -> None:
@@ -164,7 +164,7 @@ def test_started_work_cannot_be_withdrawn(one: TokenizerThreads) -> None:
 
 
 def test_equal_work_of_two_requests_is_kept_apart() -> None:
-    """Methods of different objects, as each request's step is one."""
+    """Bound methods of different objects, as each request's step is one."""
     stepped = SteppedThreads(1)
     first, second = stepped.submit(SOON), stepped.submit(SOON)
     assert first.work != second.work

@@ -1,6 +1,6 @@
-"""Threads that compute.
+"""Worker threads.
 
-One piece of work each at a time, let go when it is done, and behind all others.
+One piece of work each at a time, released when it is done, at a lower priority.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, Wor
 
 
 class Payload:
-    """What is to be worked on, and what becomes of it."""
+    """Some work, and its result."""
 
     def __init__(self) -> None:
         self.begun, self.may_end, self.done = (
@@ -42,7 +42,7 @@ class Payload:
 
 
 def nice() -> int:
-    """Of the thread that asks."""
+    """Return the niceness of the calling thread."""
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
@@ -75,7 +75,7 @@ async def test_finished_work_is_released_at_once() -> None:
     workers.put(payload.work)
     assert await asyncio.to_thread(payload.done.wait, 30)
     del payload
-    async with asyncio.timeout(30):  # the thread may still be about to
+    async with asyncio.timeout(30):  # the thread may do so a moment later
         while held() is not None:
             await asyncio.sleep(0.001)
     workers.close()
@@ -101,7 +101,7 @@ def test_computing_threads_have_a_lower_priority(behind: int) -> None:
     here, told = nice(), queue.SimpleQueue[tuple[int, int]]()
 
     def priorities() -> None:
-        """Of the thread, and of one that it starts, as the libraries do."""
+        """Return the priority of the thread, and of one that it starts, as the libraries do."""
         with ThreadPoolExecutor(1) as started:
             told.put((nice(), started.submit(nice).result()))
 
@@ -113,7 +113,7 @@ def test_computing_threads_have_a_lower_priority(behind: int) -> None:
 
 
 class Unwatched:
-    """Told of what is computed, and forgets it."""
+    """CPU-time observer that discards its input."""
 
     def began(self, tokens: int) -> None:
         pass
@@ -147,5 +147,5 @@ def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     ask("interactive", told.put, here=True)
     assert isinstance(told.get(timeout=30), Computed)
     scheduler.close()
-    expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its caller
+    expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its client
     assert seen == [min(here + steps, 19) for steps in expected]

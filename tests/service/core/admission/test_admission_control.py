@@ -38,7 +38,7 @@ def admitted(
     patience_seconds: float = math.inf,
     priority: Priority = "interactive",
 ) -> Iterator[None]:
-    """Around work on so many tokens, checked and taken as they are queued."""
+    """Reserve capacity around work on so many tokens, checked and taken as they are queued."""
     with admission.lock:
         admission.check_wait(tokens, patience_seconds, priority)
         admission.take_tokens(tokens, priority)
@@ -50,7 +50,7 @@ def admitted(
 
 @contextlib.contextmanager
 def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator[None]:
-    """Around an answer of so many bytes."""
+    """Reserve an answer of so many bytes."""
     admission.take_output(size, lambda room: (field, remedy))
     try:
         yield
@@ -61,7 +61,7 @@ def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator
 def shed(
     admission: Admission, tokens: int, patience_seconds: float = math.inf, **named: Any
 ) -> None:
-    """Admit what is refused."""
+    """Admit a request that is refused; return the error."""
     with admitted(admission, tokens, patience_seconds, **named):
         pytest.fail("it was admitted")
 
@@ -118,7 +118,7 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
             shed(admission, 1, 0.5)
         assert refused.value.shortage is Shortage.DEADLINE
         assert refused.value.retry_after_seconds == pytest.approx(1.51)
-        with pytest.raises(Shed, match=r"2\.60 s"):  # its own work is a part of its wait
+        with pytest.raises(Shed, match=r"2\.60 s"):  # its own work is part of its wait
             shed(admission, 60, 2.5)
         with pytest.raises(Shed, match=r"2\.00 s"):
             admission.check_wait(0, 1.99, "interactive")
@@ -128,8 +128,8 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
 
 
 def test_an_empty_queue_accepts_every_deadline() -> None:
-    """Else one slow batch could have everything refused,
-    and nothing would ever show that it was an exception.
+    """Otherwise one slow batch could cause every request to be refused,
+    and no measurement would ever correct it.
     """
     admission = admission_of(1000)
     admission.estimate.worked_off(tokens=1, seconds=1e6)
@@ -139,7 +139,7 @@ def test_an_empty_queue_accepts_every_deadline() -> None:
 
 @pytest.mark.parametrize("remaining", [0.0, -1.0])
 def test_a_passed_deadline_is_deadline_exceeded_and_not_overload(remaining: float) -> None:
-    """To be told to come back would be wrong advice; and that holds however full the queue is."""
+    """A retry delay would be wrong advice, however full the queue is."""
     admission = admission_of(10)
     with pytest.raises(DeadlineExceeded):
         shed(admission, 1, remaining)
@@ -167,7 +167,7 @@ def test_a_request_that_starts_at_once_is_not_refused_by_its_estimate() -> None:
 
 
 def test_large_answers_leave_capacity_for_small_ones() -> None:
-    """Whoever asks for a vector is served however many large answers wait for their readers."""
+    """Requests for vectors are served however many large answers wait for their readers."""
     limit = 64 * SMALL_ANSWER_BYTES
     admission = admission_of(1, max_output_bytes=limit)
     assert admission.room == largest_output(limit) == 56 * SMALL_ANSWER_BYTES

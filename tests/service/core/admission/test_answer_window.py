@@ -1,4 +1,4 @@
-"""The window of a stream: how many bytes of answers it may hold, and who is next."""
+"""The answer window of a stream: its byte limit, and its order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT, FREE = 100, 10
 
 
 class Visit:
-    """One that enters with so many bytes, and what it was told."""
+    """Answer of so many bytes that enters the window, and its callbacks."""
 
     def __init__(self, window: AnswerWindow, size: int) -> None:
         self.size, self.times = size, 0
@@ -179,7 +179,7 @@ def test_concurrent_enter_and_leave_lose_nothing() -> None:
 
 
 def test_a_chain_of_admissions_does_not_recurse() -> None:
-    """Each that is let in leaves at once, as an answer does that is refused then."""
+    """Each admitted answer leaves at once, as a refused answer does."""
     window, let_in = AnswerWindow(10, free_bytes=0), list[int]()
 
     def proceed(number: int) -> None:

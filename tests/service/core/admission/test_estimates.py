@@ -14,7 +14,7 @@ REMAINING = 2.0
 def estimate_of(
     waits: list[float], before: float = 1.0, remaining: float = REMAINING
 ) -> WaitEstimate:
-    """After waits of so many seconds where `before` and .1 of its own were expected."""
+    """Return an estimate after these waits, with an expected wait of `before` plus 0.1 s."""
     estimate = WaitEstimate(streams=1)
     for seconds in waits:
         estimate.waited(

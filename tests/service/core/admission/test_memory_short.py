@@ -1,4 +1,4 @@
-"""Memory that is short: refused without a delay, alone, and the service lives on."""
+"""Short memory: the item is refused alone, without a retry delay, and the service continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MESSAGE = "there is not enough memory for this request"
 
 
 class Short(FakeEngine):
-    """Cannot have the memory for a batch with TOO_LARGE tokens in one item,
+    """Fake engine without memory for a batch with TOO_LARGE tokens in one item,
     or for so many items.
     """
 

@@ -1,4 +1,4 @@
-"""Buckets of tokens: what a client can have computed, and what is given back."""
+"""Token buckets per client: charges, refunds and limits."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def refusal(bucket: Bucket, tokens: float) -> Shed:
 
 
 def request_of(bucket: Bucket | None) -> RequestBudget:
-    """What a request of a client holds."""
+    """Return the budget of a client's request."""
     admission = Admission(max_tokens=100, max_request_bytes=1, max_output_bytes=1)
     return RequestBudget(admission, "interactive", bucket)
 
 
 def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:
-    """What a request holds that was charged for so many tokens, of which so many were read."""
+    """Return a budget that was charged for so many tokens, of which so many were for reading."""
     request = request_of(bucket)
     request.has_read(read)
     request.charge(tokens)
@@ -126,11 +126,11 @@ def test_refunds_do_not_overfill_the_bucket() -> None:
     request = charged(bucket, 80)
     clock.now += 5
     request.close(FAILURE)
-    request.close(FAILURE)  # a second time: nothing
+    request.close(FAILURE)  # a second time has no effect
     assert bucket.level == 100
 
 
-# Steps of time in eighths, so that their sums are exact.
+# Time steps in eighths, so that their sums are exact.
 STEPS = st.lists(
     st.tuples(st.integers(0, 80), st.integers(0, 400), st.sampled_from(["done", "failed"])),
     max_size=60,
@@ -141,9 +141,9 @@ STEPS = st.lists(
 def test_no_client_exceeds_its_rate_and_burst(
     steps: list[tuple[int, int, str]], rate: int, capacity: int
 ) -> None:
-    """In any stretch of time: its length × rate + capacity.
+    """In any period: its length × rate + capacity.
 
-    And, where one request is larger than that, the rest of it.
+    If one request is larger than that, also the rest of it.
     """
     clock = Clock()
     bucket = Bucket(rate, capacity, clock)

@@ -1,4 +1,4 @@
-"""What one request holds: taken step by step, given back once, however it ends."""
+"""Budget of one request: reserved step by step, released once, however it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def admission_of(**limits: Any) -> Admission:
 
 
 def held(admission: Admission) -> tuple[int, int, int, int]:
-    """Bytes of requests, tokens, bulk's tokens, bytes of answers."""
+    """Return bytes of requests, tokens, bulk's tokens, bytes of answers."""
     pools = (admission.requests, admission.tokens, admission.bulk, admission.outputs)
     requests, tokens, bulk, outputs = (pool.held for pool in pools)
     return requests, tokens, bulk, outputs
@@ -40,7 +40,7 @@ def held(admission: Admission) -> tuple[int, int, int, int]:
 def queued(
     admission: Admission, priority: Priority = "interactive", deadline: float = math.inf
 ) -> RequestBudget:
-    """What a request in the queue holds: 3 bytes, 50 tokens, 20 bytes of its answer."""
+    """Return the budget of a queued request: 3 bytes, 50 tokens, 20 bytes of its answer."""
     budget = RequestBudget(admission, priority)
     budget.receive(3)
     budget.reserve(20)
@@ -155,7 +155,7 @@ def test_a_refused_reservation_changes_nothing() -> None:
 
 
 def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
-    """Before it was read its tokens were guessed, and others have come meanwhile."""
+    """Before reading, its tokens were an estimate, and other requests have arrived since."""
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
     queued(admission)
@@ -184,7 +184,7 @@ def test_the_deadline_is_checked_before_a_request_is_read() -> None:
 
 
 class Learnt:
-    """What an estimate was told of waits."""
+    """Recorder of the waits that an estimate receives."""
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: list[tuple[Expected, Priority, float, float]] = []

@@ -1,5 +1,6 @@
-"""What the longest texts are computed in, and the warning where a container has not the memory for
-it.
+"""Estimate of working memory for the longest texts.
+
+A warning if a container has too little.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tests.service.fakes import ARCHITECTURE
 from tests.service.logged import logged
 
 MIB = 1 << 20
-# Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its
-# answer, as docs/performance.md tells it.
+# In MiB, for one text of 2,048 tokens and 6 heads: the growth of a process beyond twice its
+# answer, as in docs/performance.md.
 MEASURED = [
     ("cpu", "rope", 3, False, 313),
     ("cpu", "rope", 3, True, 537),
@@ -75,7 +76,7 @@ def test_too_little_memory_is_warned_of_once_with_remedies(
     warn_if_short(runtime, None)
     warn_if_short(runtime, 1 << 50)
     assert logged(caplog) == []
-    warn_if_short(runtime, 2 * text)  # what is resident does not fit any more
+    warn_if_short(runtime, 2 * text)  # the resident memory no longer fits
     [record] = logged(caplog)
     told = vars(record)
     assert (record.levelno, told["event"]) == (logging.WARNING, "memory_short")

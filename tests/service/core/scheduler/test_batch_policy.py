@@ -104,7 +104,7 @@ def test_bulk_batches_are_sized_to_the_target_time() -> None:
     for _ in range(12):
         batch = lanes.take(0)
         counts.append(len(batch.entries))
-        # What every batch costs, and what its tokens do.
+        # The fixed cost of a batch, and the cost of its tokens.
         lanes.ran(batch, 0.01 + batch.padded / RATE)
     assert counts[0] == 1, "nothing is known yet"
     assert 0.01 + counts[-1] * 10 / RATE <= 0.1 <= 0.01 + (counts[-1] + 2) * 10 / RATE
@@ -115,7 +115,7 @@ def test_bulk_batches_are_sized_to_the_target_time() -> None:
 
 
 def test_the_bulk_rate_is_measured_from_bulk_alone() -> None:
-    """A lone interactive text would make the engine look slow."""
+    """A single interactive text would make the engine look slow."""
     lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(100)], bulk_seconds=0.1)
     lanes.ran(lanes.take(0), 10 / RATE)
     for _ in range(BULK_TURN - 2):

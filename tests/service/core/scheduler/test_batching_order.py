@@ -1,4 +1,4 @@
-"""Which items the scheduler runs together, and when."""
+"""The scheduler's choice of batches, and their times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_interactive_is_served_before_waiting_bulk() -> None:
 
 
 async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
-    """Have a request computed in two batches at the same time."""
+    """Compute a request in two concurrent batches."""
     setup.engine.gate.clear()
     request = asyncio.create_task(setup.submit(*items))
     await setup.started()
@@ -65,8 +65,8 @@ async def test_a_busy_slot_is_not_idle_until_its_batch_ends() -> None:
 
 
 async def test_the_items_of_a_request_are_batched_in_order_of_length() -> None:
-    """From the oldest, which may be of any length,
-    both ends would be left over for a batch that is half padding.
+    """Starting from the oldest, of any length, would leave
+    both ends for a batch that is half padding.
     """
     async with running(tokens=40) as setup:
         await setup.submit(*[item(length) for length in (9, 20, 10, 2, 18, 8, 1)])
@@ -77,7 +77,7 @@ async def test_batches_are_counted_with_padding() -> None:
     async with running(tokens=32, rounding=Rounding(8, 20)) as setup:
         await setup.submit(item(18), item(3), item(9), item(12))
     assert [(report.items, report.tokens, report.padded_tokens) for report in setup.reports] == [
-        (1, 18, 20),  # no further than the model goes
+        (1, 18, 20),  # up to the model's length
         (2, 21, 32),
         (1, 3, 8),
     ]
@@ -89,7 +89,7 @@ async def test_bulk_batches_are_sized_by_the_rate_of_earlier_ones() -> None:
     assert [len(batch) for batch in setup.engine.batches] == [
         1,
         9,
-    ]  # on a clock that stands still, any number takes no time
+    ]  # on a stopped clock, any number takes no time
 
 
 async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -> None:
@@ -98,7 +98,7 @@ async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -
         def on_a_busy_machine(tokens: int) -> None:
             work = 0.001 + tokens * 0.001
             setup.worked.now += work
-            # A turn for a processor comes no sooner, however small the batch.
+            # A smaller batch does not get a processor any sooner.
             setup.clock.now += 0.2 + work
 
         setup.engine.takes = on_a_busy_machine
@@ -114,13 +114,13 @@ async def test_concurrent_batches_share_the_measured_cpu_time() -> None:
         setup.engine.gate.clear()
         tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(40)], priority="bulk"))]
         await setup.started()
-        await setup.started()  # one item each, for nothing is known yet
+        await setup.started()  # one item each, as nothing is known yet
         setup.worked.now += 0.19
         setup.clock.now += 10
         setup.engine.gate.set()
         await asyncio.gather(*tasks)
     counts = [len(batch) for batch in setup.engine.batches[:3]]
-    # 4 tokens were half of the work, or all of it for one that began or ended alone.
+    # 4 tokens were half of the work, or all of it for a batch that started or ended alone.
     assert counts in ([1, 1, 10], [1, 1, 7], [1, 1, 5])
 
 

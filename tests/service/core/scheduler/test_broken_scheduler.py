@@ -1,6 +1,6 @@
-"""What becomes of a scheduler that fails itself.
+"""An internal failure of the scheduler.
 
-It ends, and tells everybody, rather than lose a slot unnoticed.
+It ends and fails all requests, rather than lose a slot unnoticed.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ LENGTH, LIMIT = 50, 0.025
 
 
 def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
-    """Items of batches of which so many wait, where one takes so long."""
+    """Return the item counts of batches, with so many waiting, and a function for the time."""
     size, found = BulkBatchSize(), []
     for _ in range(batches):
         count = max(1, min(1000, size.limit(WIDE, LIMIT).tokens // LENGTH))

@@ -8,7 +8,7 @@ from tests.service.batching import Clock
 
 
 def cpu_seconds(took: float, worked: float, *, before: int = 1, after: int = 1) -> float:
-    """Of a batch beside which so many ran, itself included."""
+    """Return the CPU time of a batch with so many concurrent ones, itself included."""
     clock, processor = Clock(), Clock()
     watch = Stopwatch(clock, processor)
     begun = watch.begin(before)

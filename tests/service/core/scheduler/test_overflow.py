@@ -1,4 +1,4 @@
-"""Items whose numbers are not finite: they fail alone, and what they do to others is nothing."""
+"""Items with non-finite results: they fail alone and do not affect others."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def test_a_failed_batch_is_released_without_the_garbage_collector(
 
 
 async def all_dead(arrays: list[weakref.ref[Any]]) -> None:
-    async with asyncio.timeout(30):  # the engine's thread may still be about to let go
+    async with asyncio.timeout(30):  # the engine's thread may release it a moment later
         while any(array() is not None for array in arrays):
             await asyncio.sleep(0.001)
 
@@ -217,7 +217,7 @@ async def test_queued_requests_fail_when_the_scheduler_ends() -> None:
 
 
 class Submitted:
-    """A request in a scheduler, submitted by any thread, and what it was told."""
+    """Request in a scheduler, submitted by any thread, and its callbacks."""
 
     def __init__(
         self, *lengths: int, deadline: float = math.inf, priority: Priority = "interactive"

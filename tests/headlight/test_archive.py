@@ -80,9 +80,7 @@ def test_hidden_states_keep_their_type_and_tokens(
     client: Client, tmp_path: Path, write: Write, read: Read
 ) -> None:
     every = client.hidden(TEXT)
-    turned = tuple(
-        reversed(range(len(every.tokens)))
-    )  # all: their number does not reveal the order
+    turned = tuple(reversed(range(len(every.tokens))))  # all: the count does not reveal the order
     for places in ((2, 0), turned):
         some = dataclasses.replace(
             every, states=every.states[:, list(places)].astype(np.float16), places=places

@@ -1,4 +1,4 @@
-"""What a service allows unless it is told."""
+"""Default limits of a service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MIB = 1 << 20
     ("layers", "heads", "length", "least", "most"),
     [
         (6, 12, 256, 64 * MIB, 64 * MIB),
-        (8, 6, 2048, 768 * MIB, 800 * MIB),  # all of a longest text
+        (8, 6, 2048, 768 * MIB, 800 * MIB),  # all outputs of a longest text
         (24, 16, 8192, 1024 * MIB, 1024 * MIB),  # which would be 96 GiB
         (28, 16, 32768, 1024 * MIB, 1024 * MIB),
     ],
@@ -183,7 +183,7 @@ def test_an_option_beyond_the_tokenizers_limit_is_warned_of(
 
 
 def older(bundle: Path, copy: Path) -> Path:
-    """A bundle as it was exported before tokenizers were measured."""
+    """Return a bundle as exported before tokenizers were measured."""
     shutil.copytree(bundle, copy)
     rewrite(copy, lambda values: values.pop("tokenizer_limit"))
     return copy

@@ -1,6 +1,6 @@
-"""A GPU whose memory is full, and one that is lost.
+"""Full GPU memory, and loss of a GPU.
 
-Who is answered, who is refused, and when the process ends.
+The answered and refused requests, and the end of the process.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ async def test_full_device_memory_during_the_probe_does_not_lose_the_device(
 
 
 async def test_a_failing_device_that_reports_full_memory_is_detected_at_once() -> None:
-    """ONNX Runtime's arena takes any failure to allocate for a full memory."""
+    """ONNX Runtime's arena reports every allocation failure as full memory."""
     async with running() as setup:
         setup.engine.most_tokens, setup.engine.probe_fails = 0, True
         with pytest.raises(DeviceFull):
@@ -233,13 +233,13 @@ async def test_device_loss_ends_the_process_within_two_seconds_without_further_a
         await stub.Encode(request)
         watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        # Begun now: what is not being read is lost when the process ends.
+        # Start reading now: unread data is lost when the process ends.
         told = asyncio.ensure_future(watch.read())
         runtime.engine.broken, began = DeviceLost(LOST), asyncio.get_running_loop().time()
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request)
         runtime.engine.broken = None
-        # It may have been let in still; answered it is not.
+        # It may still have been admitted, but it is not answered.
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request, timeout=5)
         assert (await told).status == health_pb2.HealthCheckResponse.NOT_SERVING

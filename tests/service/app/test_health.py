@@ -1,4 +1,4 @@
-"""What else the port answers: health checks, reflection, and methods that it has not."""
+"""Health checks, reflection, and unknown methods."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ async def test_health_check_and_watch_report_the_status(serve: Serve) -> None:
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Of what the service logged.
+    """Return the levels of the service's log records.
 
-    Asyncio logs what gRPC has left to do for the loop of another test.
+    Without asyncio's, which are of callbacks that gRPC left for the loop of another test.
     """
     return [
         record.levelname
@@ -53,7 +53,7 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_an_unknown_method_is_unimplemented_and_logs_no_failure(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # What a newer contract would have, and this server not.
+    # A method of a newer contract.
     monkeypatch.delattr(HeadlightServicer, "Tokenize")
     async with serve() as service:
         error = await refused(

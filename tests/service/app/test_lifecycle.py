@@ -1,4 +1,4 @@
-"""One life of a server within this process: the ends that need a broken model."""
+"""The lifecycle of a server within this process: failures that need a broken model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = Config(bundle=Path("none"), grpc=ANY, http=ANY, warm_up_lengths=(3, 4))
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """Handlers of the test run come back afterwards."""
+    """Restore the signal handlers of the test run afterwards."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in kept.items():
@@ -49,7 +49,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
 
 
 class Log(logging.Handler):
-    """Waits for events."""
+    """Log records, with a wait for events."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -67,7 +67,7 @@ class Log(logging.Handler):
 
 @pytest.fixture
 async def log() -> AsyncIterator[Log]:
-    """What the service logs from now on."""
+    """Return the log records from now on."""
     logger, handler = logging.getLogger("headlight_service"), Log()
     level = logger.level
     logger.addHandler(handler)
@@ -105,9 +105,9 @@ async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log:
 async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    """A replica that can be connected to is sent calls.
+    """A replica that accepts connections is sent calls.
 
-    To refuse them would cost callers their retries.
+    Refusing them would cost callers their retries.
     """
     loading = asyncio.Event()
     loop, runtime = asyncio.get_running_loop(), FakeRuntime()

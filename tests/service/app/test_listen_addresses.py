@@ -12,7 +12,7 @@ from headlight_service.app.server_setup import build_health_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 
-NOBODYS = Address("192.0.2.1", 52051)  # of no machine, for they are for books
+NOBODYS = Address("192.0.2.1", 52051)  # documentation addresses, which no machine has
 
 
 async def test_the_reason_for_an_unusable_address_is_reported(

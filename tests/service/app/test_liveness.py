@@ -1,6 +1,4 @@
-"""Alive or not: an engine that hangs is found, and nobody who is idle,
-busy or slow is taken for one.
-"""
+"""Liveness: a hanging engine is detected; an idle, busy or slow service is alive."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ NAMES = (*READY_NAMES, STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:
-    """By a clock that stands still, so that the event loop seems well.
+    """Return the liveness watch with a clock that stands still, so that the event loop seems well.
 
-    The scheduler's is in the test's hands.
+    The test controls the scheduler's clock.
     """
     liveness = Liveness(STUCK, Clock())
     liveness.add("batches", lambda: setup.scheduler.heartbeat.stalled_seconds)
@@ -89,7 +87,7 @@ async def test_caller_churn_does_not_hide_a_hanging_engine() -> None:
 
 
 async def test_a_saturated_service_is_alive() -> None:
-    """Work waits all the time, and each batch takes almost as long as is allowed."""
+    """There is always work waiting, and each batch takes almost the allowed time."""
     async with running(tokens=4) as setup:
         liveness = watched(setup)
         setup.engine.gate.clear()

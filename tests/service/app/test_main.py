@@ -1,4 +1,4 @@
-"""The process: what it prints, how it ends."""
+"""The process: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 class Process:
-    """A running service and what it logs."""
+    """Running service and its log."""
 
     def __init__(self, bundle: Path, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -141,7 +141,7 @@ def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> 
 
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
 def test_an_unknown_host_is_a_wrong_option(bundle: Path, option: str) -> None:
-    # Nobody has to be asked whether there is such an interface.
+    # Needs no query whether this interface exists.
     done = run(bundle, option, "[::1%no-such]:52051")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
@@ -165,7 +165,7 @@ def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
 
 
 def long_request() -> pb.EncodeRequest:
-    """Some work, so that it is in flight for a while."""
+    """Return a request that stays in flight for a while."""
     inputs = [pb.Input(ids=pb.TokenIds(ids=[5] * 60)) for _ in range(60)]
     return pb.EncodeRequest(inputs=inputs, outputs=pb.Outputs(pooled=pb.PooledOutput()))
 
@@ -181,7 +181,7 @@ def test_a_signal_ends_the_process_after_admitted_calls_are_answered(bundle: Pat
             'grpc_type="unary"'
         )
         admitted, size = 0.0, long_request().ByteSize()
-        while admitted < len(calls):  # a call that has only started may still be turned away
+        while admitted < len(calls):  # a call without its message may still be refused
             answered = service.metric(f"grpc_server_handled_total{{{labels}}}")
             admitted = (
                 answered + service.metric('headlight_held_request_bytes{model="small-rope"}') / size
@@ -205,7 +205,7 @@ def test_a_call_that_outlasts_the_grace_time_makes_the_exit_code_1(bundle: Path)
         )
         requests = [pb.EncodeStreamRequest(id=str(place), encode=large) for place in range(100)]
         call = service.stub.EncodeStream(iter(requests))
-        next(call)  # and read no further: the answers wait for us
+        next(call)  # stop reading, so that answers stay unsent
         service.process.send_signal(signal.SIGINT)
         assert service.event("grace_exceeded")["calls"] == 1
         assert service.end() == 1

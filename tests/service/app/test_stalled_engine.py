@@ -1,4 +1,7 @@
-"""A whole server whose engine hangs: every probe tells, and all is well once it moves again."""
+"""A whole server with a hanging engine.
+
+Every probe reports it, and recovers once the engine moves again.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ async def test_every_probe_reports_a_hanging_engine(runtime: FakeRuntime, log: L
         [200, 200],
         ["headlight_ready 1.0", "headlight_stuck 0.0"],
     )
-    # Who looks after a pause of the machine may hear of the event loop's first.
+    # After a pause of the machine, the event loop may be reported first.
     while await told() != well:
         pass
     runtime.engine.gate.clear()

@@ -1,4 +1,4 @@
-"""Tuning chooses by what it measured, and writes what the service reads."""
+"""Tuning: choices by measurement, and settings that the service reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYOUTS = [Options("cpu", 2, 1), Options("cpu", 1, 2), Options("openvino", 2, 1)
 
 
 class Known:
-    """A machine whose rates are known."""
+    """Machine with known rates."""
 
     def __init__(
         self, layouts: Sequence[Options], rates: dict[Options, float], usual: float

@@ -55,7 +55,7 @@ TEXTS = {
         for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")
     },
 }
-WITH = {  # what an option means nothing without
+WITH = {  # options that another option requires
     "tls_cert": {"tls_key": "k"},
     "tls_key": {"tls_cert": "c"},
     "tls_ca": {"tls_cert": "c", "tls_key": "k"},
@@ -169,13 +169,13 @@ def test_invalid_options_are_named_with_a_remedy(arguments: tuple[str, ...], pro
 
 
 def numeric(*kinds: str) -> list[str]:
-    """The options whose annotation has one of these types in it."""
+    """Return the options whose annotation contains one of these types."""
     fields = dataclasses.fields(Config)
     return [field.name for field in fields if {*kinds} & {*re.findall(r"\w+", str(field.type))}]
 
 
 def beyond(name: str, text: str) -> str:
-    """What is said of an option that nobody can mean."""
+    """Return the error for an option with an impossible value."""
     flag = "--" + name.replace("_", "-")
     with pytest.raises(ConfigError) as error:
         Config.parse((*BUNDLE, f"{flag}={text}"), {})
@@ -186,7 +186,7 @@ def beyond(name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", numeric("int", "float", "Address"))
-@pytest.mark.parametrize("digits", [31, 5000])  # more than Python itself reads
+@pytest.mark.parametrize("digits", [31, 5000])  # more digits than Python parses
 def test_huge_numbers_are_refused_without_a_traceback(name: str, digits: int) -> None:
     number = "1" + "0" * (digits - 1)
     text = f"127.0.0.1:{number}" if name in numeric("Address") else number
@@ -233,7 +233,7 @@ def test_an_invalid_environment_variable_is_named() -> None:
             "HEADLIGHT_AUTH_TOKEN",
             "file",
             "HEADLIGHT_AUTH_TOKENS may be meant; else unset it",
-        ),  # else the service would be open to everyone
+        ),  # otherwise the service would be open to everyone
         ("HEADLIGHT_TLS_CLIENTCA", "file", "HEADLIGHT_TLS_CLIENT_CA may be meant; else unset it"),
         ("HEADLIGHT_HTTP_PORT", "8080", "HEADLIGHT_HTTP may be meant; else unset it"),
         ("HEADLIGHT_", "", "--help lists"),

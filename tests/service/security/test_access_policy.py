@@ -1,4 +1,4 @@
-"""What the options say of who may call, put together."""
+"""The access policy that the options define together."""
 
 from __future__ import annotations
 

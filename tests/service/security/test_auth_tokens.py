@@ -1,4 +1,4 @@
-"""The file of tokens, and whom it lets in."""
+"""The file of tokens: its format, reloading and authentication."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_at_start_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_at_start_a_pipe_is_an_error() -> None:
-    """As of `--auth-tokens <(command)` in a shell."""
+    """For example `--auth-tokens <(command)` in a shell."""
     reader, writer = os.pipe()
     try:
         with pytest.raises(

@@ -1,6 +1,6 @@
-"""Who is let in, over a socket: every method asks for a token but health.
+"""Authentication over a socket: every method except health requires a token.
 
-Quotas pass all that computes.
+Quotas apply to every computing method.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-        told = 2000 + 100 * 60 / READING  # it was read, and will be again
+        told = 2000 + 100 * 60 / READING  # it was read, and will be read again
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
         assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
@@ -187,7 +187,7 @@ async def test_requests_refused_after_reading_are_charged_for_reading(
         )
         assert bucket.level == 1000 - 20
         bucket.spend(bucket.level - 150)
-        for left in (140, 130, 120):  # until it is not half of what is asked for
+        for left in (140, 130, 120):  # until it is less than half of the request
             error = await refused(service.stub.Encode(request(text), **GOOD), EXHAUSTED)
             assert details_of(error)["ErrorInfo"].reason == "QUOTA"
             assert bucket.level == left, (

@@ -1,6 +1,6 @@
 """The server's certificate.
 
-Taken anew from its files for each handshake, and only where it can be used.
+Read from its files for each handshake, and used only if valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pairs(authority: Authority) -> list[Pair]:
 
 
 class Server:
-    """A server that has a certificate, in files of its own."""
+    """Server with a certificate in files of its own."""
 
     def __init__(
         self, folder: Path, authority: Authority, pair: Pair, mutual: bool, ca: Path | None = None
@@ -55,20 +55,19 @@ class Server:
         self.port = self.server.bind("127.0.0.1:0", self.certificates.credentials())
 
     def trust(self, authority: Authority) -> None:
-        """Have new connections trust another one."""
+        """Make new connections trust another authority."""
         self._root = authority.cert.read_bytes()
 
     def _count(self) -> None:
         self.refused += 1
 
     async def certificate(self, client: Pair | None = None) -> str:
-        """What a new connection is shown, by its name."""
+        """Return the name in the certificate that a new connection gets."""
         shown = (
             (None, None) if client is None else (client.key.read_bytes(), client.cert.read_bytes())
         )
         credentials = grpc.ssl_channel_credentials(self._root, *shown)
-        # A name that only one version has would show which is used; expiry does, too, and is at
-        # hand.
+        # The expiry identifies the version in use.
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(
             f"localhost:{self.port}", credentials, options
@@ -164,7 +163,7 @@ async def test_a_pair_of_a_foreign_authority_is_refused_if_one_is_configured(
     own.write_bytes(other.cert.read_bytes())  # not the authority of the pair in use
     assert await made.certificate() == "version-1"
     assert made.refused == 2
-    # As it is replaced: both, for a while.
+    # During a replacement: both, for a while.
     own.write_bytes(authority.cert.read_bytes() + other.cert.read_bytes())
     assert await made.certificate() == "version-1"
     assert made.refused == 2

@@ -15,9 +15,9 @@ from headlight_service.telemetry.log_writer import DROPPED
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where a configured root logger writes.
+    """Return the output of a configured root logger.
 
-    The configuration of the test run comes back afterwards.
+    Restores the configuration of the test run afterwards.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -31,7 +31,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def entries(stream: io.StringIO) -> list[dict[str, Any]]:
-    """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+    """Return all entries except asyncio's, which are of callbacks of another test's loop."""
     found: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
     return [entry for entry in found if entry["logger"] != "asyncio"]
 
@@ -111,7 +111,7 @@ def test_messages_of_headlight_and_the_exporter_are_kept(stream: io.StringIO) ->
     ):
         logging.getLogger(name).error("kept by %s", name)
         assert entries(stream)[-1]["message"] == f"kept by {name}"
-    # Which quotes a caller's tracestate.
+    # This message quotes a caller's tracestate.
     for name in ("services", "opentelemetry.trace.propagation"):
         logging.getLogger(name).error("secret")
     assert "secret" not in stream.getvalue()

@@ -1,4 +1,4 @@
-"""Writing the log without waiting, and what is counted of lines that are lost."""
+"""Non-blocking log writing, and the count of lost lines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headlight_service.telemetry import log_writer as module
 from headlight_service.telemetry.json_logs import JsonFormatter
 from headlight_service.telemetry.log_writer import DROPPED, Writer
 
-PIPE_BYTES = 4096  # the least that a pipe can have
+PIPE_BYTES = 4096  # the smallest pipe capacity
 
 
 class Pipe:
-    """A pipe and a logger that writes to it."""
+    """Pipe and a logger that writes to it."""
 
     def __init__(self, most_queued_bytes: int) -> None:
         self.reader, self.writer = os.pipe()
@@ -39,7 +39,7 @@ class Pipe:
         return self._count(reason) - self._before[reason]
 
     def read(self, count: int) -> list[dict[str, Any]]:
-        """So many lines, each of them JSON."""
+        """Read so many lines, each of them JSON."""
         found = b""
         while found.count(b"\n") < count:
             found += os.read(self.reader, 1 << 16)

@@ -16,7 +16,7 @@ from headlight_service.telemetry.metrics import (
     Metrics,
 )
 
-# Which is there before a model.
+# This metric exists before a model.
 OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}
 
 
@@ -47,7 +47,7 @@ def test_metric_names_have_units_and_headlight_metrics_a_model_label() -> None:
         if name in OF_THE_PROCESS:
             assert [sample.labels for sample in family.samples] == [{}], name
             continue
-        if name == "headlight_log_lines_dropped":  # of the process, too
+        if name == "headlight_log_lines_dropped":  # metrics of the process, too
             assert {sample.labels["reason"] for sample in family.samples} == {
                 "rate",
                 "queue_full",
@@ -79,7 +79,7 @@ def test_every_series_of_a_model_exists_from_the_start() -> None:
 
 def test_every_reason_is_either_a_code_or_a_shortage() -> None:
     assert len(set(REASONS)) == len(REASONS)
-    # Told by its shortage; have no model; start-up only.
+    # Reported by its shortage; without a model; at start-up only.
     never = {Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE}
     assert set(REASONS) == {*Code, *Shortage} - never
 

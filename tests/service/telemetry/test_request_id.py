@@ -1,6 +1,6 @@
-"""Request ids: which lines of the log have them, where they come from, who gets them back.
+"""Request ids: log lines that have them, their sources, and responses that return them.
 
-And what no line ever has.
+Also data that no log line may contain.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CANARY, CANARY_ID = "canary", 987_654_321_987_654_321
 
 
 class Log:
-    """What is logged, as it would be printed."""
+    """Log lines as they would be printed."""
 
     def __init__(self, stream: io.StringIO) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class Log:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+        """Return all entries except asyncio's, which are of callbacks of another test's loop."""
         found: list[dict[str, Any]] = [json.loads(line) for line in self.text.splitlines()]
         return [entry for entry in found if entry["logger"] != "asyncio"]
 
@@ -54,7 +54,7 @@ class Log:
 
 @pytest.fixture(params=["info"])
 def log(request: pytest.FixtureRequest) -> Iterator[Log]:
-    """Configured as the service does it; parametrise indirectly by the level."""
+    """Configure the log as the service does; parametrise indirectly by the level."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -70,7 +70,7 @@ at_debug = pytest.mark.parametrize("log", ["debug"], indirect=True)
 
 
 def told_id(error: grpc.aio.AioRpcError) -> str:
-    """The id in the trailing metadata of a failed call, which is also among its details."""
+    """Return the id in the trailing metadata of a failed call, which is also among its details."""
     trailing: Any = error.trailing_metadata()
     metadata = dict(trailing)
     for packed in Status.FromString(metadata[DETAILS]).details:
@@ -238,7 +238,7 @@ async def test_a_disconnected_slow_reader_is_logged_with_its_request_id(
         await asyncio.wait_for(client.hung_up.wait(), 30)
         calls = [call for call in await recorded.calls("Encode", 3) if call.status.description]
     assert len(calls) == 2
-    # Of all calls of the connection, if their time is up together once for each.
+    # A line names all calls of the connection; calls that time out together log one each.
     entry = log.events("reader_cut")[0]
     assert entry["request_ids"] == ["ticket-7/a"]
     assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}

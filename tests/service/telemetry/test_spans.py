@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of requests and batches."""
+"""OpenTelemetry spans of requests and batches."""
 
 from __future__ import annotations
 
@@ -204,9 +204,9 @@ async def test_shed_calls_are_error_spans_and_invalid_requests_are_not(
 async def test_a_call_cancelled_in_the_queue_has_its_spans(
     serve: Serve, recorded: RecordedSpans, code: str
 ) -> None:
-    """A client of gRPC's cancels when its own clock says so, which may be first.
+    """A gRPC client cancels by its own clock, which may be earlier.
 
-    One made by hand leaves it to the server's.
+    The hand-written one leaves it to the server's.
     """
     async with (
         serve(tracing=recorded.tracing, streams=1) as service,
@@ -319,9 +319,7 @@ async def test_no_caller_data_is_in_a_span(serve: Serve, recorded: RecordedSpans
         await recorded.calls("Encode", 8)
     assert len(recorded.spans) > 50
     assert CANARY not in "".join(span.to_json() for span in recorded.spans)
-    assert json.loads(recorded.spans[0].to_json())[
-        "name"
-    ]  # what was looked through is the whole span
+    assert json.loads(recorded.spans[0].to_json())["name"]  # the searched text is the whole span
 
 
 METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=600)

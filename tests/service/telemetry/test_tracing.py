@@ -1,6 +1,6 @@
 """Tracing as a whole.
 
-What it takes to switch it on, and that neither it nor its collector holds anything up.
+Its options, and that neither it nor its collector delays anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.service.calls import request
 from tests.service.conftest import Serve
 
 ROOT = Path(__file__).parents[3]
-NOWHERE = "http://127.0.0.1:1"  # where nobody listens
+NOWHERE = "http://127.0.0.1:1"  # a port without a listener
 
 
 def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -107,7 +107,7 @@ async def test_the_service_name_follows_the_environment(
 
 
 class Hanging(SpanExporter):
-    """A collector that takes what it is sent and never answers."""
+    """Collector that accepts spans and never answers."""
 
     def __init__(self) -> None:
         self.called, self.gate, self.ended = threading.Event(), threading.Event(), threading.Event()

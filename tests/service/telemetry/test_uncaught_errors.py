@@ -39,7 +39,7 @@ CASES = {
 
 
 def run(code: str) -> tuple[int, str, list[dict[str, Any]]]:
-    """The exit code, the output as it is and parsed."""
+    """Return the exit code, and the output raw and parsed."""
     command = [sys.executable, "-c", BEGIN + code]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False

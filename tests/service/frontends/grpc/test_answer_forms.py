@@ -34,7 +34,7 @@ FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
 def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool = False) -> Prepared:
-    """A request of these inputs, as it is after they were tokenised."""
+    """Return a request of these inputs in the state after tokenization."""
     items = [EncodeItem(each.ids, selection) for each in inputs]
     sizes = output_bytes(items, ARCHITECTURE)
     tokens = sum(len(each.ids) for each in inputs)
@@ -52,7 +52,7 @@ def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool =
 
 
 def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, Answer]:
-    """Header and answer."""
+    """Return header and answer."""
     ids = [np.full(n, 1 + n % 7, dtype=np.int64) for n in lengths]
     ready = prepared([Tokenized(each, len(each), None) for each in ids], selection)
     assert ready.data_bytes == sum(
@@ -62,7 +62,7 @@ def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse,
 
 
 def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
-    """As a client would, blindly; checks each chunk's meaning on the way."""
+    """Reassemble as a client would, by offsets alone; check each chunk's meaning on the way."""
     whole, chunks, end = sent[0].header, [frame.chunk for frame in sent[1:-1]], sent[-1].end
     assert (end.chunks, end.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
     # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to
@@ -212,7 +212,7 @@ def test_frames_are_created_lazily() -> None:
     response, answered = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
     taken = frames("id", response, answered)
     assert next(taken).WhichOneof("frame") == "header"
-    answered.results.clear()  # what is not yet cut is not yet copied
+    answered.results.clear()  # chunks not yet created are not copied
     assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
 
 
@@ -241,7 +241,7 @@ FORMS = [
 def test_the_client_reassembles_any_form_of_attention(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    """In small chunks: no form is one that only a text too long for a test would have cut."""
+    """In small chunks, so that every form is chunked, as only long texts would be otherwise."""
     monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     for spec in FORMS:
         selection = Selection(pooled=False, attention=resolve_attention(spec, ARCHITECTURE, "mean"))

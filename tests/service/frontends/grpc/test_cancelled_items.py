@@ -1,4 +1,4 @@
-"""Callers who leave, or whose time runs out, while their items wait or run."""
+"""Callers that disconnect, or whose deadline passes, while their items wait or run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_batch_mates_of_a_disconnected_caller_are_answered() -> None:
         await setup.started()
         gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
         await asyncio.sleep(0)
-        # So the next batch stops, too.
+        # So the next batch blocks, too.
         setup.engine.takes = lambda tokens: setup.engine.gate.clear()
         setup.engine.gate.set()
         await first
@@ -55,7 +55,7 @@ async def test_batch_mates_of_a_disconnected_caller_are_answered() -> None:
 
 
 async def test_a_cancelled_running_batch_holds_its_permits_until_it_ends() -> None:
-    """An engine cannot be stopped: the next caller would find room that is not there."""
+    """A running engine cannot be stopped: releasing early would admit more than fits."""
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         gone = asyncio.create_task(setup.submit(item(4), item(3), item(2)))  # one runs, two wait
@@ -124,7 +124,7 @@ async def test_expired_queue_items_never_run() -> None:
 
 
 class Alarm:
-    """Timers that ring when a test says so."""
+    """Timers that fire when a test says so."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Callable[[], None]]] = []
@@ -143,9 +143,8 @@ class Alarm:
 async def test_expired_items_leave_the_queue_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told by the turns of the event loop.
-
-    How far behind its timers the machine may run is not the queue's doing.
+    """Measured in turns of the event loop,
+    because the delay of timers depends on the machine.
     """
     async with running() as setup:
         alarm = Alarm()
@@ -190,9 +189,9 @@ async def test_a_timer_ends_expired_items() -> None:
 
 
 async def test_cancelled_items_leave_the_queue_at_once() -> None:
-    """A thousand wait, the engine is at work and never asks for the next batch.
+    """A thousand wait, the engine is busy and never takes the next batch.
 
-    None of that is waited for.
+    Cancellation waits for none of that.
     """
     async with running() as setup:
         setup.engine.gate.clear()

@@ -1,6 +1,6 @@
 """Embedding options in a request.
 
-Checked before anything is tokenised, resolved against the model.
+Checked before tokenization, resolved against the model.
 """
 
 from __future__ import annotations

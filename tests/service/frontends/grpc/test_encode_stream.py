@@ -31,7 +31,7 @@ def ask(
 
 
 async def frames_of(call: Any) -> list[pb.EncodeStreamResponse]:
-    """All that are still to come."""
+    """Return all frames that are still to come."""
     frames = []
     while (frame := await call.read()) != EOF:
         frames.append(frame)
@@ -64,7 +64,7 @@ async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serv
         await service.started()  # the large one's batch
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
-        # The small one's answer is the next to be sent: unread meanwhile, most of the large one
+        # The small answer is sent next: while unread, most of the large one
         # cannot have left the server.
         await until(
             lambda: (
@@ -82,7 +82,7 @@ async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serv
 async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()
-        # The caller may be faster than what the server does after its last frame.
+        # The caller may be faster than the server's work after its last frame.
         for _ in range(300):
             await call.write(ask("same"))
             assert (await call.read()).WhichOneof("frame") == "response"
@@ -101,7 +101,7 @@ async def test_an_invalid_id_ends_the_stream_after_the_other_answers(
         await service.started()
         await call.write(ask(bad_id))
         service.engine.gate.set()
-        # Else the first may be answered before the second is read, which is then right.
+        # Otherwise the first may be answered before the second is read, which is valid then.
         if bad_id != "first":
             assert (await call.read()).id == "first"
             with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
@@ -226,7 +226,7 @@ async def test_a_failed_request_does_not_affect_the_stream(serve: Serve) -> None
 
 def test_answers_enter_first_come_first_served() -> None:
     window, order = AnswerWindow(10, free_bytes=0), list[int]()
-    # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing.
+    # 20: more than the window, waits until it is alone; 1 would fit, but is later; 0 holds nothing.
     for size in (
         6,
         20,
@@ -280,7 +280,7 @@ def test_nothing_enters_once_the_stream_ends() -> None:
 async def test_a_request_at_a_closed_window_has_no_error_of_its_own(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another answer of the stream found that nobody reads; the end of the call follows."""
+    """Another answer of the stream met the reply timeout; the end of the call follows."""
     monkeypatch.setattr(AnswerWindow, "enter", lambda window, size, proceed: _closed())
     async with serve() as service:
         call = service.stub.EncodeStream(iter([ask("large", LARGE_TOKENS, LARGE)]))

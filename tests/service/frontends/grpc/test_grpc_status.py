@@ -25,7 +25,7 @@ from tests.service.logged import logged
 
 
 def tree(root: type[HeadlightError]) -> list[type[HeadlightError]]:
-    """A class and all below it, wherever they are defined; not those of other tests."""
+    """Return a class and all its subclasses except those of other tests."""
     ours = [child for child in root.__subclasses__() if not child.__module__.startswith("tests.")]
     return [root, *(kind for child in ours for kind in tree(child))]
 
@@ -39,7 +39,7 @@ def make(kind: type[HeadlightError]) -> HeadlightError:
 
 
 def parts_of(refused: Refusal) -> dict[str, typing.Any]:
-    """The unpacked details, by their type's name."""
+    """Return the unpacked details, by their type's name."""
     metadata = dict(refused.trailing_metadata)
     status = Status.FromString(typing.cast(bytes, metadata[DETAILS]))
     assert (status.code, status.message) == (refused.number, refused.message)

@@ -1,4 +1,4 @@
-"""Who leaves, or is late, before the message has come has not sent an empty call.
+"""Calls cancelled or expired before their message arrived: they are not empty calls.
 
 Over a real socket.
 """
@@ -32,7 +32,7 @@ ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"
 async def test_a_call_without_its_message_has_the_right_status(
     serve: Serve, seconds: float | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By far more than is needed: what comes interrupts it.
+    # Far more than needed: an event interrupts the wait.
     monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 30.0)
     async with serve() as service:
         channel: Any = service.channel
@@ -47,9 +47,8 @@ async def test_a_call_without_its_message_has_the_right_status(
 async def test_a_stream_half_closed_during_an_answer_ends_with_that_answer(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is to be found out that the answer would not tell.
-
-    Whoever waits for the end, as clients do, is not kept.
+    """The answer already reveals the state of the caller,
+    so a client that waits for the end is not delayed.
     """
     monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 3600.0)
     async with serve() as service:
@@ -83,7 +82,7 @@ async def test_a_fully_answered_stream_ends_ok_while_draining(
         [stream] = service.servicer._streams
         await until(
             lambda: not stream._live and not stream._writing.locked()
-        )  # it is told to the caller a moment before
+        )  # the caller sees it a moment before
         await call.done_writing()
         await waiting.wait()
         service.servicer.drain()

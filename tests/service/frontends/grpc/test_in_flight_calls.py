@@ -1,4 +1,4 @@
-"""When the service may stop: nothing in flight, and nothing on its way."""
+"""Conditions for shutdown: no call in flight, and none on its way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.service.calls import until
 
 
 class FakeCall:
-    """A call that is over when a test says so."""
+    """Call that ends when a test says so."""
 
     def __init__(self) -> None:
         self.acts: list[Callable[[], object]] = []
@@ -27,7 +27,7 @@ class FakeCall:
 
 
 def entered(in_flight: InFlight) -> FakeCall:
-    """A call that is let in."""
+    """Return an admitted call."""
     call = FakeCall()
     in_flight.enter(cast(Call, call))
     return call

@@ -57,7 +57,7 @@ async def test_an_unknown_priority_number_is_refused_by_name(serve: Serve) -> No
     async with serve() as service:
         calls: list[Any] = [
             service.stub.Encode(request(text_of(2), priority=UNKNOWN)),
-            # What others send.
+            # Requests of other clients.
             service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]
         ]
         for call in calls:
@@ -145,7 +145,7 @@ async def test_batch_options_reach_the_scheduler(serve: Serve) -> None:
         await service.stub.Encode(request(text_of(3)))
         assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
         await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
-        # Of bulk, one tells how long it takes.
+        # The first bulk item measures the rate.
         assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]
 
 

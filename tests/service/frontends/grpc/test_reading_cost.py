@@ -1,6 +1,6 @@
-"""What reading costs.
+"""Charges for reading.
 
-Characters count, prompts times texts included, before a thread reads them.
+Characters count, prompts times texts included, before tokenization.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
 
-PER_TOKEN = READ_CHARACTERS * READING  # characters for the price of one token that is computed
+PER_TOKEN = READ_CHARACTERS * READING  # characters at the price of one computed token
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def tokens(tmp_path: Path) -> AuthTokens:
 
 
 def blank(price: int, words: str = "x") -> pb.Input:
-    """A text of few tokens, of as many characters as cost so many tokens."""
+    """Return a text of few tokens, with as many characters as cost so many tokens."""
     return pb.Input(text=words.ljust(price * PER_TOKEN))
 
 

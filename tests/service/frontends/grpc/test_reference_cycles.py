@@ -1,6 +1,6 @@
-"""What a call held is let go when it ends.
+"""Memory of a call is released when it ends.
 
-Not when the garbage collector next looks, who counts objects and not their bytes.
+Not at the next garbage collection, which counts objects and not their bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LARGE = pb.Outputs(attention=pb.AttentionOutput())
 
 @contextlib.asynccontextmanager
 async def uncollected() -> AsyncIterator[list[Any]]:
-    """Run calls without the collector -> what it would have had to find of them,
+    """Run calls without the collector; return what the collector would have found,
     filled in once they have ended.
     """
     found: list[Any] = []
@@ -45,7 +45,7 @@ async def uncollected() -> AsyncIterator[list[Any]]:
     gc.disable()
     try:
         yield found
-        # An answer can be here before its handler has ended. The task that waits for the next call
+        # An answer can arrive before its handler has ended. The task that waits for the next call
         # never ends.
         await asyncio.wait_for(
             asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30
@@ -64,9 +64,9 @@ def ends(task: asyncio.Task[Any]) -> bool:
 
 
 def heavy(found: Iterable[Any]) -> list[Any]:
-    """Requests; what holds results, for the collector does not know tuples of arrays.
+    """Return requests and the holders of results; the collector does not track tuples of arrays.
 
-    And gRPC's record of a call, which is seen by the exception that it holds.
+    Also gRPC's record of a call, visible by the exception that it holds.
     """
     return [each for each in found if isinstance(each, HEAVY)]
 
@@ -85,7 +85,7 @@ def streamed(*, length: int = 2, **fields: Any) -> pb.EncodeStreamRequest:
 
 
 async def ended(call: Any) -> None:
-    """Read to the end; the traceback with what was sent is not recorded."""
+    """Read to the end; do not keep the traceback, which references the sent messages."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         while await call.read() != EOF:
             pass
@@ -153,7 +153,7 @@ async def test_an_expired_unary_request_leaves_no_reference_cycle(serve: Serve) 
 
 
 async def expired(call: Any) -> None:
-    """Wait for a call; the traceback with what was sent is not recorded."""
+    """Wait for a call; do not keep the traceback, which references the sent messages."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         await call
 

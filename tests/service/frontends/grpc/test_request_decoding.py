@@ -34,7 +34,7 @@ def served(
     max_characters: int = 9,
     special_tokens: SpecialTokens = "parse",
 ) -> ServedModel:
-    """A model that takes requests and runs none.
+    """Return a model that takes requests and runs none.
 
     4 inputs of 6 tokens, 10 together, or 15 to tokenise alone.
     """
@@ -47,7 +47,7 @@ def served(
         max_request_tokens=10,
     )
     runtime = runtime or FakeRuntime(max_length=6, prompts={"query": "q: "})
-    nothing = cast(Any, None)  # runs: of scheduler, admission and metrics none is asked
+    nothing = cast(Any, None)  # runs: scheduler, admission and metrics are not used
     return ServedModel(
         cast(Runtime, runtime),
         limits,
@@ -60,19 +60,19 @@ def served(
 
 
 def selection(outputs: pb.Outputs, model: ServedModel) -> Selection:
-    """The requested outputs, resolved as the pipeline does it."""
+    """Return the requested outputs, resolved as in the pipeline."""
     return model.select(decode_outputs(outputs, model))
 
 
 def encode_job(message: pb.EncodeRequest, model: ServedModel) -> tuple[TokenizationJob, Selection]:
-    """What is to tokenise, and what is wanted of it, as the pipeline has it of a message."""
+    """Return the tokenization job and the outputs, as the pipeline has it of a message."""
     request = decode_encode(message, model, math.inf, None)
     wanted = model.select(request.outputs)
     return encoding_job(request, model, wanted), wanted
 
 
 def tokenize_job(message: pb.TokenizeRequest, model: ServedModel) -> TokenizationJob:
-    """What is to tokenise, as the pipeline has it of a message."""
+    """Return the tokenization job, as the pipeline has it of a message."""
     return tokenizing_job(decode_tokenize(message, model, None), model)
 
 

@@ -91,7 +91,7 @@ async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_compute
 
 @pytest.mark.parametrize("slack", [0, -1])
 async def test_the_answer_limit_is_nearly_exact(serve: Serve, slack: int) -> None:
-    """What passes is below the limit on the wire, and little that would pass is refused."""
+    """Accepted answers are below the limit on the wire, and few that would fit are refused."""
     async with serve() as service:
         size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
     async with serve(
@@ -217,7 +217,7 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         await refused(
             service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED
         )
-        # The server knows, too.
+        # The server notices it, too.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
         gone.cancel()

@@ -1,4 +1,7 @@
-"""Answers that share a connection: they reach their reader together, or none of them does."""
+"""Reply timeouts of answers that share a connection.
+
+All reach their reader, or none does.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ async def test_each_answer_on_a_reset_connection_is_counted_once(serve: Serve) -
 
 
 async def take(client: ClosedWindow, size: int, times: int) -> None:
-    """So many bytes more of each answer, so many times, every tenth of a second."""
+    """Take so many bytes more of each answer, so many times, every tenth of a second."""
     for _ in range(times):
         client.make_room(size)
         pause = asyncio.Event()
@@ -49,7 +52,7 @@ async def test_concurrent_answers_share_the_time_of_their_total_size(
 ) -> None:
     """Ten of 200 kB over a link of 1 MB/s.
 
-    All have arrived after two seconds, and one alone may take 1.5.
+    All arrive after two seconds, and one alone may take 1.5.
     """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
@@ -69,9 +72,9 @@ async def test_concurrent_answers_share_the_time_of_their_total_size(
 async def test_answers_that_join_later_extend_the_time_of_earlier_ones(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two answers most is taken when twenty more share the link.
+    """Most of two answers is read when twenty more share the link.
 
-    Their last bytes come after the time that was for two.
+    Their last bytes arrive after the time limit of two.
     """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
@@ -107,7 +110,7 @@ async def test_a_stalled_reader_is_disconnected_though_more_answers_are_pending(
 
 
 class Reader:
-    """A call, as far as its answer is watched."""
+    """Call, as far as its answer is watched."""
 
     def __init__(self, peer: str) -> None:
         self.context = SimpleNamespace(peer=lambda: peer)
@@ -117,7 +120,7 @@ class Reader:
 async def test_each_answer_is_checked_at_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An hour is the first one's, once it was looked at; the second begins after that."""
+    """The first has an hour once it was checked; the second starts after that."""
     looked = list[None]()
 
     def bytes_moved() -> dict[str, tuple[int, int]]:

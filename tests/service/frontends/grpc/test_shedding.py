@@ -1,7 +1,4 @@
-"""What is refused for want of room, over a real socket.
-
-When, with which words, and that it is taken again later.
-"""
+"""Load shedding over a real socket: conditions, messages, and later acceptance."""
 
 from __future__ import annotations
 
@@ -95,9 +92,8 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
 async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(
     serve: Serve,
 ) -> None:
-    """Before, a text is taken to have no more tokens than its characters cost.
-
-    Nothing is known of any.
+    """Before, a text is assumed to have at most the tokens that its characters cost,
+    as nothing is known of it.
     """
     async with serve(streams=1) as service:
         service.engine.gate.clear()
@@ -123,7 +119,7 @@ async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
-        # Under a load that is gone.
+        # Measured under a load that is gone.
         service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
@@ -144,7 +140,7 @@ async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported
     serve: Serve,
 ) -> None:
     one_layer = 4 * HEADS * 200**2
-    around = 500  # at most: what is around the data of an answer
+    around = 500  # at most: the overhead around the data of an answer
     options = {
         "max_output_bytes": 5 * one_layer + 2 * around,
         "max_unary_response_bytes": 4 * one_layer,
@@ -220,7 +216,7 @@ async def test_disconnected_callers_are_counted_by_stage(serve: Serve) -> None:
         for stage in ("queue", "infer"):
             # Mypy infers none of its parameter.
             await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
-        # Those that are being computed.
+        # The requests that are being computed.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         assert service.in_flight.count == 1, "whose thread computes them"
         service.engine.gate.set()

@@ -1,4 +1,4 @@
-"""Calls that end without a message, or never send one: over a real socket."""
+"""Calls that end without a message, or never send one, over a real socket."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ async def test_a_message_may_be_late_while_its_connection_has_enough_throughput(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came, enough = iter((0, 20, 40, 60, 60)), 10
-    # So that it is for what it brings alone, however late one looks.
+    # So that only its throughput counts, however late it is checked.
     monkeypatch.setattr(peer_timeouts, "AT_ONCE", 10**6)
     async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
         monkeypatch.setattr(peer_timeouts, "bytes_moved", lambda: {client.name: (0, next(came))})
-        # Only now: the time for the largest message, in which it may come alone, is known.
+        # Only now: the time for the largest message alone is known.
         monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)
         while (

@@ -1,6 +1,6 @@
-"""Callers who read slowly or not at all, over a real socket.
+"""Slow and stalled readers, over a real socket.
 
-What they may hold, for how long, and at whose expense.
+Their memory, their time, and their effect on others.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def test_a_reader_that_ignores_its_status_loses_its_connection(
 async def test_an_occasional_frame_does_not_extend_the_reply_timeout(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
+    """Each frame is read in time; all 18 would take ten times the reply timeout."""
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 40)
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # as above
     loop, frames = asyncio.get_running_loop(), 0
@@ -226,7 +226,7 @@ async def test_stalled_streams_do_not_block_vectors_of_others(serve: Serve) -> N
             call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE)]))
             calls.append(call)
             if (await call.read()).WhichOneof("frame") == "error":
-                break  # as many large answers as the process holds, and none is read any further
+                break  # as many large answers as the process may hold, none of them read further
         assert len(calls) >= 4, "the clients' transports may take some of it in unread"
         for _ in range(20):
             assert (await service.stub.Encode(request())).items
@@ -282,7 +282,7 @@ async def test_a_disconnect_while_waiting_for_the_stream_window_is_counted(
 async def test_a_client_disconnect_is_never_an_internal_error(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cancelled task, or a write that fails: which comes first is chance."""
+    """It appears as a cancelled task or a failed write, in random order."""
     async with serve() as service:
         for count, kind in enumerate((asyncio.CancelledError, CallerGone), 1):
 

@@ -1,4 +1,4 @@
-"""Tokenize, and what tokenising large requests does to other callers: over a real socket."""
+"""Tokenize, and the effect of large requests on other callers, over a real socket."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Calls as their coroutines see them.
 
-Writes that end early, messages that come late, callers who leave.
+Interrupted writes, late messages, disconnected callers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 30
 
 
 class Context:
-    """A call of gRPC's, as far as a Call asks."""
+    """The part of a gRPC call context that a Call uses."""
 
     def __init__(self) -> None:
         self.ended: Any = None
@@ -46,7 +46,7 @@ def call(bridge: Bridge, context: Context) -> Call:
 async def test_no_message_is_sent_during_an_abandoned_send() -> None:
     """gRPC counts sends by name.
 
-    A second at the same time is never seen to end, and nor is the call.
+    A concurrent second one would never end, nor would the call.
     """
     bridge, taken, sent = Bridge(), threading.Event(), list[bytes | None]()
     writer = call(bridge, Context())
@@ -70,7 +70,7 @@ async def test_no_message_is_sent_during_an_abandoned_send() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_call_that_ends_before_its_first_step_still_runs_it(late: bool) -> None:
-    """Or it would be counted as started and never as ended."""
+    """Otherwise it would be counted as started and never as ended."""
     context, steps = Context(), list[str]()
     bridge = Bridge()
     gone = call(bridge, context)
@@ -94,7 +94,7 @@ async def test_a_call_that_ends_before_its_first_step_still_runs_it(late: bool) 
 
 
 async def test_resources_of_a_call_are_released_in_reverse_order() -> None:
-    """So that it is in flight until all else is done: the end of the service waits for that."""
+    """So that it is in flight until all else is released; shutdown waits for that."""
     answered, steps = call(Bridge(), Context()), list[str]()
     for step in ("in flight", "held", "traced"):
         answered.acts.append(functools.partial(steps.append, step))
@@ -154,7 +154,7 @@ async def test_a_failing_transport_does_not_block_the_writer() -> None:
 
 
 def test_grpc_still_has_the_internals_that_interrupt_needs() -> None:
-    """`Call.interrupt` needs it; without it such callers are reset and not told why."""
+    """`Call.interrupt` depends on it; without it such callers are reset without a reason."""
     context = _server._Context(None, _server._RPCState(), None)  # type: ignore[no-untyped-call]
     assert hasattr(context._state, "condition")
     assert hasattr(context._state, "request")

@@ -1,6 +1,6 @@
 """The executor of the gRPC server.
 
-Threads on demand, and none that a call could wait for in vain.
+Threads on demand, and no call that waits for one in vain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECONDS = 30
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """Set in the end: threads that wait for it are let go."""
+    """Return an event that is set at the end: threads that wait for it are released."""
     event = threading.Event()
     yield event
     event.set()
@@ -63,7 +63,7 @@ def test_one_thread_serves_sequential_calls() -> None:
         done = threading.Event()
         threads.submit(work, done)
         assert done.wait(SECONDS)
-        while threads.busy:  # it is idle a moment after it is done
+        while threads.busy:  # it is idle a moment after its work ends
             pass
     assert len(names) == 1
 
@@ -71,7 +71,7 @@ def test_one_thread_serves_sequential_calls() -> None:
 def test_work_waits_without_an_error_if_no_thread_can_start(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an executor raises ends the thread that serves all calls."""
+    """An exception of the executor ends the thread that serves all calls."""
     threads, done = CallThreads(), threading.Event()
     hold(threads, 2, released)
 
@@ -91,7 +91,7 @@ def test_work_waits_without_an_error_if_no_thread_can_start(
 def test_new_streams_are_refused_while_threads_are_short(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A status, a refusal and a probe need one, too."""
+    """Statuses, refusals and probes need a thread, too."""
     threads = CallThreads()
     hold(threads, 8, released)
     threads._most, threads._short_until = 16, time.monotonic() + 60

@@ -13,14 +13,14 @@ from headlight_service.frontends.grpc.transport.connection_traffic import (
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
 
-# Where the server listens, and where from the client comes: the last is what a server on [::] sees
+# The addresses of server and client; the last is what a server on [::] sees
 # of IPv4.
 ENDS = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")]
 
 
 @pytest.fixture(params=ENDS)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket.socket, str]]:
-    """A client's end, a server's end, and how gRPC names the client."""
+    """Return a client socket, a server socket, and gRPC's name of the client."""
     at, host = request.param
     family = socket.AF_INET6 if ":" in at else socket.AF_INET
     try:

@@ -1,4 +1,4 @@
-"""A gRPC server whose serving thread fails: noticed, told, replaced; and its calls let go."""
+"""A failing serving thread of a gRPC server: detected, reported, replaced; its calls released."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES, 
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 
-ENDS = "/fault/end"  # a call of this name ends the thread that serves all
+ENDS = "/fault/end"  # a call of this name ends the thread that serves all calls
 
 
 @pytest.fixture(autouse=True)
 def fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault that the real server does not have (any more) is put in."""
+    """Inject a fault that the real server does not have."""
     whole = _server._process_event_and_continue
 
     def process(state: Any, event: Any) -> bool:
@@ -29,11 +29,11 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> None:
         return bool(whole(state, event))
 
     monkeypatch.setattr(_server, "_process_event_and_continue", process)
-    monkeypatch.setattr("threading.excepthook", lambda args: None)  # it is what the test is about
+    monkeypatch.setattr("threading.excepthook", lambda args: None)  # provoked by the test
 
 
 class Seen:
-    """What the server's observer was told, in order."""
+    """Recorder of the server's observer callbacks, in order."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -43,7 +43,7 @@ class Seen:
 
 
 async def end(service: Service) -> None:
-    """End the serving thread. Nobody answers this call."""
+    """End the serving thread. This call gets no answer."""
     channel: Any = grpc.aio.insecure_channel(
         service.target, options=[("grpc.use_local_subchannel_pool", 1)]
     )

@@ -1,7 +1,4 @@
-"""Clients of every kind: stock grpcio with default limits, which knows nothing but the contract.
-
-Node; the command line.
-"""
+"""Clients of every kind: stock grpcio with default limits and only the contract, Node, CLI."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ Buffers = dict[int, NDArray[np.uint8]]
 def everything_of(
     stub: pb_grpc.HeadlightServiceStub, length: int
 ) -> tuple[pb.EncodeResponse, Buffers]:
-    """All outputs of one text of so many tokens, as the contract's comments say.
+    """Return all outputs of one text of so many tokens, as the contract's comments say.
 
-    Each chunk copied to its offset.
+    Each chunk is copied to its offset.
     """
     wanted = pb.Outputs(
         pooled=pb.PooledOutput(),
@@ -62,7 +59,7 @@ def everything_of(
 
 
 def sizes_of(header: pb.EncodeResponse) -> dict[int, int]:
-    """Bytes of each output, by kind."""
+    """Return the bytes of each output, by kind."""
     return {
         pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled[0].shape)),
         pb.OUTPUT_KIND_TOKENS: 4 * header.tokens.offsets[-1],

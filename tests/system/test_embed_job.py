@@ -1,5 +1,6 @@
-"""`headlight embed` of many texts, whose service is killed and which is interrupted itself,
-against the real service.
+"""A `headlight embed` job whose service is killed and which is interrupted itself.
+
+Against the real service.
 """
 
 from __future__ import annotations

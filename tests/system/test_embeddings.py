@@ -37,7 +37,7 @@ TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binar
 
 @pytest.fixture(scope="module")
 def whole(rope: Service) -> Floats:
-    """What PyTorch says of the texts before anything is cut or normalised, float32 [N, D]."""
+    """Return PyTorch's vectors before truncation and normalisation, float32 [N, D]."""
     encoder = load_checkpoint(DOCS_ROPE)
     encoder.config = dataclasses.replace(encoder.config, normalize=False)
     with Client(rope.target) as client, torch.inference_mode():
@@ -54,7 +54,7 @@ def scaled(rows: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.fixture(scope="module")
 def ranges(whole: Floats) -> dict[str, Floats]:
-    """Of all texts but the first, whose values leave them."""
+    """Return the ranges of all texts but the first, whose values exceed them."""
     found = {}
     for width in WIDTHS:
         rows = scaled(whole[1:, :width]).astype(np.float32)
@@ -133,7 +133,7 @@ def test_every_form_is_independent_of_the_batch(client: Client) -> None:
         np.testing.assert_allclose(batch["float32"][place], alone["float32"][0], atol=1e-6, rtol=0)
         assert (
             np.abs(batch["int8"][place].astype(int) - alone["int8"][0]).max() <= 1
-        )  # a step, where it lies on its edge
+        )  # one step, if the value is on its edge
         clear = np.abs(alone["float32"][0]) > 1e-6
         for name in ("ubinary", "binary"):
             told, before = (
@@ -245,7 +245,7 @@ async def test_the_asyncio_client_has_the_same_options(service: Service, client:
 def test_chunked_answers_equal_unary_ones(service: Service) -> None:
     """Some megabytes: each type of pooled vectors, and the vectors of chosen tokens.
 
-    A dry run knows the bytes before.
+    A dry run reports the bytes before.
     """
     outputs = pb.Outputs(
         pooled=pb.PooledOutput(

@@ -1,5 +1,6 @@
-"""Every form of attention over the wire, of every scheme of positions,
-against NumPy on PyTorch's whole maps.
+"""Every form of attention over the wire, for every position scheme.
+
+Against NumPy on PyTorch's whole maps.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ WORDS = st.lists(st.text("abcxyz09", min_size=1, max_size=7), min_size=1, max_si
 
 
 def reference(encoder: Encoder, tokens: TokenList, head_mask: Floats | None = None) -> Text:
-    """What PyTorch says of tokens.
+    """Return PyTorch's outputs for tokens.
 
-    Words are runs of tokens without a space between: so it is in these texts.
+    Words are runs of tokens without a space between, as in these texts.
     """
     ids = torch.tensor(tokens.ids)[None]
     mask = None if head_mask is None else torch.from_numpy(head_mask)[None]
@@ -87,7 +88,7 @@ def test_any_form_of_any_text_matches_pytorch(small: Small, text: str, data: st.
         )
         assert client.attention_bytes(value, spec) == sent
     if "statistics" in spec.reduce and kind == "none":
-        assert np.isnan(answer.values[..., 1]).all()  # what is special is not known of ids
+        assert np.isnan(answer.values[..., 1]).all()  # special tokens of ids are unknown
         answer.values[..., 1] = 0
     compare(spec, encoder, answer)
 
@@ -125,7 +126,7 @@ def test_masked_heads_match_pytorch(small: Small) -> None:
 
 
 def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
-    """PyTorch sees a mask with a hole where the token was."""
+    """PyTorch gets a mask with a hole at the token."""
     _, service, encoder = small
     ids = [7, 9, 30, 8, 12, 9]
     vector_at = {"cls": 0, "last": 5}.get(encoder.config.pooling)

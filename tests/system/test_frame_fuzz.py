@@ -1,6 +1,6 @@
 """Mutated HTTP/2 frames and header blocks.
 
-The service serves on, its probes tell the truth, and nothing is held afterwards.
+The service continues, its probes agree with real calls, and nothing is held afterwards.
 
 HEADLIGHT_FRAMES and HEADLIGHT_FRAMES_SEED choose a longer run or another one; a failure names the
 command that sends its block again.

@@ -1,6 +1,6 @@
 """Head analysis of the trained model.
 
-The heads that its evaluation names (bench/results/evaluation.md) are found by the client.
+The client finds the heads that its evaluation names (bench/results/evaluation.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headlight.analysis import Analysis, analyse
 from tests.shipped import HEADS, LAYERS
 from tests.system.processes import Service
 
-# Taught in training (docs/model-card.md).
+# Supervised in training (docs/model-card.md).
 PREVIOUS, NEXT = (0, 0), (0, 1)
 TEXTS = [
     "def read_lines(path): return open(path).read().splitlines()",

@@ -1,4 +1,4 @@
-"""The same text, the same vector: alone, in a crowd, under load, with and without attention."""
+"""Batch invariance: the same vector alone, in a batch, under load, with and without attention."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_vectors_do_not_change_under_a_hundred_callers(rope: Service) -> N
 
 
 def test_pooled_is_the_same_if_requested_with_attention(rope: Service) -> None:
-    """The two graphs agree: one request that wants both is answered by `attend`."""
+    """The two graphs agree: one request for both is answered by `attend`."""
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         inputs = [pb.Input(text=TEXT)]

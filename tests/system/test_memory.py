@@ -1,4 +1,4 @@
-"""What the service holds for one large answer.
+"""Memory of the service for one large answer.
 
 Little more than the answer, however often and however slowly it is read.
 """
@@ -64,6 +64,6 @@ def test_whole_maps_cost_at_most_two_and_a_half_times_their_size() -> None:
             assert client.attend(ids).weights.nbytes == item
             peaks.append(service.peak_bytes() - base)
     assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
-    # How many pieces are on their way at once varies; what is never freed would show in every later
+    # The number of pieces in flight varies; a leak would show in every later
     # call.
     assert min(peaks[-15:]) <= max(peaks[:15]) + CHUNK, peaks

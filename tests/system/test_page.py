@@ -1,6 +1,6 @@
 """The page of `headlight attend --html` in a real browser.
 
-What is clicked, pointed at and typed changes what is drawn.
+Clicks, pointer and keys change the drawing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The page of `headlight attend --html` in both themes, at every width,
-and with tokens that are up to no good.
+"""Appearance of the page of `headlight attend --html`.
+
+In both themes, at every width, and with hostile tokens.
 """
 
 from __future__ import annotations

@@ -48,13 +48,13 @@ def service() -> Iterator[Service]:
 
 
 def log_is_clean(ended: Service) -> None:
-    """Of a service that has ended: until then its last lines may not have been read."""
+    """Check the log of an ended service: earlier, the last lines may be missing."""
     assert [entry for entry in ended.log if entry.get("level") in ("error", "critical")] == []
     assert "a.b" not in str(ended.log)
 
 
 async def serves(ports: Ports, expected: dict[str, Floats]) -> None:
-    """Every probe says ready, and a call is answered."""
+    """Check that every probe says ready, and a call is answered."""
     probes = Probes(ports, *next(iter(expected.items())))
     assert await probes.look() == "OK"
     assert probes.problems() == []
@@ -132,7 +132,7 @@ async def test_requests_over_tls_fail_no_call_of_others(
 async def test_requests_through_nginx_fail_no_call_of_others(
     service: Service, tmp_path: Path, expected: dict[str, Floats]
 ) -> None:
-    """nginx hands the path on as it is; clients of its port and of the service's lose no call."""
+    """nginx passes the path unchanged; clients of its port and of the service's lose no call."""
     ports = ports_of(service)
     with Nginx(tmp_path, *of_addresses([ports.target])) as nginx:
         async with (

@@ -1,6 +1,4 @@
-"""A reduced precision, from the command that writes it to the answers of the service that was told
-to serve it.
-"""
+"""A reduced precision, from the export command to the answers of the service."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ TEXTS = [f"{'some words of text '[: 3 + i % 16]}{i}" for i in range(30)]
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A bundle of fp32, fp16 and int8, and what the exporter printed."""
+    """Return a bundle of fp32, fp16 and int8, and the exporter's output."""
     folder = tmp_path_factory.mktemp("precision")
     write_checkpoint(folder / "checkpoint", kind_config("sinusoidal"))
     (folder / "texts").write_text("\n".join(TEXTS), encoding="utf-8")

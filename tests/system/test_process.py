@@ -1,4 +1,4 @@
-"""What an operator sees: the command line, the log, metrics, probes, the demo."""
+"""Operator's view: the command line, the log, metrics, probes, the demo."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Callers who never take their answers, against the real process.
+"""Callers that never read their answers, against the real process.
 
-Its memory stays bounded, it serves others, and it can end.
+Its memory stays bounded, it serves others, and it can shut down.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ async def test_unread_answers_are_bounded_in_memory_and_time() -> None:
             for _ in range(CALLS):
                 client.ask("Encode", LARGE.SerializeToString())
             largest, served = 0, 0
-            # Which the server does, once the reply timeout has passed.
+            # The server does so, once the reply timeout has passed.
             while not client.hung_up.is_set():
                 await stub.Encode(SMALL)
                 served += 1
                 largest = max(largest, service.resident_bytes())
-            # The last answer can be here before the call that it belongs to has ended.
+            # The last answer can arrive before its call has ended.
             while RETURNED not in (text := await asyncio.to_thread(get, service.http, "/metrics")):
                 pass
-    # What is being sent is there twice, as one message and in the transport; and the engine works
+    # An answer being sent exists twice, as one message and in the transport; and the engine works
     # meanwhile.
     assert largest - at_rest < 4 * LIMIT, (
         f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"

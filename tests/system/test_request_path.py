@@ -1,4 +1,4 @@
-"""The way of one request: how many files it enters, and that docs/architecture.md names them."""
+"""Files that one request enters: their number, and their list in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.request_path import REQUESTS, RequestPath, profiled_service, request_
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
-# A request that needs more files than these is harder to follow; fewer: lower the number.
+# A request through more files is harder to follow; if it needs fewer, lower the number.
 MOST_FILES = {"text": 30, "attention": 32}
 MOST_CALLS = {"text": 200, "attention": 225}
 
@@ -28,7 +28,7 @@ def paths() -> Iterator[dict[str, RequestPath]]:
 
 
 def listed_files(page: Path) -> list[str]:
-    """The files that the section of the page walks through."""
+    """Return the files that the section of the page lists."""
     for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
         title, _, body = section.partition("\n")
         if title == SECTION:

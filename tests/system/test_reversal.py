@@ -1,6 +1,6 @@
-"""What the lab trains, served.
+"""A lab model, served: it reverses sequences.
 
-The model that reverses sequences, its answers and the head that reads them from the other end.
+Its answers, and the head that attends to the mirrored position.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def sequence(seed: int, length: int = LENGTH) -> list[str]:
 
 
 def mirrored(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean weight on the mirrored token: [..., S, S] -> [...]."""
+    """Return the mean weight on the mirrored token: [..., S, S] -> [...]."""
     diagonals = np.diagonal(weights[..., ::-1], axis1=-2, axis2=-1)
     return np.asarray(diagonals.mean(axis=-1, dtype=np.float64))
 

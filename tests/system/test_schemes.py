@@ -1,6 +1,6 @@
-"""All schemes of positions over the wire.
+"""All position schemes over the wire.
 
-Small models, freshly initialised, their attention sharpened.
+Small models, freshly initialised, with sharpened attention.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderO
 
 
 def one_input(encoder: Encoder, length: int, seed: int) -> tuple[Ids, Ids | None]:
-    """Random ids, with segments where the model knows them."""
+    """Return random ids, with segments if the model has them."""
     return random_ids(encoder.config, length, seed), random_segments(encoder.config, length, seed)
 
 
@@ -48,7 +48,7 @@ def ask(
     pooled: bool = True,
     tokens: bool = True,
 ) -> list[dict[str, Floats]]:
-    """Vectors, and the named layers of attention and hidden states, of one request.
+    """Return vectors, and the named layers of attention and hidden states, of one request.
 
     By input and output.
     """
@@ -139,7 +139,7 @@ def test_results_do_not_depend_on_batch_or_attention(small: Small) -> None:
 
 @st.composite
 def some_layers(draw: st.DrawFn, count: int) -> tuple[int, ...]:
-    """Some of `count` layers in any order, each by either of its numbers; none for all of them."""
+    """Return some of `count` layers in any order, each by either index; none means all of them."""
     chosen = draw(st.lists(st.integers(0, count - 1), unique=True, max_size=count))
     return tuple(layer - count if draw(st.booleans()) else layer for layer in chosen)
 

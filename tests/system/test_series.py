@@ -1,4 +1,4 @@
-"""The contract with dashboards: every metric by name, on a scrape of the real service."""
+"""Metrics contract for dashboards: every name, on a scrape of the real service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headlight import Client
 from tests.system.processes import Service, get
 
-# What is scraped, with which labels (`le` and those of the process aside).
+# The scraped metrics with their labels (except `le` and those of the process).
 SERIES = {
     **{
         f"grpc_server_{name}": "grpc_type grpc_service grpc_method"
@@ -63,7 +63,7 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
 
 @pytest.fixture(scope="module")
 def scraped(rope: Service) -> dict[str, list[dict[str, str]]]:
-    """The labels of each series by name, after one call that was answered."""
+    """Return the labels of each series by name, after one answered call."""
     with Client(rope.target) as client:
         client.attend("one")
     found: dict[str, list[dict[str, str]]] = {}
@@ -90,7 +90,7 @@ def test_every_value_of_a_closed_label_is_scraped(
 
 
 def test_no_undocumented_metric_is_scraped(scraped: dict[str, list[dict[str, str]]]) -> None:
-    """A metric that is added is added to the contract."""
+    """A new metric must be added to the contract."""
     histograms = {
         name.removesuffix("_bucket") + end
         for name in SERIES

@@ -1,4 +1,4 @@
-"""Special tokens that texts spell out, through the service.
+"""Special tokens spelled out in texts, through the service.
 
 The option of the process, and that of a request.
 """

@@ -1,4 +1,4 @@
-"""`headlight serve --check` on a bundle that was tampered with.
+"""`headlight serve --check` on a tampered bundle.
 
 Exit code 3, and one line that names the file.
 """

@@ -1,4 +1,4 @@
-"""Tokens and quotas of the real process, and what it does not start with."""
+"""Tokens and quotas of the real process, and errors at its start."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_unusable_token_options_exit_with_2_at_start(tmp_path: Path) -> None:
 
 
 def until_let_in(client: Client) -> None:
-    """The file is looked at once a second."""
+    """Retry until admitted; the file is read once a second."""
     end = time.monotonic() + 120
     while True:
         try:
@@ -80,12 +80,12 @@ def until_let_in(client: Client) -> None:
 
 
 def test_tokens_are_required_and_rotated_and_quotas_enforced(tmp_path: Path) -> None:
-    """Tokens are replaced without a restart, nobody gets in without one, reflection included,
+    """Tokens are replaced without a restart, every method including reflection requires one,
     and no token reaches the log.
     """
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
-    # The second of these has to wait for minutes: a client does not, whose timeout is shorter.
+    # The second of these would have to wait for minutes, beyond the client's timeout.
     large = "word " * 600
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:

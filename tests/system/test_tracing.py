@@ -1,6 +1,6 @@
 """A real service and a collector.
 
-The tree of spans, and that a collector that is away does no harm.
+The tree of spans, and an unreachable collector that does no harm.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ ANSWERED = 1 + 3 + 4 * CALLERS  # requests, of calls and in a stream
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment says of tracing."""
+    """Remove tracing variables from the environment."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")
 def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
-    """What a collector has, and the log, after calls of each sort.
+    """Return the collector's spans, and the log, after calls of each sort.
 
-    It is waited for: how long the end may take over it is bounded.
+    Export is awaited before the end, because the end waits for it only a limited time.
     """
     with Collector() as collector, pytest.MonkeyPatch.context() as patched:
         patched.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
@@ -83,7 +83,7 @@ def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
 
 
 def complete(collector: Collector) -> bool:
-    """Whether as much has come as is looked at below."""
+    """Return whether everything that the tests below read has arrived."""
     come = Counter(span.name for span in collector.spans)
     batches = {span.span_id for span in collector.named("batch")}
     linked = {link.span_id for span in collector.named("infer") for link in span.links}
@@ -143,7 +143,7 @@ def test_a_stream_has_spans_for_its_messages(traced: tuple[Collector, list[objec
 
 
 def test_batch_spans_link_to_their_members(traced: tuple[Collector, list[object]]) -> None:
-    """With one stream, of sixteen callers at once some share a batch."""
+    """With one slot, some of sixteen concurrent callers share a batch."""
     collector, _ = traced
     infers = {span.span_id: span for span in collector.named("infer")}
     batches = {span.span_id: span for span in collector.named("batch")}

@@ -1,4 +1,4 @@
-"""The arrows of the design: who may import whom, and what a serving process never loads."""
+"""Dependency rules between packages, and libraries that a serving process never loads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
-# What the layers of the service share.
+# Modules that the layers of the service share.
 SHARED = tuple(
     f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
 )
@@ -46,7 +46,7 @@ CODECS = (
     "headlight.pb",
     *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")),
 )
-# What no module of the core knows: who brings it requests, and in which words.
+# Protocol modules and names, which no module of the core may use.
 PROTOCOLS = (
     FRONTENDS,
     "headlight.pb",
@@ -59,7 +59,7 @@ PROTOCOLS = (
 
 CORE_TELEMETRY = ("json_logs", "metrics", "request_trace")
 
-# Modules of this repository that each room may import; the longest matching prefix decides.
+# Modules of this repository that each package may import; the longest matching prefix decides.
 ALLOWED = {
     "headlight": (
         *VALUES,
@@ -83,7 +83,7 @@ ALLOWED = {
     "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
-    # Inference without a server: plain values, and nothing of the client, the wire or the command
+    # Inference without a server: plain values, without the client, the wire or the command
     # line.
     "headlight.runtime": (
         "headlight.runtime",
@@ -171,12 +171,12 @@ ALLOWED = {
         "headlight.description",
     ),
     "bench": (*PACKAGES,),
-    # Manifests, rules and dashboard are compared with what the service takes and tells.
+    # Manifests, rules and dashboard are compared with the service's options and metrics.
     "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.spec"),
 }
 
-# Imports every module of a package except entry points, which would run; prints those and all that
-# is loaded then.
+# Imports every module of a package except entry points, which would run; prints those and all
+# modules loaded then.
 WALK = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
@@ -194,7 +194,7 @@ IMPORT = (
 
 
 def loaded_by(program: str, package: str) -> tuple[list[str], set[str]]:
-    """Run `program` in a fresh interpreter -> the modules it walked, and every module it loaded."""
+    """Run `program` in a fresh interpreter; return its modules, and every module it loaded."""
     done = subprocess.run(
         [sys.executable, "-c", program, package],
         cwd=ROOT,
@@ -219,7 +219,7 @@ def module_name(package: str, path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """What a file imports, at any depth of its code."""
+    """Return the imports of a file, at any depth of its code."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -231,7 +231,7 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path) -> set[str]:
-    """Those of them that are of this repository."""
+    """Return the imports that are of this repository."""
     return {
         name
         for name in imports(path)
@@ -266,7 +266,7 @@ def test_no_serving_module_loads_a_training_library(package: str) -> None:
         "a folder without __init__.py hides its modules from the installed package"
     )
     assert loaded & TRAINING_LIBRARIES == set()
-    assert "onnxruntime" in loaded  # else the walk has not been where it matters
+    assert "onnxruntime" in loaded  # otherwise the walk has missed the relevant modules
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -281,7 +281,7 @@ def test_imports_follow_the_dependency_rules(package: str) -> None:
 
 
 def test_the_core_knows_no_protocol() -> None:
-    """Neither by name, at any depth of its code and for types alone, nor by what it loads."""
+    """Neither by name, at any depth of its code and for types alone, nor by its imports."""
     files = [
         path
         for path in python_files("headlight_service")
@@ -362,7 +362,7 @@ def test_the_top_of_the_service_has_only_its_entry_point() -> None:
 
 
 def test_there_are_no_import_cycles() -> None:
-    """Those for types alone included."""
+    """Including imports for types alone."""
     modules = {
         module_name(package, path): path for package in INSTALLED for path in python_files(package)
     }

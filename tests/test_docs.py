@@ -1,4 +1,4 @@
-"""README and docs: links that lead somewhere, a first page of one length, short sentences."""
+"""README and docs: valid links, a README of limited length, short sentences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The fault matrix.
-
-Every fault of the list has a row, and the page says no more than the files do.
-"""
+"""The fault matrix: a row for every fault, and a page that matches the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The criteria of `make soak` fail where they should: a verdict that cannot is none."""
+"""Criteria of `make soak`: each fails if it should."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.soak.watch import Quiet, held_of, problems
 
 
 def samples(memory: Callable[[float], float], count: int = 300, noise: float = 8.0) -> list[Sample]:
-    """Memory in MiB as a function of the share of the run that has passed, with noise."""
+    """Return memory in MiB as a function of the elapsed share of the run, with noise."""
     chance = random.Random(0)
     shares = [place / (count - 1) for place in range(count)]
     return [
@@ -164,7 +164,7 @@ def test_unhandled_calls_count_as_held_except_health_checks() -> None:
 
 
 class SaidProbes(Probes):
-    """Probes and calls that answer as a test says."""
+    """Probes and calls with scripted answers."""
 
     def __init__(self, before: bool, ended: str, after: bool) -> None:
         super().__init__(Ports("", ""), "", np.zeros(1, np.float32))

@@ -1,6 +1,6 @@
-"""The contract of today beside those of published versions.
+"""Today's contract and those of published versions.
 
-It only adds, and their messages mean what they meant.
+It only adds, and their messages keep their meaning.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_unknown_fields_are_ignored(call: Recorded, side: str) -> None:
     kind = TYPES[call.method][side == "responses"]
     newer = [kind.FromString(each + UNKNOWN) for each in raw]
     assert [meaning(each) for each in newer] == call.said[side]
-    # And a peer in between hands them on.
+    # A peer in between passes them on.
     assert all(each.SerializeToString().endswith(UNKNOWN) for each in newer)
 
 

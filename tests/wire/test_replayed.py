@@ -1,6 +1,4 @@
-"""The client of today against servers of published versions,
-and against one that is newer than itself.
-"""
+"""Today's client against servers of published versions and a newer one."""
 
 from __future__ import annotations
 

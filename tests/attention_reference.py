@@ -1,6 +1,6 @@
-"""What every form of attention should be, step by step from whole maps.
+"""Reference implementation of every form of attention, step by step from whole maps.
 
-Slow, in float64, and by no code of the product.
+Slow, in float64, and without code of the product.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Text(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The numbers before they are rounded to a type.
+    """Numbers before they are rounded to a type.
 
-    For top_k, all of each row, falling in the first.
+    For top_k, all numbers of each row, in descending order.
     """
 
     values: Doubles
@@ -39,7 +39,7 @@ class Expected(NamedTuple):
 
 
 def numbers(indices: Sequence[int | Run], count: int) -> list[int]:
-    """Absolute layers or heads."""
+    """Return absolute layers or heads."""
     found: list[int] = []
     for index in indices:
         found += (
@@ -51,7 +51,7 @@ def numbers(indices: Sequence[int | Run], count: int) -> list[int]:
 
 
 def units(spec: AttentionSpec, choice: Any, text: Text) -> list[list[int]]:
-    """The tokens of each place of an axis."""
+    """Return the tokens of each place of an axis."""
     n = len(text.special)
     if choice == "all":
         tokens = list(range(n))
@@ -81,7 +81,7 @@ def units(spec: AttentionSpec, choice: Any, text: Text) -> list[list[int]]:
 
 
 def covered(span: Span, text: Text) -> list[int]:
-    """Tokens that share a character with a span."""
+    """Return the tokens that share a character with a span."""
     own = range(len(text.special))
     return [
         i
@@ -91,7 +91,7 @@ def covered(span: Span, text: Text) -> list[int]:
 
 
 def expected(spec: AttentionSpec, text: Text) -> Expected:
-    """All steps, in the order that headlight.spec gives."""
+    """Apply all steps, in the order of headlight.spec."""
     maps = np.array(text.scores if spec.scores else text.weights, dtype=np.float64)
     layers, heads, n, _ = maps.shape
     if spec.drop_special:
@@ -139,7 +139,7 @@ def expected(spec: AttentionSpec, text: Text) -> Expected:
 
 
 def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
-    """[L, H, queries, n]."""
+    """Return the combined maps, [L, H, queries, n]."""
     n = maps.shape[-1]
     if "pooled_row" in spec.reduce:
         return maps[:, :, [0 if text.pooling == "cls" else n - 1]]
@@ -157,7 +157,7 @@ def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
 def statistics(
     map_: Doubles, queries: list[list[int]], text: Text, *, drop_special: bool = False
 ) -> list[float]:
-    """The seven numbers of a head."""
+    """Return the seven statistics of a head."""
     n, rows = len(map_), [i for [i] in queries]
     left = {i for i in range(n) if not (drop_special and text.special[i])}
 
@@ -176,7 +176,10 @@ def statistics(
 
 
 def drop_axes(spec: AttentionSpec, values: Doubles) -> Doubles:
-    """Without the axes that were reduced: [L or pairs, H or 1, queries, keys] before."""
+    """Return the array without the reduced axes.
+
+    Before: [L or pairs, H or 1, queries, keys].
+    """
     gone = []
     if spec.pairs or {"head_mean", "head_max", "rollout"} & set(spec.reduce):
         gone.append(1)
@@ -195,7 +198,7 @@ def check(
     indices: Any,
     tolerance: float,
 ) -> None:
-    """Compare an answer with what it should be.
+    """Compare an answer with the reference.
 
     Args:
         weights: the answer as float32.

@@ -30,7 +30,7 @@ CONFIG: dict[str, Any] = {
 
 
 def tensors() -> dict[str, Tensor]:
-    """One layer of BERT under its own names, as a model for masked words saves it."""
+    """Return one layer of BERT under its own names, as a masked language model saves it."""
     torch.manual_seed(0)
     layer = "bert.encoder.layer.0"
     shapes = {f"{layer}.attention.self.{name}": (DIM, DIM) for name in ("query", "key", "value")}

@@ -1,4 +1,4 @@
-"""Certificates made by the openssl command line: an authority, and what it signs.
+"""Certificates made with the openssl command line: an authority, and what it signs.
 
 EC keys, so that making one takes 20 ms.
 """
@@ -14,13 +14,13 @@ KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Pair(NamedTuple):
-    """Files, PEM."""
+    """PEM files of a certificate and its key."""
 
     cert: Path
     key: Path
 
     def write_to(self, cert: Path, key: Path) -> None:
-        """Copy both to where a service looks for them, one after the other."""
+        """Copy both to the paths that a service watches, one after the other."""
         cert.write_bytes(self.cert.read_bytes())
         key.write_bytes(self.key.read_bytes())
 
@@ -33,14 +33,14 @@ def openssl(*arguments: str | Path) -> None:
 
 
 class Authority:
-    """An authority of its own in a folder.
+    """Certificate authority in a folder.
 
     Attributes:
         cert: its certificate.
     """
 
     def __init__(self, folder: Path, days: int = 30, above: Authority | None = None) -> None:
-        """Make one: a root, or an intermediate authority where there is one `above`."""
+        """Create a root, or an intermediate authority if `above` is given."""
         folder.mkdir(parents=True)
         self._folder = folder
         self.cert, self._key = folder / "ca.crt", folder / "ca.key"
@@ -66,14 +66,14 @@ class Authority:
         usage: str = "",
         key: Sequence[str] = KEY,
     ) -> Pair:
-        """A certificate.
+        """Return a signed certificate.
 
         Args:
             name: its common name, and that of its files.
             names: its alternative names; empty for none.
-            days: that it is good for; negative: it has expired.
+            days: validity; negative: it has expired.
             usage: its extended key usage; empty for any.
-            key: how openssl is to make its key.
+            key: the openssl arguments for its key.
         """
         pair = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"

@@ -24,7 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(scope="session")
 def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
-    """A key of KINDS -> the folder of a small checkpoint of that kind."""
+    """Return a function from a key of KINDS to the folder of a small checkpoint."""
     return lambda kind: once(
         tmp_path_factory,
         f"checkpoint-{kind}",
@@ -36,9 +36,9 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeBundle:
 def make_bundle(
     tmp_path_factory: pytest.TempPathFactory, make_checkpoint: MakeBundle
 ) -> MakeBundle:
-    """A key of KINDS -> a bundle directory, exported and proven by the real exporter.
+    """Return a function from a key of KINDS to a bundle, made and checked by the real exporter.
 
-    Not to be changed: copy it first.
+    Do not change it: copy it first.
     """
 
     def make(kind: str) -> Path:
@@ -55,11 +55,11 @@ def make_bundle(
 
 @pytest.fixture(scope="session")
 def bundle_path(make_bundle: MakeBundle) -> Path:
-    """A small bundle with rotary positions."""
+    """Return a small bundle with rotary positions."""
     return make_bundle("rope")
 
 
 @pytest.fixture(scope="session")
 def runtime(bundle_path: Path) -> Runtime:
-    """The small rotary bundle, opened, on one thread."""
+    """Return a runtime of the small rotary bundle, on one thread."""
     return Runtime(bundle_path, threads=1)

@@ -1,4 +1,4 @@
-"""A reader of Dockerfiles, as far as ours go: instructions in order, by stage."""
+"""Parser of the Dockerfile syntax that this repository uses: instructions in order, by stage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: its word in capitals, and the rest on one line."""
+    """One instruction: its keyword in capitals, and the rest on one line."""
 
     word: str
     text: str
 
     def settings(self) -> dict[str, str]:
-        """NAME=VALUE pairs, as ENV and LABEL have them; an ARG without a value has ""."""
+        """Return NAME=VALUE pairs, as in ENV and LABEL; an ARG without a value has ""."""
         pairs = (part.partition("=") for part in shlex.split(self.text))
         return {name: value for name, _, value in pairs}
 
     def words(self) -> list[str]:
-        """What ENTRYPOINT runs; ValueError for the form that needs a shell."""
+        """Return the arguments of ENTRYPOINT; raise ValueError for the shell form."""
         found: list[str] = json.loads(self.text)
         return found
 
 
 def read(path: Path) -> list[Instruction]:
-    """Every instruction, comments dropped and continued lines joined."""
+    """Return every instruction, without comments and with continued lines joined."""
     kept = (
         line
         for line in path.read_text(encoding="utf-8").splitlines()
@@ -40,7 +40,7 @@ def read(path: Path) -> list[Instruction]:
 
 
 def stages(path: Path) -> list[list[Instruction]]:
-    """What stands before the first FROM, then one list for each stage, its FROM first."""
+    """Return the instructions before the first FROM, then one list per stage, its FROM first."""
     found: list[list[Instruction]] = [[]]
     for instruction in read(path):
         if instruction.word == "FROM":
@@ -50,5 +50,5 @@ def stages(path: Path) -> list[list[Instruction]]:
 
 
 def of(stage: list[Instruction], word: str) -> list[Instruction]:
-    """The instructions of one kind."""
+    """Return the instructions of one kind."""
     return [instruction for instruction in stage if instruction.word == word]

@@ -1,9 +1,9 @@
-"""What Hypothesis tries.
+"""Hypothesis profiles.
 
-In every run the same, so that nobody's change fails by an example that was drawn anew beside it.
+The default profile draws the same examples in every run, so that no change fails because of new
+examples. `pytest --hypothesis-profile=random` draws new ones.
 
-`pytest --hypothesis-profile=random` draws anew. Neither has limits of time: a machine that stands
-still for a second disproves nothing.
+Neither has a time limit: a pause of the machine is no failure.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-# Examples are drawn from the literals of whatever is imported by then, too: to change one of them
-# anywhere would be to draw anew.
+# Hypothesis also draws from the literals of imported modules: changing a literal anywhere
+# would change the examples.
 LITERALS = "_get_local_constants"
 
 
 def load_profiles() -> None:
-    """Draws the same from now on, unless pytest is given another profile."""
+    """Load the reproducible profile, unless pytest is given another one."""
     slow = [HealthCheck.too_slow]
     settings.register_profile(
         "steady", deadline=None, suppress_health_check=slow, derandomize=True, database=None

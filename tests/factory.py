@@ -1,6 +1,6 @@
-"""Small real things for tests: a tokenizer, an encoder, a checkpoint.
+"""Small real objects for tests: a tokenizer, an encoder, a checkpoint.
 
-Small in size alone; every part is the real one.
+Only their size is small; every part is the real one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-# Letters alone and as continuations, digits and signs: any ASCII text, a token a character.
+# Letters (also as continuations), digits and signs: any ASCII text, one token per character.
 VOCABULARY = [
     *SPECIALS,
     *string.ascii_lowercase,
@@ -33,7 +33,7 @@ VOCABULARY = [
 
 
 def small_tokenizer() -> tokenizers.Tokenizer:
-    """A WordPiece tokenizer whose tokens are single characters."""
+    """Return a WordPiece tokenizer whose tokens are single characters."""
     vocabulary = {piece: index for index, piece in enumerate(VOCABULARY)}
     tokenizer = tokenizers.Tokenizer(
         models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=10_000)
@@ -48,7 +48,7 @@ def small_tokenizer() -> tokenizers.Tokenizer:
     return tokenizer
 
 
-# One bundle for each scheme of positions. Between them they take every path of the encoder once, so
+# One bundle for each position scheme. Together they take every path of the encoder once, so
 # that each is exported.
 KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
@@ -69,7 +69,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "ffn_out_bias": False,
         "layers": 1,
     },
-    # As a language model that was made an encoder.
+    # As a language model that was converted to an encoder.
     "causal": {
         "positions": "rope",
         "rope_fraction": 0.5,
@@ -85,12 +85,12 @@ SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi")
 
 
 def kind_config(kind: str) -> EncoderConfig:
-    """The small config of a key of KINDS."""
+    """Return the small config of a key of KINDS."""
     return small_config(**{"positions": kind} | KINDS[kind])
 
 
 def small_config(**changes: Any) -> EncoderConfig:
-    """Two layers of three heads, sizes that are not powers of two."""
+    """Return a config of two layers with three heads, with sizes that are not powers of two."""
     values: dict[str, Any] = {
         "vocab_size": len(VOCABULARY),
         "dim": 36,
@@ -105,8 +105,7 @@ def small_config(**changes: Any) -> EncoderConfig:
 
 
 def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
-    """A randomly initialised encoder whose attention is far from uniform and whose biases and gains
-    are not their defaults.
+    """Return a random encoder with attention far from uniform and non-default biases and gains.
 
     At plain random initialisation every score is near 0: attention would hide a wrong scale, a lost
     bias or a swapped layer.
@@ -126,8 +125,8 @@ def sharpened(config: EncoderConfig, seed: int = 0) -> Encoder:
 def with_options(
     bundle: Path, target: Path, ranges: dict[str, Any] | None = None, **values: Any
 ) -> Path:
-    """A copy of a bundle whose manifest has other values,
-    and the ranges of int8 where some are given: `int8_d` float32 [2, d].
+    """Copy a bundle, change values of its manifest,
+    and add int8 ranges if given: `int8_d` float32 [2, d].
     """
     shutil.copytree(bundle, target)
     path = target / "manifest.json"
@@ -145,9 +144,9 @@ def with_options(
 
 
 def declaring(bundle: Path, target: Path) -> Path:
-    """A copy of a bundle whose tokenizer declares its special tokens.
+    """Copy a bundle so that its tokenizer declares its special tokens.
 
-    Those that a text spells out are parsed.
+    Special tokens in a text are then parsed.
     """
     shutil.copytree(bundle, target)
     tokenizer = small_tokenizer()
@@ -165,6 +164,6 @@ def declaring(bundle: Path, target: Path) -> Path:
 
 
 def write_checkpoint(folder: Path, config: EncoderConfig) -> Path:
-    """A checkpoint folder of a sharpened encoder and the small tokenizer."""
+    """Write a checkpoint folder with a sharpened encoder and the small tokenizer."""
     save_checkpoint(folder, sharpened(config), small_tokenizer().to_str())
     return folder

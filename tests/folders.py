@@ -1,4 +1,4 @@
-"""Folders as sentence-transformers writes them, with as little in them as tells a story."""
+"""Minimal folders in the format of sentence-transformers."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def write(path: Path, value: object) -> None:
 
 
 def chain(folder: Path, *kinds: str, transformer: str = "", prefix: str = OLD) -> Path:
-    """A folder with these modules, Pooling by mean over 4 numbers, and Dense from 4 to 4.
+    """Create a folder with these modules: Pooling by mean over 4 numbers, Dense from 4 to 4.
 
     The Transformer has 512 positions.
     """
@@ -58,10 +58,10 @@ def dense(folder: Path, *, take: int = 4, give: int = 4, **config: Any) -> None:
 
 
 def refusal(folder: Path) -> str:
-    """The message with which reading the folder is refused."""
+    """Return the message that refuses the folder."""
     with pytest.raises(Refused) as caught:
         read_recipe(folder)
     message = str(caught.value)
     assert "\n" not in message
-    assert "; " in message  # what, and what to do
+    assert "; " in message  # the problem, and the remedy
     return message

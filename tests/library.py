@@ -1,4 +1,4 @@
-"""A part of the standard library as the corpus: what is trained on it takes seconds."""
+"""A part of the standard library as the corpus, so that training takes seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = ("base64", "fractions", "json", "quopri", "textwrap")
 
 @contextlib.contextmanager
 def small_library() -> Iterator[None]:
-    """The corpus, as if the standard library were MODULES."""
+    """Make the corpus as if the standard library were MODULES."""
     some = [file for file in corpus.stdlib_files() if corpus.top_level(file[0]) in MODULES]
     caches = (corpus.files, corpus.sources)
     for cache in caches:

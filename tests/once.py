@@ -1,4 +1,4 @@
-"""What is made once for all tests, however many processes run them."""
+"""Shared test data, made once for all test processes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """A folder of this name, made by whoever asks first, while others wait.
+    """Return a folder of this name, made by the first process while others wait.
 
-    Not to be changed: copy it first.
+    Do not change it: copy it first.
 
     Args:
-        name: the same for all who want the same.
-        make: writes into the folder that it is given, which has this name but is not yet there.
+        name: the same for all callers of the same data.
+        make: writes into the given folder, which has this name but is not yet in place.
     """
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

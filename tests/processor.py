@@ -1,4 +1,4 @@
-"""Abilities of the processor that tests depend on."""
+"""Processor features that tests depend on."""
 
 from __future__ import annotations
 

@@ -28,21 +28,21 @@ from headlight_service.__main__ import main as serve
 from tests.system.processes import ROOT, Service
 
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
-BEGUN, ENDED = "recording", "recorded"  # events among those of the log
+BEGUN, ENDED = "recording", "recorded"  # log events
 WARM_UP_CALLS = 20  # fill caches and make lazy imports
 SAMPLES = 7  # most are free of the liveness watch, which runs each second
 SETTLE_SECONDS = 0.2  # for work behind the answer: metrics, permits, the end of the call
 
 INPUTS = [pb.Input(text="parse a date from a string")]
 POOLED = pb.PooledOutput()
-LAST_LAYER = pb.AttentionOutput(layers=[-1])  # all of its heads
+LAST_LAYER = pb.AttentionOutput(layers=[-1])  # all heads
 TEXT = pb.EncodeRequest(inputs=INPUTS, outputs=pb.Outputs(pooled=POOLED))
 ATTENTION = pb.EncodeRequest(inputs=INPUTS, outputs=pb.Outputs(attention=LAST_LAYER))
 REQUESTS = {"text": TEXT, "attention": ATTENTION}
 
 
 class RequestPath(NamedTuple):
-    """The way of one request through the service.
+    """Files and calls of one request in the service.
 
     Attributes:
         files: relative to the repository root, in the order of first entry.
@@ -97,7 +97,7 @@ class Recorder:
 
 
 def report(entry: dict[str, object]) -> None:
-    """Write a line among those of the log, in one piece."""
+    """Write a whole line to the log."""
     os.write(2, f"{json.dumps(entry)}\n".encode())  # the service replaces sys.stderr
 
 
@@ -127,7 +127,7 @@ def _sample(
     stub: pb_grpc.HeadlightServiceStub,
     request: pb.EncodeRequest,
 ) -> RequestPath:
-    time.sleep(SETTLE_SECONDS)  # the call before is over
+    time.sleep(SETTLE_SECONDS)  # the previous call is over
     service.process.send_signal(BEGIN)
     service.wait_for(BEGUN)
     stub.Encode(request)

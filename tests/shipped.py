@@ -10,7 +10,7 @@ DOCS_ROPE = CHECKPOINTS / "docs-rope"
 
 _config = json.loads((DOCS_ROPE / "config.json").read_text(encoding="utf-8"))
 _training = json.loads((DOCS_ROPE / "training.json").read_text(encoding="utf-8"))
-DIM: int = _config["dim"]  # of docs-rope, as all below
+DIM: int = _config["dim"]  # docs-rope, as all below
 LAYERS: int = _config["layers"]
 HEADS: int = _config["heads"]
 VOCABULARY: int = _config["vocab_size"]

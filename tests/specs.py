@@ -1,4 +1,4 @@
-"""Specs of attention to try: any that is valid, as a hypothesis strategy."""
+"""Hypothesis strategy for valid attention specs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headlight.spec import AttentionSpec, Run, Span
 def specs(
     draw: st.DrawFn, layers: int, heads: int, length: int, characters: int, pooling: str
 ) -> AttentionSpec:
-    """A spec that fits a model, and a text of so many tokens and characters.
+    """Return a spec that fits a model, and a text of so many tokens and characters.
 
     0 characters: an input of ids.
     """
@@ -52,7 +52,7 @@ def specs(
 
 
 def some_of(count: int) -> st.SearchStrategy[tuple[int | Run, ...]]:
-    """Layers or heads, named in every way."""
+    """Return layers or heads, named in every way."""
     singles = st.lists(st.integers(0, count - 1), unique=True, max_size=count)
     negative = singles.map(lambda found: [index - count for index in found])
     begins = st.integers(0, count - 1)
@@ -63,7 +63,7 @@ def some_of(count: int) -> st.SearchStrategy[tuple[int | Run, ...]]:
 
 
 def tokens(length: int, characters: int) -> st.SearchStrategy[Any]:
-    """A selector of tokens that are not special: whatever else is asked leaves some."""
+    """Return a selector that always includes ordinary tokens, so that no request is empty."""
     indices = st.lists(st.integers(1, length - 2), min_size=1, max_size=length, unique=True).map(
         tuple
     )

@@ -1,6 +1,6 @@
 """Ways to tamper with a bundle, each with the file that the refusal must name.
 
-Some make the manifest agree, as an attacker would.
+Some update the manifest, too, as an attacker would.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnx
 
 
 class Tampering(NamedTuple):
-    """A way to tamper."""
+    """Way to tamper."""
 
     name: str
     file: str  # named by the refusal
@@ -34,7 +34,7 @@ def rewrite(bundle: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def relist(bundle: Path, name: str) -> None:
-    """Make the manifest agree with a changed file."""
+    """Update the manifest for a changed file."""
     data = (bundle / name).read_bytes()
     entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     rewrite(bundle, lambda manifest: manifest["files"].update({name: entry}))
@@ -96,7 +96,7 @@ def swap(bundle: Path) -> None:
 
 
 def point(bundle: Path, key: str, value: str) -> None:
-    """Change where the graph says that its first outside tensor lies."""
+    """Change the offset of the graph's first external tensor."""
     path = bundle / "embed.onnx"
     model = onnx.load(str(path), load_external_data=False)
     outside = next(
@@ -244,7 +244,7 @@ TAMPERINGS = [
     Tampering("not a bundle", MANIFEST, lambda b: (b / MANIFEST).unlink()),
 ]
 
-# All digests agree, and every file is what it should be by itself: only opened and run do they show
+# All digests match, and every file is valid by itself: only opening and running them shows
 # that they do not fit.
 MISFITS = [
     Tampering("another width", "embed.onnx", lambda b: add(b, "dim", 1)),

@@ -1,4 +1,4 @@
-"""The arrows of the design: who may import whom, and what a serving process never loads."""
+"""Dependency rules between packages, and libraries that a serving process never loads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
 )
-# What the layers of the service share.
+# Modules that the layers of the service share.
 SHARED = tuple(
     f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
 )
@@ -46,7 +46,7 @@ CODECS = (
     "headlight.pb",
     *(f"headlight.wire.{name}" for name in ("attention_codec", "priority", "vector_codec")),
 )
-# What no module of the core knows: who brings it requests, and in which words.
+# Protocol modules and names, which no module of the core may use.
 PROTOCOLS = (
     FRONTENDS,
     "headlight.pb",
@@ -59,7 +59,7 @@ PROTOCOLS = (
 
 CORE_TELEMETRY = ("json_logs", "metrics", "request_trace")
 
-# Modules of this repository that each room may import; the longest matching prefix decides.
+# Modules of this repository that each package may import; the longest matching prefix decides.
 ALLOWED = {
     "headlight": (
         *VALUES,
@@ -83,7 +83,7 @@ ALLOWED = {
     "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
-    # Inference without a server: plain values, and nothing of the client, the wire or the command
+    # Inference without a server: plain values, without the client, the wire or the command
     # line.
     "headlight.runtime": (
         "headlight.runtime",
@@ -177,12 +177,12 @@ ALLOWED = {
         *("headlight.description", "headlight.model_store"),
     ),
     "bench": (*PACKAGES,),
-    # Manifests, rules and dashboard are compared with what the service takes and tells.
+    # Manifests, rules and dashboard are compared with the service's options and metrics.
     "deploy": ("deploy", "headlight_service", "headlight.runtime", "headlight.spec"),
 }
 
-# Imports every module of a package except entry points, which would run; prints those and all that
-# is loaded then.
+# Imports every module of a package except entry points, which would run; prints those and all
+# modules loaded then.
 WALK = """
 import importlib, json, pkgutil, sys
 package = importlib.import_module(sys.argv[1])
@@ -200,7 +200,7 @@ IMPORT = (
 
 
 def loaded_by(program: str, package: str) -> tuple[list[str], set[str]]:
-    """Run `program` in a fresh interpreter -> the modules it walked, and every module it loaded."""
+    """Run `program` in a fresh interpreter; return its modules, and every module it loaded."""
     done = subprocess.run(
         [sys.executable, "-c", program, package],
         cwd=ROOT,
@@ -225,7 +225,7 @@ def module_name(package: str, path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """What a file imports, at any depth of its code."""
+    """Return the imports of a file, at any depth of its code."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -237,7 +237,7 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path) -> set[str]:
-    """Those of them that are of this repository."""
+    """Return the imports that are of this repository."""
     return {
         name
         for name in imports(path)
@@ -272,11 +272,11 @@ def test_no_serving_module_loads_a_training_library(package: str) -> None:
         "a folder without __init__.py hides its modules from the installed package"
     )
     assert loaded & TRAINING_LIBRARIES == set()
-    assert "onnxruntime" in loaded  # else the walk has not been where it matters
+    assert "onnxruntime" in loaded  # otherwise the walk has missed the relevant modules
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_imports_follow_the_arrows(package: str) -> None:
+def test_imports_follow_the_dependency_rules(package: str) -> None:
     wrong = {
         f"{module_name(package, path)} -> {name}"
         for path in python_files(package)
@@ -287,7 +287,7 @@ def test_imports_follow_the_arrows(package: str) -> None:
 
 
 def test_the_core_knows_no_protocol() -> None:
-    """Neither by name, at any depth of its code and for types alone, nor by what it loads."""
+    """Neither by name, at any depth of its code and for types alone, nor by its imports."""
     files = [
         path
         for path in python_files("headlight_service")
@@ -308,7 +308,7 @@ def of_a_protocol(module: str) -> bool:
     return any(under(module, prefix) for prefix in PROTOCOLS)
 
 
-def test_the_contract_holds_no_python() -> None:
+def test_the_contract_folder_has_no_python() -> None:
     """An importable `proto` would shadow the library of that name."""
     assert (ROOT / "proto/headlight/v1/headlight.proto").is_file()
     assert list((ROOT / "proto").rglob("*.py*")) == []
@@ -320,7 +320,7 @@ def test_there_is_one_copy_of_the_stubs() -> None:
     assert copies == {ROOT / "headlight/pb"}
 
 
-def test_every_room_has_a_row() -> None:
+def test_every_package_has_a_dependency_rule() -> None:
     rooms = {
         module_name(package, path)
         for package in ("headlight", "headlight_service")
@@ -332,7 +332,7 @@ def test_every_room_has_a_row() -> None:
     assert rooms - set(ALLOWED) == shared
 
 
-def test_the_command_line_alone_reaches_upwards() -> None:
+def test_only_the_command_line_imports_upper_layers() -> None:
     """`headlight serve` and `headlight export` load their package by name, when they are called."""
     named = {
         module_name("headlight", path)
@@ -346,12 +346,12 @@ def test_the_command_line_alone_reaches_upwards() -> None:
 
 
 @pytest.mark.parametrize("package", INSTALLED)
-def test_no_room_is_crowded(package: str) -> None:
+def test_no_folder_has_too_many_files(package: str) -> None:
     counts = Counter(path.parent for path in python_files(package))
     assert {str(room): count for room, count in counts.items() if count > FILES_IN_A_ROOM} == {}
 
 
-def test_a_file_name_stands_for_one_file() -> None:
+def test_file_names_are_unique() -> None:
     names = Counter(
         path.name
         for package in ("headlight", "headlight_service")
@@ -360,15 +360,15 @@ def test_a_file_name_stands_for_one_file() -> None:
     assert {name for name, count in names.items() if count > 1} == {"__init__.py", "__main__.py"}
 
 
-def test_the_top_of_the_service_holds_its_entry_alone() -> None:
+def test_the_top_of_the_service_has_only_its_entry_point() -> None:
     assert {path.name for path in PACKAGES["headlight_service"].glob("*.py")} == {
         "__init__.py",
         "__main__.py",
     }
 
 
-def test_no_imports_go_in_a_circle() -> None:
-    """Those for types alone included."""
+def test_there_are_no_import_cycles() -> None:
+    """Including imports for types alone."""
     modules = {
         module_name(package, path): path for package in INSTALLED for path in python_files(package)
     }

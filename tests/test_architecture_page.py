@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 SOURCE, PICTURE = PAGE.with_suffix(".dot"), PAGE.with_suffix(".svg")
 SVG = "{http://www.w3.org/2000/svg}"
-WIDEST_POINTS = 675  # 900 pixels, the column of a page
+WIDEST_POINTS = 675  # 900 pixels, the width of a page column
 
 
 def words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""README and docs: links that lead somewhere, a first page of one length, short sentences."""
+"""README and docs: valid links, a README of limited length, short sentences."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         assert not anchor or anchor in anchors(file), target
 
 
-def test_the_readme_is_one_page() -> None:
+def test_the_readme_fits_its_line_limit() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
 
 

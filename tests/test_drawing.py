@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 
 def drawn() -> list[list[int]]:
-    """The examples of a test."""
+    """Return the examples of a test."""
     examples: list[list[int]] = []
 
     @settings(max_examples=50)
@@ -24,7 +24,7 @@ def drawn() -> list[list[int]]:
 
 @pytest.fixture
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another module, full of literals."""
+    """Import another module, full of literals."""
     path = tmp_path / "literals.py"
     path.write_text(f"NUMBERS = {list(range(100, 1000))}")
     spec = importlib.util.spec_from_file_location("literals", path)
@@ -36,7 +36,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_examples_are_the_same_in_every_run(request: pytest.FixtureRequest) -> None:
-    """Whatever else has been imported by then, or has changed."""
+    """Regardless of which other modules are imported or changed."""
     before = drawn()
     request.getfixturevalue("imported")
     again = drawn() == before
@@ -44,6 +44,6 @@ def test_examples_are_the_same_in_every_run(request: pytest.FixtureRequest) -> N
     assert again or request.config.getoption("--hypothesis-profile")
 
 
-def test_no_example_has_a_limit_of_time() -> None:
+def test_examples_have_no_time_limit() -> None:
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check

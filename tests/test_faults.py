@@ -1,7 +1,4 @@
-"""The fault matrix.
-
-Every fault of the list has a row, and the page says no more than the files do.
-"""
+"""The fault matrix: a row for every fault, and a page that matches the records."""
 
 from __future__ import annotations
 
@@ -44,13 +41,13 @@ def line_of(text: str, fault: str) -> str:
     return found
 
 
-def test_all_faults_of_the_list_have_a_row_of_their_own() -> None:
+def test_every_fault_has_its_own_row() -> None:
     assert {number(row) for row in rows()} == set(range(1, FAULTS + 1))
     assert len({row.fault for row in rows()}) == len(rows())
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.fault)
-def test_a_row_names_what_is_there(row: Row) -> None:
+def test_rows_name_existing_tests_and_functions(row: Row) -> None:
     assert bool(row.measure) != bool(row.tests)
     assert row.state != "injected" or row.reason
     if row.measure:
@@ -62,7 +59,7 @@ def test_a_row_names_what_is_there(row: Row) -> None:
         assert not test or f"def {test}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
-def test_a_row_without_a_file_is_not_measured(tmp_path: Path) -> None:
+def test_a_row_without_a_record_is_shown_as_not_measured(tmp_path: Path) -> None:
     write(tmp_path, "F5", **RESULT)
     text = page(tmp_path)
     assert "| 7 calls \\| 0 wrong | measured | `--only F5` |" in line_of(text, "F5")
@@ -70,7 +67,7 @@ def test_a_row_without_a_file_is_not_measured(tmp_path: Path) -> None:
     assert f"1 of {len(rows())} rows were run" in text
 
 
-def test_a_broken_promise_is_on_the_page(tmp_path: Path) -> None:
+def test_a_broken_promise_is_shown_on_the_page(tmp_path: Path) -> None:
     write(tmp_path, "F5", **RESULT | {"problems": ["3 calls never ended"], "ok": False})
     text = page(tmp_path)
     assert "**broken**" in line_of(text, "F5")
@@ -78,7 +75,7 @@ def test_a_broken_promise_is_on_the_page(tmp_path: Path) -> None:
     assert "- **F5** Broken: 3 calls never ended." in text
 
 
-def test_a_file_says_how_it_came_about(tmp_path: Path) -> None:
+def test_a_record_names_its_command_and_versions(tmp_path: Path) -> None:
     write(tmp_path, "F5", **RESULT)
     found = json.loads((tmp_path / "F5.json").read_text(encoding="utf-8"))
     assert found["command"] == "python -m tests.faults --only F5"
@@ -86,7 +83,9 @@ def test_a_file_says_how_it_came_about(tmp_path: Path) -> None:
     assert found["versions"]["grpcio"]
 
 
-def test_what_cannot_be_made_here_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_not_possible_here_gives_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def impossible() -> None:
         raise NotPossible("there is no GPU here")
 
@@ -99,7 +98,7 @@ def test_what_cannot_be_made_here_says_why(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_a_run_that_fails_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> None:
         raise OSError("no more files")
 
@@ -108,7 +107,7 @@ def test_a_run_that_fails_is_a_broken_promise(monkeypatch: pytest.MonkeyPatch) -
     assert outcome.problems == ["OSError: no more files"]
 
 
-def test_a_number_names_all_parts_of_a_fault_and_no_other() -> None:
+def test_a_fault_number_selects_exactly_its_parts() -> None:
     assert named("F13b", ["F13"])
     assert named("F1", ["F1"])
     assert not named("F13b", ["F1"])

@@ -1,4 +1,4 @@
-"""Names of files, classes and functions by the field's words."""
+"""Names of files, classes and functions: the words of the field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# Words that stand in no name, and the field's words for them.
+# Words that no name may contain, and the field's words for them.
 FORBIDDEN = {
     **dict.fromkeys(("outlook", "overrun"), "estimate, drain rate"),
     **dict.fromkeys(("pace", "effort"), "batch size, CPU time, rate"),
@@ -25,7 +25,7 @@ FORBIDDEN = {
     "gate": "authentication, parity check, window",
     "renewing": "reloading",
 }
-# Words that are no name by themselves; in longer names they may mean something else.
+# Words that are no names by themselves; in longer names they may mean something else.
 TOO_SHORT = {
     **dict.fromkeys(("left", "cut"), "remaining, disconnected, truncate"),
     **dict.fromkeys(("group", "slot"), "pending request, queue item"),
@@ -37,7 +37,7 @@ CONVERTERS = ("export/", "tests/export/")
 
 
 def faults(name: str) -> list[str]:
-    """Return the words of a name that have a better one, with that."""
+    """Return the forbidden words of a name, with their replacements."""
     words = [word.lower() for word in WORD.findall(name)]
     found = [f"{word}: {FORBIDDEN[word]}" for word in words if word in FORBIDDEN]
     if len(words) == 1 and words[0] in TOO_SHORT:
@@ -78,7 +78,7 @@ def test_names_use_the_words_of_the_field() -> None:
 
 
 @pytest.mark.parametrize("name", ["AnswerGate", "still_seconds", "_Wish", "Line", "_left", "Pace"])
-def test_a_word_of_our_own_is_found(name: str) -> None:
+def test_a_forbidden_word_is_found(name: str) -> None:
     assert faults(name)
 
 

@@ -1,4 +1,4 @@
-"""The criteria of `make soak` fail where they should: a verdict that cannot is none."""
+"""Criteria of `make soak`: each fails if it should."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.soak.watch import Quiet, held_of, problems
 
 
 def samples(memory: Callable[[float], float], count: int = 300, noise: float = 8.0) -> list[Sample]:
-    """Memory in MiB as a function of the share of the run that has passed, with noise."""
+    """Return memory in MiB as a function of the elapsed share of the run, with noise."""
     chance = random.Random(0)
     shares = [place / (count - 1) for place in range(count)]
     return [
@@ -37,7 +37,7 @@ def test_a_plateau_is_flat_however_steep_the_warm_up() -> None:
     assert 200 * MIB < found.peak < 210 * MIB
 
 
-def test_peaks_that_pass_are_flat() -> None:
+def test_temporary_peaks_are_flat() -> None:
     assert (
         flatness(samples(lambda share: 700.0 if int(share * 1000) % 7 == 0 else 200.0)).problems()
         == []
@@ -54,24 +54,24 @@ def test_a_step_late_in_the_run_is_not_flat() -> None:
     assert flatness(samples(lambda share: 200.0 if share < 0.8 else 240.0)).problems() != []
 
 
-def test_a_leak_that_was_let_go_at_the_very_end_is_still_seen_in_the_slope() -> None:
+def test_a_leak_released_at_the_end_is_detected_by_the_slope() -> None:
     found = flatness(samples(lambda share: 200 + 100 * share if share < 0.86 else 200.0))
     assert [problem[:18] for problem in found.problems()] == ["memory rises by 55"]
 
 
-def test_five_percent_of_much_is_more_than_the_least_allowance() -> None:
+def test_the_allowance_is_five_percent_for_a_large_process() -> None:
     assert flatness(samples(lambda share: 1000 + 40 * share)).problems() == []
     assert flatness(samples(lambda share: 1000 + 110 * share)).problems() != []
 
 
-def test_too_few_samples_say_nothing() -> None:
+def test_too_few_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="13 samples after the warm-up"):
         flatness(samples(lambda share: 200.0, count=20))
     with pytest.raises(ValueError, match="0 samples"):
         flatness([])
 
 
-async def test_every_way_a_call_can_go_wrong_is_a_problem() -> None:
+async def test_every_call_failure_is_a_problem() -> None:
     ledger = Ledger()
 
     async def fine() -> str:
@@ -112,7 +112,7 @@ async def test_a_call_that_does_not_end_is_a_problem(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_number_that_is_none_is_wrong() -> None:
+def test_a_non_finite_number_is_wrong() -> None:
     right = np.ones(3, np.float32)
     check(right, right, 1e-6, "a vector")
     for other in (right * 1.001, right * np.nan, right[:2]):
@@ -123,7 +123,7 @@ def test_a_number_that_is_none_is_wrong() -> None:
 QUIET = Quiet(seconds=60.0, resident=200 * MIB, descriptors=16, threads=14, held={"calls": 0.0})
 
 
-def test_what_is_given_back_is_no_problem() -> None:
+def test_released_resources_are_no_problem() -> None:
     assert problems([QUIET, dataclasses.replace(QUIET, threads=17, descriptors=15)]) == []
 
 
@@ -138,12 +138,12 @@ def test_what_is_given_back_is_no_problem() -> None:
         ),
     ],
 )
-def test_what_is_not_given_back_is_a_problem(change: dict[str, object], told: str) -> None:
+def test_unreleased_resources_are_a_problem(change: dict[str, object], told: str) -> None:
     # The change may be of any field.
     assert problems([QUIET, dataclasses.replace(QUIET, **change)]) == [told]  # type: ignore[arg-type]
 
 
-def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted() -> None:
+def test_unhandled_calls_count_as_held_except_health_checks() -> None:
     def sample_line(name: str, service: str, value: int) -> str:
         return f'grpc_server_{name}_total{{grpc_service="{service}"}} {value}\n'
 
@@ -164,7 +164,7 @@ def test_calls_that_were_not_handled_are_held_and_health_checks_are_not_counted(
 
 
 class SaidProbes(Probes):
-    """Probes and calls that answer as a test says."""
+    """Probes and calls with scripted answers."""
 
     def __init__(self, before: bool, ended: str, after: bool) -> None:
         super().__init__(Ports("", ""), "", np.zeros(1, np.float32))
@@ -188,7 +188,7 @@ class SaidProbes(Probes):
         (False, "OK", False, ["/readyz says not ready, a call ends as OK"]),
     ],
 )
-async def test_a_probe_lies_if_a_call_contradicts_it(
+async def test_a_probe_contradicted_by_a_call_is_a_problem(
     before: bool, ended: str, after: bool, problems: list[str]
 ) -> None:
     probes = SaidProbes(before, ended, after)
@@ -203,7 +203,7 @@ def test_a_seed_of_the_frame_fuzzer_sends_the_same_bytes_again() -> None:
     assert len({name for each in scripts for name in each.changed}) > 30
 
 
-def test_frames_that_reach_nothing_and_processes_that_keep_something_are_problems() -> None:
+def test_ineffective_frames_and_unreleased_resources_are_problems() -> None:
     quiet = [
         Quiet(1.0, 100 * MIB, 16, 18, {"calls": 0.0}),
         Quiet(2.0, 100 * MIB, 17, 18, {"calls": 1.0}),

@@ -1,5 +1,6 @@
-"""Tokenizers of XLM-R's kind as published folders hold them,
-whose tokenizer.json makes a token of white space at an end of a text.
+"""XLM-R tokenizers in their published form.
+
+Their tokenizer.json makes a token of white space at the end of a text.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ JOIN = normalizers.Replace(Regex(" {2,}"), " ")
 
 
 def charsmap(changes: dict[str, str]) -> bytes:
-    """What sentencepiece writes for characters of one byte.
+    """Return sentencepiece's normalisation of single-byte characters.
 
-    A double array, then what its values point to.
+    A double array, then the values it points to.
     """
     units, texts = [0] * 512, b""
     for at, (old, new) in enumerate(changes.items()):
@@ -54,7 +55,7 @@ def pieces(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
     normalizer: normalizers.Normalizer | None = JOIN,
 ) -> tokenizers.Tokenizer:
-    """As multilingual E5 has it, unless something else is given."""
+    """Return the tokenizer of multilingual E5, with optional changes."""
     scores = [0.0 if piece.startswith("<") else -1.0 - at / 10 for at, piece in enumerate(PIECES)]
     tokenizer = tokenizers.Tokenizer(
         models.Unigram(list(zip(PIECES, scores, strict=True)), unk_id=3)
@@ -73,6 +74,6 @@ def pieces(
 
 
 def write_pieces(folder: Path, tokenizer: tokenizers.Tokenizer, **settings: object) -> None:
-    """tokenizer.json and its settings."""
+    """Write tokenizer.json and its settings."""
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")

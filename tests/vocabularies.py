@@ -1,4 +1,4 @@
-"""WordPiece vocabularies in folders, and what becomes of them."""
+"""WordPiece vocabularies in folders, and their tokenizers."""
 
 import json
 from pathlib import Path
@@ -46,10 +46,10 @@ def words(folder: Path, text: str) -> list[str]:
 
 
 def tokenizer_refusal(folder: Path) -> str:
-    """The message with which reading the tokenizer is refused."""
+    """Return the message that refuses the tokenizer."""
     with pytest.raises(Refused) as caught:
         tokenizer_json(folder, lower_case=False)
     message = str(caught.value)
     assert "\n" not in message
-    assert "; " in message  # what, and what to do
+    assert "; " in message  # the problem, and the remedy
     return message

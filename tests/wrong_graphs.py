@@ -1,4 +1,4 @@
-"""Graphs with one fault each, which all that is served but for one thing leaves as it was."""
+"""Graphs with a single fault, each of which affects only one kind of output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 def scale(output: str, factor: float) -> Callable[[onnx.GraphProto], None]:
-    """An output times a number; keys in its type."""
+    """Multiply an output by a number; keys in their type."""
 
     def apply(graph: onnx.GraphProto) -> None:
         [node] = [node for node in graph.node if output in node.output]
@@ -45,7 +45,7 @@ def scale(output: str, factor: float) -> Callable[[onnx.GraphProto], None]:
 def read_instead(
     name: str, other: str, before: Sequence[onnx.NodeProto] = ()
 ) -> Callable[[onnx.GraphProto], None]:
-    """Whatever reads one input reads another value, which nodes before all others may make."""
+    """Make all readers of one input read another value, from nodes placed before all others."""
 
     def apply(graph: onnx.GraphProto) -> None:
         nodes: list[onnx.NodeProto] = [
@@ -60,7 +60,7 @@ def read_instead(
 
 
 def fill_holes(graph: onnx.GraphProto) -> None:
-    """A token in front of another is seen, whatever the mask says."""
+    """Make a masked token before a visible one visible."""
     for name, value in (("axis", 1), ("one", 1)):
         graph.initializer.append(numpy_helper.from_array(np.array(value, dtype=np.int64), name))
     nodes = [
@@ -71,14 +71,14 @@ def fill_holes(graph: onnx.GraphProto) -> None:
 
 
 def mix_up_heads(graph: onnx.GraphProto) -> None:
-    """Combined rows of each head under the name of another."""
+    """Assign the combined rows of each head to another head."""
     [node] = [node for node in graph.node if "rows_0" in node.output]
     node.output[0] = "right"
     graph.initializer.append(numpy_helper.from_array(np.array([2, 0, 1], dtype=np.int64), "others"))
     graph.node.append(helper.make_node("Gather", ["right", "others"], ["rows_0"], axis=1))
 
 
-# Of the bundle "prompted", which has a layer of three heads.
+# For the bundle "prompted", which has a layer of three heads.
 FAULTS = {
     "a mean of heads": Fault(
         "attend", scale("mixed_0", 2.0), "attention as head_mean", "head_mean"
@@ -112,7 +112,7 @@ FAULTS = {
 
 
 def change_graph(bundle: Path, role: str, apply: Callable[[onnx.GraphProto], None]) -> None:
-    """Change a graph of a bundle, its weights left where they are, and make the manifest agree."""
+    """Change a graph of a bundle, keep its weights, and update the manifest."""
     file = f"{role}.onnx"
     model = onnx.load(bundle / file, load_external_data=False)
     apply(model.graph)

@@ -1,7 +1,9 @@
-"""The adapters against the tools themselves: run by `make adapters`, in an environment of its own.
+"""Adapters compared with the tools themselves.
 
-A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy as
-Headlight defines its axes.
+Run by `make adapters`, in an environment of its own.
+
+A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy
+with Headlight's axes.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ PAIR = TokenList(
     segments=(0, 0, 0, 1, 1, 1),
 )
 IDS = torch.tensor([PAIR.ids])
-# BertViz leaves its scripts open, for the garbage collector to close.
+# BertViz leaves its script files for the garbage collector to close.
 leaves_files_open = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 
 
@@ -48,7 +50,7 @@ def bert() -> Any:
         "num_attention_heads": HEADS,
         "intermediate_size": 16,
     }
-    # A wide start, or all weights are near 1/6 and any orientation looks like the other.
+    # Large initial weights: otherwise all are near 1/6 and both orientations look alike.
     config = BertConfig(vocab_size=10, max_position_embeddings=8, initializer_range=1.0, **sizes)
     config._attn_implementation = "eager"
     return BertForMaskedLM(config).eval()
@@ -74,7 +76,7 @@ def attention(bert: Any, hidden: Hidden) -> Attention:
 
 
 def softmax_of(layer: Any, state: Floats) -> Floats:
-    """float32 [H, n, n]: the query on axis -2, the key on axis -1, as Headlight has it."""
+    """Return float32 [H, n, n] with Headlight's axes: query on axis -2, key on axis -1."""
     query, key = (
         (state @ part.weight.detach().numpy().T + part.bias.detach().numpy()).reshape(
             len(state), HEADS, -1
@@ -88,7 +90,7 @@ def softmax_of(layer: Any, state: Floats) -> Floats:
 
 
 def shown(html: Any) -> dict[str, Any]:
-    """What a view hands to its script in the browser."""
+    """Return what a view passes to its script in the browser."""
     _, _, rest = html.data.partition("const params = ")
     params: dict[str, Any] = json.JSONDecoder().raw_decode(rest)[0]
     return params
@@ -98,7 +100,7 @@ def some_layers(attention: Attention, layers: tuple[int, ...]) -> Attention:
     return Attention(attention.weights[list(layers)], layers, attention.tokens, attention.model)
 
 
-def test_hugging_face_has_the_same_layout_and_orientation(
+def test_hugging_face_output_has_the_same_layout_and_orientation(
     attention: Attention, hidden: Hidden, theirs: Any
 ) -> None:
     for ours, given in ((attention, theirs.attentions), (hidden, theirs.hidden_states)):
@@ -108,12 +110,12 @@ def test_hugging_face_has_the_same_layout_and_orientation(
         for one, other in zip(made, given, strict=True):
             torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
     turned = np.abs(attention.weights - attention.weights.swapaxes(-1, -2)).max()
-    assert turned > 0.1  # else the comparison above could not tell a query from a key
+    assert turned > 0.1  # otherwise the comparison above could not distinguish queries from keys
 
 
 @leaves_files_open
 @pytest.mark.parametrize("view", [head_view, model_view])
-def test_bertviz_shows_each_weight_where_it_belongs(attention: Attention, view: Any) -> None:
+def test_bertviz_shows_each_weight_at_its_query_and_key(attention: Attention, view: Any) -> None:
     params = shown(view(**to_bertviz(attention), html_action="return"))
     whole, *_, across, back = params["attention"]
     assert (
@@ -140,7 +142,7 @@ def test_bertviz_shows_each_weight_where_it_belongs(attention: Attention, view: 
 @leaves_files_open
 @pytest.mark.parametrize("view", [head_view, model_view])
 @pytest.mark.parametrize("layers", [(2,), (2, 0), (0, 1)])
-def test_bertviz_shows_the_layers_held_under_their_numbers(
+def test_bertviz_numbers_selected_layers_absolutely(
     attention: Attention, view: Any, layers: tuple[int, ...]
 ) -> None:
     html = view(**to_bertviz(some_layers(attention, layers), ("a", "bc")), html_action="return")
@@ -152,7 +154,7 @@ def test_bertviz_shows_the_layers_held_under_their_numbers(
     assert "NaN" not in html.data
 
 
-def test_transformer_lens_caches_the_same_under_the_same_names(
+def test_transformer_lens_caches_the_same_arrays_under_the_same_names(
     bert: Any, attention: Attention, hidden: Hidden
 ) -> None:
     bridge = build_bridge_from_module(bert, "BertForMaskedLM", hf_config=bert.config)
@@ -167,7 +169,7 @@ def test_transformer_lens_caches_the_same_under_the_same_names(
     torch.testing.assert_close(ours["resid_post", 2], cache["resid_post", 2], atol=1e-5, rtol=0)
 
 
-def test_pre_norm_models_are_as_the_docstrings_say() -> None:
+def test_pre_norm_models_match_the_docstrings() -> None:
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=10, n_positions=8, n_embd=DIM, n_layer=LAYERS, n_head=HEADS)
     config._attn_implementation = "eager"
@@ -202,7 +204,7 @@ def test_lit_accepts_its_fields(attention: Attention) -> None:
         )
 
 
-def test_lit_turns_attention_as_its_own_example_does(attention: Attention) -> None:
+def test_lit_transposes_attention_as_its_own_example_does(attention: Attention) -> None:
     package = importlib.util.find_spec("lit_nlp.examples.glue")
     assert package is not None
     assert package.submodule_search_locations

@@ -1,7 +1,4 @@
-"""Contestants of `python -m bench.gpu`.
-
-Each is the same encoder, and is compared by what it gives.
-"""
+"""Contestants of `python -m bench.gpu`: each computes the same encoder."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from headlight.runtime.engine.batches import pad
 from tests.factory import sharpened, small_config
 
 
-def test_peers_give_what_the_encoder_gives() -> None:
+def test_peers_return_the_vectors_of_the_encoder() -> None:
     encoder = sharpened(small_config())
     ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8])])
     whole = ids[:1], mask[:1]
@@ -42,7 +39,7 @@ def test_peers_give_what_the_encoder_gives() -> None:
     )
 
 
-def test_compiled_peers_give_what_the_encoder_gives() -> None:
+def test_compiled_peers_return_the_vectors_of_the_encoder() -> None:
     encoder = sharpened(small_config())
     ids, mask = pad([np.array([3, 4, 5, 6]), np.array([7, 8, 9, 10])])
     with torch.inference_mode():
@@ -52,7 +49,7 @@ def test_compiled_peers_give_what_the_encoder_gives() -> None:
         assert min(map(cosine, found[name](ids, mask), expected)) > 0.998, name
 
 
-def test_each_encoder_is_compiled_however_many_were_before_it() -> None:
+def test_every_encoder_is_compiled_beyond_the_recompile_limit() -> None:
     """PyTorch's limit is 8."""
     compiled = list[str]()
 
@@ -90,7 +87,7 @@ def test_without_a_mask_only_batches_without_padding_are_run(
     assert set(field.peers(padded)) == expected
 
 
-def test_every_form_is_the_same_encoder() -> None:
+def test_every_variant_computes_the_same_encoder() -> None:
     encoder = sharpened(small_config())
     ids = torch.randint(5, 50, (2, 7))
     with torch.inference_mode():
@@ -106,7 +103,7 @@ def test_every_form_is_the_same_encoder() -> None:
             ), form.name
 
 
-def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> None:
+def test_the_attention_operator_returns_weights_after_the_softmax() -> None:
     rows = {
         (row["precision"], row["masked"], row["gives"]): row
         for row in operator_table(Device("cpu"))
@@ -114,10 +111,10 @@ def test_the_operator_gives_weights_behind_the_softmax_on_this_provider() -> Non
     for masked in (False, True):
         assert rows["fp32", masked, "weights behind the softmax"]["maps"] < 1e-5
     assert rows["fp32", True, "plain operations: weights behind the softmax"]["context"] < 1e-5
-    assert "error" in rows["bf16", False, "context alone"]  # not for CPUs
+    assert "error" in rows["bf16", False, "context alone"]  # not available on CPUs
 
 
-def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
+def test_a_bare_session_returns_the_vectors_of_the_engine(runtime: Runtime) -> None:
     device, texts = Device("cpu"), [np.array([3, 4, 5, 6]), np.array([7, 8])]
     session = Bare(runtime.bundle.file("embed.onnx"), device)
     bound = session.bind(
@@ -131,13 +128,13 @@ def test_a_bare_session_gives_the_engines_vectors(runtime: Runtime) -> None:
         assert cosine(row, result.pooled) > 0.999999
 
 
-def test_numbers_that_are_none_are_as_far_as_can_be() -> None:
+def test_non_finite_numbers_have_infinite_distance() -> None:
     assert distance(np.array([1.0, np.nan]), np.array([1.0, 2.0])) == (float("inf"), float("inf"))
     assert distance(np.array([1.0, 2.5]), np.array([1.0, 2.0])) == (0.25, 0.5)
     assert cosine(np.array([np.nan, 1]), np.array([1.0, 1.0])) == -1
 
 
-def test_without_time_no_batch_is_computed_behind_the_first(
+def test_no_batch_runs_after_the_first_once_time_is_up(
     monkeypatch: pytest.MonkeyPatch, runtime: Runtime
 ) -> None:
     monkeypatch.setattr(parity, "BATCH_TOKENS", 8)
@@ -146,7 +143,7 @@ def test_without_time_no_batch_is_computed_behind_the_first(
 
     def counted(items: list[EncodeItem]) -> list[ItemResult]:
         batches.append(len(items))
-        # Else the engine takes the slower way.
+        # With different selections the engine takes the slower path.
         assert len({id(item.selection) for item in items}) == 1
         return run(items)
 
@@ -157,19 +154,19 @@ def test_without_time_no_batch_is_computed_behind_the_first(
     assert parity.cosines(runtime, exact, texts, Device("cpu"), Deadline(60))["texts"] == 5
 
 
-def test_a_mix_has_the_tokens_of_its_batches_and_no_text_too_long() -> None:
+def test_a_mix_counts_the_tokens_of_its_batches_and_limits_text_length() -> None:
     lengths = log_normal(1000, 512)
     assert 4000 <= sum(lengths) < 4000 + 512
     assert min(lengths) >= 4
     assert max(lengths) <= 512
 
 
-def test_missing_bundles_are_told_with_the_remedy(tmp_path: Any) -> None:
+def test_missing_bundles_are_reported_with_the_remedy(tmp_path: Any) -> None:
     with pytest.raises(Unprepared, match=r"lacks minilm: run `python -m bench\.gpu prepare`"):
         require(tmp_path, [MINILM])
 
 
-def test_sizes_are_those_of_their_names() -> None:
+def test_model_sizes_match_their_names() -> None:
     shapes = {name: (config.layers, config.dim) for name, config in SIZES.items()}
     assert shapes == {
         "minilm": (6, 384),

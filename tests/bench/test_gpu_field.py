@@ -1,6 +1,6 @@
-"""Who takes part in `python -m bench.gpu`, one beside another.
+"""The set of contestants of `python -m bench.gpu`.
 
-What they share, who is compiled when, and what becomes of memory.
+Shared selections, order of compilation, and memory.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def texts(*lengths: int) -> list[Ids]:
 
 @pytest.fixture
 def field(runtime: Runtime) -> Field:
-    """Of a small encoder; the engine is another's, so its vectors are, too."""
+    """Return the field of a small encoder; the engine has another encoder, so other vectors."""
     bare = Bare(runtime.bundle.file("embed.onnx"), CPU)
     everyone = peers(ENCODER, CPU, "bf16", Allowance(600), "eager", 0)
     return Field("small", "bf16", runtime, bare, everyone, reference(ENCODER, CPU), CPU, chief=4)
 
 
 def test_all_items_share_one_selection(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By that the engine knows a batch of vectors alone, as the service's are."""
+    """A shared selection makes the engine take the batch path of the service."""
     seen, run = set[int](), field.runtime.engine.run
 
     def watched(items: list[EncodeItem], **others: Any) -> list[ItemResult]:
@@ -58,7 +58,7 @@ def test_all_items_share_one_selection(field: Field, monkeypatch: pytest.MonkeyP
     assert len(seen) == 1
 
 
-def test_the_list_that_the_engine_does_alone_shares_one_selection(
+def test_the_engine_only_list_shares_one_selection(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = set[int]()
@@ -73,13 +73,13 @@ def test_the_list_that_the_engine_does_alone_shares_one_selection(
     assert len(seen) == 1
 
 
-def test_the_items_of_the_engines_own_bench_share_one_selection(runtime: Runtime) -> None:
+def test_the_items_of_the_engine_bench_share_one_selection(runtime: Runtime) -> None:
     assert runtime.tokenizer is not None
     items = read(runtime.tokenizer, ["one text", "another text"])
     assert items[0].selection is items[1].selection
 
 
-def test_what_the_cases_need_is_compiled_for_batches_first_and_for_one_text_last(
+def test_batches_are_compiled_first_and_single_texts_last(
     field: Field,
 ) -> None:
     seen = list[tuple[str, tuple[int, ...]]]()
@@ -92,7 +92,7 @@ def test_what_the_cases_need_is_compiled_for_batches_first_and_for_one_text_last
     assert seen == [*batches, (FIXED, (2, 4)), (COMPILED, (1, 6))]
 
 
-def test_who_is_refused_while_compiling_is_told_where_it_is_timed(field: Field) -> None:
+def test_a_contestant_refused_during_compilation_is_not_measured_when_timed(field: Field) -> None:
     field.torch = peers(ENCODER, CPU, "bf16", Allowance(1), "eager", expected=2)
     field.warm([[texts(4, 4)]])
     with pytest.raises(NotMeasured):
@@ -124,7 +124,7 @@ def test_a_contestant_that_found_no_memory_beside_the_others_is_tried_alone(
     assert released == [True, True]
 
 
-def test_what_is_compiled_in_a_case_is_not_of_its_time(
+def test_compilation_within_a_case_does_not_count_as_its_time(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(now=0.0)
@@ -144,7 +144,7 @@ def test_what_is_compiled_in_a_case_is_not_of_its_time(
     assert row["times"][ENGINE]["rounds"] == 3
 
 
-def test_who_was_not_compiled_is_not_tried_again(
+def test_a_contestant_that_was_not_compiled_is_not_tried_again(
     field: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(field, "release", pytest.fail)
@@ -154,7 +154,9 @@ def test_who_was_not_compiled_is_not_tried_again(
     assert found[COMPILED].error.startswith("NotMeasured")
 
 
-def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contestants_of_the_longest_case_run_one_by_one(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Three write a layer's maps, some of them at once.
 
     Here 3 x 6 x 4 bytes x heads x texts x tokens squared.
@@ -170,9 +172,7 @@ def test_the_longest_are_run_one_by_one(field: Field, monkeypatch: pytest.Monkey
     assert seen[-12:] == ["", *[ENGINE] * 5, "", *[BARE] * 5]
 
 
-def test_a_case_begins_with_the_memory_given_back(
-    field: Field, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_is_released_before_each_case(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     done = list[str]()
     monkeypatch.setattr(field.runtime.engine, "shrink", lambda: done.append("engine"))
     monkeypatch.setattr(field.bare, "shrink", lambda _: done.append("bare"))
@@ -182,7 +182,7 @@ def test_a_case_begins_with_the_memory_given_back(
     assert done == ["engine", "bare", "PyTorch, False"]
 
 
-def test_a_shrunk_session_gives_the_same_vectors(field: Field) -> None:
+def test_a_session_with_a_shrunk_arena_returns_the_same_vectors(field: Field) -> None:
     bound = field.bare.bind(*batch(CPU, *pad(texts(4, 3)), ENCODER.config.pooled_dim))
     field.bare.run(bound)
     expected = bound.pooled().copy()
@@ -192,7 +192,7 @@ def test_a_shrunk_session_gives_the_same_vectors(field: Field) -> None:
 
 
 class Slow:
-    """A bare session whose every run takes so long, by its own clock."""
+    """Bare session whose every run takes a fixed time by its own clock."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.now, self.launched = seconds, 0.0, 0
@@ -205,7 +205,7 @@ class Slow:
     ("seconds", "left", "launched", "told"),
     [(0.01, 60, 20, 10.0), (0.01, 0, 3, 10.0), (0.1, 60, 2, None)],
 )
-def test_handing_over_is_measured_while_there_is_time(
+def test_launch_overhead_is_measured_only_while_time_is_left(
     seconds: float, left: float, launched: int, told: float | None
 ) -> None:
     slow: Any = Slow(seconds)

@@ -1,6 +1,6 @@
-"""The plan of `python -m bench.gpu` by a clock that goes on as a GPU is thought to.
+"""The plan of `python -m bench.gpu`, with a simulated clock that models a GPU.
 
-All that the criteria ask for is measured.
+Every criterion must be measured.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Clock:
 
 
 class FakeGpu:
-    """One encoder in one precision.
+    """Simulated GPU with one encoder in one precision.
 
-    Everyone's batches take what they are thought to, and give the same vectors.
+    Batches of all contestants take the modelled time and return the same vectors.
     """
 
     def __init__(self, clock: Clock, name: str, precision: str, compiling: float) -> None:
@@ -75,7 +75,7 @@ class FakeGpu:
         return lambda ids, mask: self.batch(name, *ids.shape).numpy()
 
     def compile(self, _: Any, *, dynamic: bool, backend: str) -> Callable[..., Any]:
-        """As PyTorch does: for any batch of more than one text, or for each shape."""
+        """Compile as PyTorch does: for any batch of more than one text, or for each shape."""
         name, compiled = COMPILED if dynamic else FIXED, set[Any]()
 
         def run(ids: torch.Tensor, _mask: torch.Tensor, **_others: Any) -> Any:
@@ -128,8 +128,8 @@ def clock() -> Clock:
 def simulated(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock
 ) -> Callable[[float], dict[str, Any]]:
-    """A run whose compiling takes so many seconds a layer,
-    and every other section but speed all its time.
+    """Run with the given compile seconds per layer;
+    every other section except speed uses all its time.
     """
     given: dict[str, float] = {}
 
@@ -196,7 +196,7 @@ def chief_rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
+def test_every_criterion_is_measured_within_eight_minutes(
     simulated: Callable[[float], dict[str, Any]], clock: Clock
 ) -> None:
     found = simulated(2.5)  # a layer: half a minute for each of three kinds of batch of BERT-base
@@ -219,7 +219,7 @@ def test_all_that_the_criteria_ask_for_is_measured_in_eight_minutes(
     assert clock.now < MOST_SECONDS
 
 
-def test_whatever_compiling_takes_the_engine_is_measured_beside_eager_pytorch(
+def test_engine_and_eager_pytorch_are_measured_however_slow_compilation_is(
     simulated: Callable[[float], dict[str, Any]], clock: Clock
 ) -> None:
     rows = chief_rows(simulated(12.0))  # more than all of the allowance, at once

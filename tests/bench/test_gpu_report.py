@@ -1,7 +1,4 @@
-"""What `python -m bench.gpu` makes of its numbers.
-
-Verdicts, and what the report says of what is not there.
-"""
+"""Criteria and report of `python -m bench.gpu`: verdicts, and missing measurements."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ def parity_of(relative: float, least: float, gate: str = "") -> dict[str, Any]:
 
 @pytest.fixture
 def run() -> dict[str, Any]:
-    """All that the criteria look at."""
+    """Return all results that the criteria read."""
     served = {
         SERVED: {BATCHES: {"texts_per_s": 900.0, "p50_ms": 1.0, "p99_ms": 2.0, "cpu_ms": 0.1}},
         ALONE: {"texts_per_s": 1000.0, "batch_tokens": 32768},
@@ -100,7 +97,7 @@ def by_name(run: dict[str, Any]) -> dict[str, Criterion]:
     return {one.what: one for one in criteria(run)}
 
 
-def test_criteria_take_each_contestants_best(run: dict[str, Any]) -> None:
+def test_criteria_use_the_best_result_of_each_contestant(run: dict[str, Any]) -> None:
     found: list[Any] = [(one.found, one.verdict) for one in criteria(run)]
     expected: list[Any] = [
         (1e-6, "reached"),
@@ -118,7 +115,7 @@ def test_criteria_take_each_contestants_best(run: dict[str, Any]) -> None:
     assert found == expected
 
 
-def test_nothing_is_made_up_for_what_was_not_measured(run: dict[str, Any]) -> None:
+def test_missing_measurements_get_no_verdict(run: dict[str, Any]) -> None:
     bare = {
         name: run[name] for name in ("command", "rehearsal", "seconds", "device", "cut", "failed")
     }
@@ -148,7 +145,7 @@ def test_a_few_texts_are_not_enough_for_parity(run: dict[str, Any]) -> None:
     assert f"| {FEWEST_COSINES - 1} |" in line
 
 
-def test_a_gate_that_refuses_is_a_miss(run: dict[str, Any]) -> None:
+def test_a_refused_start_up_check_misses_the_criterion(run: dict[str, Any]) -> None:
     run["parity"][TRAINED[0]]["bf16"]["gate"] = "BundleError: off"
     one = by_name(run)["share of start-up gates passed, in each precision"]
     assert one.found == pytest.approx(5 / 6)
@@ -156,7 +153,7 @@ def test_a_gate_that_refuses_is_a_miss(run: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("cosine", [0.9, -1.0])
-def test_fast_and_wrong_is_not_fast(cosine: float) -> None:
+def test_speed_of_wrong_results_does_not_count(cosine: float) -> None:
     wrong = row(DOCSTRINGS, 32768, {ENGINE: 20.0}, cosine)
     assert milliseconds(wrong, ENGINE) is None
     assert best_rate([wrong], ENGINE) is None
@@ -165,14 +162,14 @@ def test_fast_and_wrong_is_not_fast(cosine: float) -> None:
     )
 
 
-def test_another_encoder_says_nothing_of_minilm(run: dict[str, Any]) -> None:
+def test_results_of_another_encoder_do_not_count_for_minilm(run: dict[str, Any]) -> None:
     run["served"]["encoder"] = run["one short text"]["encoder"] = "tiny"
     unknown = [one.what for one in criteria(run) if one.verdict == "not measured"]
     assert all(what.startswith(MINILM) for what in unknown)
     assert len(unknown) == 2
 
 
-def test_a_rehearsal_says_so_and_has_no_verdicts(run: dict[str, Any]) -> None:
+def test_a_rehearsal_is_labelled_and_has_no_verdicts(run: dict[str, Any]) -> None:
     run["rehearsal"] = True
     lines = report.lines(run)
     assert lines[0] == "# A rehearsal on a CPU"
@@ -180,16 +177,14 @@ def test_a_rehearsal_says_so_and_has_no_verdicts(run: dict[str, Any]) -> None:
     assert not any("| reached |" in line or "missed" in line for line in lines)
 
 
-def test_what_was_cut_or_failed_is_listed(run: dict[str, Any]) -> None:
+def test_skipped_and_failed_measurements_are_listed(run: dict[str, Any]) -> None:
     run["cut"], run["failed"] = {"speed": ["bert-large in fp32"]}, {"served": "Failed: no port"}
     text = "\n".join(report.lines(run))
     assert "- speed: there was no time for bert-large in fp32" in text
     assert "- served: Failed: no port" in text
 
 
-def test_numbers_that_json_has_not_are_written_as_their_names(
-    run: dict[str, Any], tmp_path: Path
-) -> None:
+def test_infinity_and_nan_are_written_by_name(run: dict[str, Any], tmp_path: Path) -> None:
     run["parity"][TRAINED[0]]["fp32"] = parity_of(float("inf"), float("nan"))
     results.write(run, tmp_path)
     text = (tmp_path / "gpu.json").read_text(encoding="utf-8")
@@ -201,7 +196,7 @@ def test_numbers_that_json_has_not_are_written_as_their_names(
     )
 
 
-def test_the_report_shows_a_picture_only_where_one_was_drawn(
+def test_the_report_shows_a_picture_only_if_one_was_drawn(
     run: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
@@ -216,7 +211,7 @@ def test_the_report_shows_a_picture_only_where_one_was_drawn(
     assert "](gpu.png)" in "\n".join(report.lines(run))
 
 
-def test_bf16_is_measured_by_the_peak_that_its_products_are_computed_at(
+def test_bf16_utilisation_uses_the_peak_of_its_product_type(
     run: dict[str, Any],
 ) -> None:
     rows = [
@@ -231,7 +226,7 @@ def test_bf16_is_measured_by_the_peak_that_its_products_are_computed_at(
     assert "| 2.5% |" in fp16
 
 
-def test_what_it_takes_to_hand_over_is_not_told_of_long_batches(run: dict[str, Any]) -> None:
+def test_launch_overhead_is_blank_where_it_was_not_measured(run: dict[str, Any]) -> None:
     rows = [row("length", 512, {ENGINE: 15.0}, launch_ms=value) for value in (None, 0.5)]
     lines = report.speed_table(rows, run["ceilings"], "fp16")
     assert lines[-2].endswith("|  |")

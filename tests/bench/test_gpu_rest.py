@@ -1,7 +1,4 @@
-"""The other sections of `python -m bench.gpu`.
-
-Ceilings, experiments, and how the service is started.
-"""
+"""Other sections of `python -m bench.gpu`: ceilings, experiments, and starting the service."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from tests.factory import small_config
 CPU, CONFIG = Device("cpu"), small_config(layers=1)
 
 
-def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(
+def test_a_smaller_copy_is_tried_if_memory_is_short_and_peaks_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes, make = list[int](), torch.randint
@@ -45,7 +42,7 @@ def test_without_memory_for_a_copy_the_peaks_stay_and_a_smaller_one_is_tried(
 @pytest.mark.parametrize(
     ("device", "named"), [("ab-12", "GPU-ab-12"), ("GPU-ab-12", "GPU-ab-12"), (1, "1")]
 )
-def test_the_driver_is_asked_of_the_device_by_its_uuid(
+def test_the_driver_is_queried_by_the_uuid_of_the_device(
     monkeypatch: pytest.MonkeyPatch, device: object, named: str
 ) -> None:
     asked = list[list[str]]()
@@ -59,7 +56,7 @@ def test_the_driver_is_asked_of_the_device_by_its_uuid(
     assert f"--id={named}" in asked[0]
 
 
-def test_a_shape_that_cannot_be_replayed_is_told_and_the_others_are_compared(
+def test_a_shape_that_cannot_be_replayed_is_reported_and_others_are_compared(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[Any]()
@@ -81,7 +78,7 @@ def test_a_shape_that_cannot_be_replayed_is_told_and_the_others_are_compared(
     assert found["cosines"]["8 x 32, CUDA graph"] == pytest.approx(1)
 
 
-def test_the_first_strategy_of_memory_does_not_pay_for_what_all_load(
+def test_shared_loading_is_not_charged_to_the_first_memory_strategy(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = list[Any]()
@@ -108,7 +105,7 @@ def test_outputs_are_poisoned_before_another_stream_writes_to_them(
     assert waited == [True]
 
 
-def test_the_service_is_started_once_in_the_time_that_is_left(
+def test_the_service_is_started_once_within_the_remaining_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given, clock = list[float](), 0.0

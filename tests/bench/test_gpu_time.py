@@ -1,7 +1,4 @@
-"""`python -m bench.gpu` and time.
-
-Shares of the budget, turns, and what becomes of a run that hangs.
-"""
+"""Time limits of `python -m bench.gpu`: shares of the budget, interleaving, and hanging runs."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from tests.factory import sharpened, small_config
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """Clock that advances only when told to."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,7 +30,7 @@ class Clock:
         return self.now
 
 
-def test_a_section_takes_its_share_and_what_it_leaves_is_for_those_behind_it() -> None:
+def test_unused_time_of_a_section_goes_to_later_sections() -> None:
     clock = Clock()
     budget = Budget(100, {"first": 1, "second": 1, "third": 2}, clock)
     with budget.section("first") as mine:
@@ -48,7 +45,7 @@ def test_a_section_takes_its_share_and_what_it_leaves_is_for_those_behind_it() -
         assert mine.part(0.5).remaining == pytest.approx(15)
 
 
-def test_an_allowance_is_spent_even_by_what_fails() -> None:
+def test_failed_work_counts_against_the_allowance() -> None:
     clock = Clock()
     allowance, taken = Allowance(10, clock), list[float]()
 
@@ -62,7 +59,7 @@ def test_an_allowance_is_spent_even_by_what_fails() -> None:
     assert (allowance.remaining, taken) == (6, [4])
 
 
-def test_a_contestant_that_fails_is_out_and_the_others_go_on() -> None:
+def test_a_failing_contestant_drops_out_and_the_others_continue() -> None:
     runs = {"sound": 0, "broken": 0}
 
     def run(name: str) -> None:
@@ -77,13 +74,13 @@ def test_a_contestant_that_fails_is_out_and_the_others_go_on() -> None:
     assert runs == {"sound": 5, "broken": 1}
 
 
-def test_without_time_one_round_is_run_and_nothing_counts() -> None:
+def test_without_time_one_round_runs_and_no_result_counts() -> None:
     runs: list[int] = []
     assert interleave({"one": lambda: runs.append(1)}, Deadline(0)) == {"one": Timing(None)}
     assert len(runs) == 1
 
 
-def test_a_second_round_counts_where_half_the_time_is_gone() -> None:
+def test_a_second_round_counts_after_half_the_time_has_passed() -> None:
     clock = Clock()
 
     def slow() -> None:
@@ -92,7 +89,7 @@ def test_a_second_round_counts_where_half_the_time_is_gone() -> None:
     assert interleave({"one": slow}, Deadline(10, clock))["one"].rounds == 1
 
 
-def test_compiling_is_not_begun_without_an_allowance_for_it() -> None:
+def test_compilation_does_not_start_without_an_allowance() -> None:
     encoder = sharpened(small_config(layers=1))
     refused = Compiled(encoder, Device("cpu"), Allowance(1), "eager", expected=2)
     ids, mask = pad([np.array([3, 4, 5])] * 2)
@@ -102,7 +99,7 @@ def test_compiling_is_not_begun_without_an_allowance_for_it() -> None:
 
 
 def of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> tuple[Compiled, Allowance]:
-    """One whose every call takes so long, with 8 s to compile in."""
+    """Return a contestant whose every call takes three seconds, with 8 s to compile in."""
     clock, encoder = Clock(), sharpened(small_config(layers=1))
 
     def run(*inputs: Any, **options: Any) -> Any:
@@ -114,7 +111,7 @@ def of_three_seconds(monkeypatch: pytest.MonkeyPatch) -> tuple[Compiled, Allowan
     return Compiled(encoder, Device("cpu"), allowance, "eager", expected=2), allowance
 
 
-def test_the_first_run_of_each_shape_is_charged_to_compiling(
+def test_the_first_run_of_each_shape_counts_as_compilation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled, allowance = of_three_seconds(monkeypatch)
@@ -125,7 +122,7 @@ def test_the_first_run_of_each_shape_is_charged_to_compiling(
         compiled(*pad([np.array([3, 4, 5])]))
 
 
-def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(
+def test_later_shapes_are_not_compiled_beyond_the_allowance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled, allowance = of_three_seconds(monkeypatch)
@@ -137,7 +134,7 @@ def test_a_later_shape_of_a_kind_is_not_compiled_for_beyond_the_allowance(
     assert allowance.remaining == 2
 
 
-def test_what_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_compilation_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
 
     def run(*_: Any, **__: Any) -> Any:
@@ -156,7 +153,7 @@ def test_what_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPa
     assert allowance.used == 3
 
 
-def test_no_more_is_spent_on_compiling_than_is_left_of_the_section() -> None:
+def test_compilation_is_limited_to_the_time_left_in_the_section() -> None:
     clock = Clock()
     section = Deadline(10, clock)
     allowance = Allowance(8, clock, section)
@@ -165,7 +162,7 @@ def test_no_more_is_spent_on_compiling_than_is_left_of_the_section() -> None:
     assert allowance.remaining == 3
 
 
-def test_a_deadline_is_put_off_by_what_something_else_took() -> None:
+def test_time_spent_elsewhere_extends_the_deadline() -> None:
     clock = Clock()
     deadline = Deadline(10, clock)
     clock.now += 12
@@ -174,7 +171,7 @@ def test_a_deadline_is_put_off_by_what_something_else_took() -> None:
     assert deadline.remaining == 3
 
 
-def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
+def test_the_requested_rounds_count_even_after_time_is_up() -> None:
     clock = Clock()
 
     def slow() -> None:
@@ -186,7 +183,7 @@ def test_so_many_rounds_count_as_are_asked_for_though_the_time_is_up() -> None:
     assert interleave({"one": slow}, Deadline(0, clock, rounds=1), fewest=3)["one"].rounds == 1
 
 
-def test_one_by_one_each_has_all_its_rounds_before_the_next() -> None:
+def test_one_by_one_each_contestant_finishes_all_rounds_before_the_next() -> None:
     seen = list[str]()
     contestants: Any = {name: functools.partial(seen.append, name) for name in ("first", "second")}
     found = one_by_one(contestants, Deadline(60, rounds=1), lambda: seen.append("emptied"))
@@ -213,7 +210,7 @@ with watchdog.watchdog(1):
 """
 
 
-def test_a_run_that_hangs_is_ended_with_the_processes_it_began() -> None:
+def test_a_hanging_run_is_killed_with_its_child_processes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HANGING],
         cwd=ROOT,

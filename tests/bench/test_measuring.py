@@ -1,4 +1,4 @@
-"""What a benchmark knows of other programs on its machine."""
+"""Detection of other programs that use the machine during a benchmark."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BUSY = "import time\nwhile time.process_time() < 1.0: pass\nprint(flush=True)\ni
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the kernel's counters")
-def test_what_other_programs_use_is_counted_and_what_ours_and_its_children_use_is_not() -> None:
-    """Also where the same shell has started them."""
+def test_only_cpu_time_of_other_programs_is_counted() -> None:
+    """Also if the same shell has started them."""
     command, pipe = [sys.executable, "-c", BUSY], subprocess.PIPE
     others = Others()
     one, another = (subprocess.Popen(command, stdin=pipe, stdout=pipe) for _ in range(2))
@@ -27,8 +27,8 @@ def test_what_other_programs_use_is_counted_and_what_ours_and_its_children_use_i
             assert each.stdout.readline() == b"\n"
         seen_by_both, seen_by_one = cpu_of_others(os.getpid()), cpu_of_others(one.pid)
         assert others.share() >= 0
-        # The same moment seen by one alone: the other's second is somebody else's then, and so is
-        # what this process has used.
+        # The same moment seen by one process alone: the time of the other counts as foreign then,
+        # and so does the time of this process.
         assert seen_by_one - seen_by_both >= cpu_seconds(another.pid) + time.process_time() - 0.2
     finally:
         for each in (one, another):

@@ -1,4 +1,7 @@
-"""`python -m bench.front` in small: it takes the service apart, and would break unnoticed."""
+"""`python -m bench.front` on a small scale.
+
+It depends on internals of the service, so it could break unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def test_every_workload_costs_more_than_bare_grpc_and_less_than_with_the_model(
 
 
 def test_another_checkout_is_measured_in_the_same_rounds(tmp_path: Path) -> None:
-    """Here it is this one."""
+    """Here the other checkout is this one."""
     report, names = tmp_path / "front.md", {load.name for load in WORKLOADS}
     command = [sys.executable, "-m", "bench.front", "--quick", "--rounds", "2"]
     command += [

@@ -1,6 +1,6 @@
-"""`python -m bench.gpu` rehearsed on a CPU.
+"""Rehearsal of `python -m bench.gpu` on a CPU.
 
-Every section runs, and what it writes says that it is a rehearsal.
+Every section runs, and the output is labelled as a rehearsal.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bench.gpu.served import ALONE, SERVED
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
-# Far more than is needed: a busy machine is no failure. Less than pytest allows, which says less.
+# Far more than needed, for a busy machine; less than pytest's limit, which reports less.
 SECONDS = 540
 
 
 def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
-    """Of a bundle that has fp32 alone, and as little of everything as there can be.
+    """Uses a bundle with fp32 only, and the smallest amount of work.
 
-    How far each gets is a matter of time.
+    How far each section gets depends on time.
     """
     bundles, out = tmp_path / "bundles", tmp_path / "out"
     bundles.mkdir()
@@ -61,7 +61,7 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
         "--budget-seconds",
         "300",
     ]
-    # PyTorch's threads and ONNX Runtime's would wait for each other's cores.
+    # The thread pools of PyTorch and ONNX Runtime would compete for cores.
     alone = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=SECONDS, check=False
@@ -89,7 +89,7 @@ def test_a_rehearsal_runs_every_section(tmp_path: Path) -> None:
     assert (out / "gpu.png").is_file()
 
 
-def test_without_bundles_it_says_how_to_make_them(tmp_path: Path) -> None:
+def test_missing_bundles_are_reported_with_the_command_to_make_them(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.gpu", "--provider", "cpu", "--bundles", str(tmp_path)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False

@@ -1,6 +1,6 @@
-"""`make serving` in small and without peers.
+"""`make serving` on a small scale, without peers.
 
-That it runs, and that its tables and plots say what was asked.
+It runs, and its tables and plots state the requested settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ways to break a rendering: where, how, and what is said of it then."""
+"""Ways to break a rendering: where, how, and the expected report."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ REMOVE = object()
 
 
 def one(manifests: list[Manifest], kind: str, name: str | None = None) -> Manifest:
-    """The only object of a kind, or the one of a name."""
+    """Return the only object of a kind, or the one with the given name."""
     [found] = [m for m in manifests if m["kind"] == kind and name in (None, m["metadata"]["name"])]
     return found
 
 
 def put(place: Any, path: str, value: object) -> None:
-    """Set what a dotted path leads to.
+    """Set the value at a dotted path.
 
-    Numbers are places in lists, REMOVE takes it out, a function gets the old value.
+    Numbers are list indices, REMOVE deletes the value, a function gets the old value.
     """
     *way, last = (
         int(part) if part.isdecimal() else part.replace("~", ".") for part in path.split(".")
@@ -36,15 +36,15 @@ def put(place: Any, path: str, value: object) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Break:
-    """One thing made wrong.
+    """One fault in a rendering.
 
     Attributes:
-        said: part of the line that it must lead to.
+        said: part of the line that must report it.
         kind: of the object.
         path: within it; see `put`.
         value: to be there.
         folder: under deploy/.
-        name: of the object, where there are several of its kind.
+        name: of the object, if there are several of its kind.
     """
 
     said: str
@@ -59,7 +59,7 @@ class Break:
 
 
 def without(**keys: str) -> Callable[[Any], Any]:
-    """A list without the entries that have these values."""
+    """Return a list without the entries that have these values."""
     return lambda entries: [
         entry for entry in entries if any(entry.get(key) != value for key, value in keys.items())
     ]

@@ -1,4 +1,4 @@
-"""Real renderings to break: one for each test, so that none sees what another did.
+"""Real renderings to break, a fresh one for each test.
 
 Needs kubectl; run by `make deploy-check`.
 """
@@ -24,5 +24,5 @@ def rendered(folder: str) -> list[Manifest]:
 
 @pytest.fixture
 def load() -> Load:
-    """A rendering of one's own, by its folder under deploy/."""
+    """Return a function that loads a private copy of a rendering, by its folder under deploy/."""
     return lambda folder: copy.deepcopy(rendered(folder))

@@ -1,6 +1,6 @@
-"""The dashboard as Grafana reads it.
+"""The dashboard, checked against Grafana's documented model.
 
-No Grafana is at hand, so what is held here is its documented model.
+Grafana itself is not available here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from deploy.prometheus.sources import rules
 
 MADE: dict[str, Any] = json.loads(dashboard.FILE.read_text(encoding="utf-8"))
 PANELS = [panel for panel in MADE["panels"] if panel["type"] != "row"]
-UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # as Grafana calls them
+UNITS = {"short", "s", "bytes", "Bps", "reqps", "ops", "percentunit"}  # the names that Grafana uses
 # `kubectl apply` writes an object into an annotation of itself, which may have 262,144.
 CONFIG_MAP_BYTES = 200_000
 
 
-def test_what_is_committed_is_what_is_generated() -> None:
+def test_the_committed_dashboard_is_what_the_generator_writes() -> None:
     assert dashboard.FILE.read_text(encoding="utf-8") == dashboard.text(), "run `make monitoring`"
 
 
@@ -39,7 +39,7 @@ def test_a_metric_that_does_not_exist_fails_the_generation() -> None:
         dashboard.dashboard((Row("Row", [wrong]),))
 
 
-def test_every_metric_of_the_service_is_on_it_or_in_a_rule() -> None:
+def test_every_metric_of_the_service_is_in_a_panel_or_a_rule() -> None:
     read = {name for _, expr in dashboard.expressions() for name in metric_names(expr)}
     read |= {name for rule in rules() for name in metric_names(rule["expr"])}
     stems = {re.sub(r"_(bucket|sum|count)$", "", name) for name in read}
@@ -47,8 +47,8 @@ def test_every_metric_of_the_service_is_on_it_or_in_a_rule() -> None:
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in ours} - stems == set()
 
 
-def test_it_says_what_grafana_needs_to_take_it() -> None:
-    assert MADE["id"] is None  # else it would be one that exists
+def test_the_dashboard_has_the_fields_that_grafana_imports() -> None:
+    assert MADE["id"] is None  # the metric must not exist
     assert re.fullmatch(r"[\w-]{1,40}", MADE["uid"])
     assert MADE["schemaVersion"] == 38
     assert [row["title"] for row in MADE["panels"] if row["type"] == "row"] == [
@@ -57,7 +57,7 @@ def test_it_says_what_grafana_needs_to_take_it() -> None:
     assert len(dashboard.text().encode()) < CONFIG_MAP_BYTES
 
 
-def test_panels_have_ids_and_places_of_their_own() -> None:
+def test_panels_have_unique_ids_and_positions() -> None:
     assert len({panel["id"] for panel in MADE["panels"]}) == len(MADE["panels"])
     places = [panel["gridPos"] for panel in MADE["panels"]]
     assert all(
@@ -69,7 +69,7 @@ def test_panels_have_ids_and_places_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_explains_itself(panel: dict[str, Any]) -> None:
+def test_every_panel_has_a_description(panel: dict[str, Any]) -> None:
     assert panel["type"] in {"timeseries", "stat", "table", "heatmap"}
     assert panel["title"]
     assert panel["description"].endswith(".")
@@ -87,14 +87,14 @@ def test_a_panel_explains_itself(panel: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_legend_has_only_labels_that_its_expression_keeps(panel: dict[str, Any]) -> None:
+def test_legends_use_only_labels_that_their_expression_keeps(panel: dict[str, Any]) -> None:
     for target in panel["targets"]:
         for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
             kept = re.findall(r"\bby \(([^)]*)\)", target["expr"])
             assert all(label in re.split(r",\s*", one) for one in kept), (label, target["expr"])
 
 
-def test_every_variable_that_is_used_is_there_and_every_one_there_is_used() -> None:
+def test_variables_are_defined_if_and_only_if_they_are_used() -> None:
     names = {variable["name"] for variable in MADE["templating"]["list"]}
     used = set(re.findall(r"\$\{?(\w+)", json.dumps([MADE["panels"], MADE["templating"]]))) - {
         "__rate_interval",

@@ -25,11 +25,11 @@ from deploy.prometheus.expressions import metric_names, selectors, without_condi
         ("a and (b or c) unless d", {"a", "b", "c", "d"}),
     ],
 )
-def test_the_metrics_that_an_expression_reads(expression: str, names: set[str]) -> None:
+def test_the_metrics_of_an_expression_are_found(expression: str, names: set[str]) -> None:
     assert metric_names(expression) == names
 
 
-def test_conditions_become_zero_or_one_and_nothing_else_changes() -> None:
+def test_comparisons_return_booleans_and_nothing_else_changes() -> None:
     given = (
         'a{x="b > c", y!="d", z=~"e"} - time() <= 2 * 3 and absent(up{j="i"}) == 1 or f > bool 1'
     )
@@ -40,6 +40,6 @@ def test_conditions_become_zero_or_one_and_nothing_else_changes() -> None:
     assert without_conditions(given) == made
 
 
-def test_selectors_are_what_can_be_missing() -> None:
+def test_selectors_of_an_expression_are_found() -> None:
     given = 'sum(rate(a{b="c"}[5m])) / on (d) sum(rate(a[5m])) # e\n > f:g:h{i="a"}'
     assert selectors(given) == {'a{b="c"}', "a", 'f:g:h{i="a"}'}

@@ -1,6 +1,6 @@
-"""The image's files, held against each other and against the repository.
+"""The files of the image, compared with each other and with the repository.
 
-What they build is tested by `make image-check`.
+`make image-check` tests what they build.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ def settings(stage: list[dockerfile.Instruction], word: str) -> dict[str, str]:
     }
 
 
-def test_nothing_is_fetched_from_an_address() -> None:
+def test_the_dockerfile_fetches_nothing_from_a_url() -> None:
     everything = ARGUMENTS + BUILD + FINAL
     assert dockerfile.of(everything, "ADD") == []
     for instruction in everything:
         assert not re.search(r"https?://|curl|wget", instruction.text), instruction
 
 
-def test_both_stages_stand_on_a_base_of_one_version() -> None:
+def test_both_stages_use_the_same_base_version() -> None:
     base = settings(ARGUMENTS, "ARG")["BASE"]
     assert re.fullmatch(r"debian:12(\.\d+)?-slim(@sha256:[0-9a-f]{64})?", base)
     assert [stage[0].text for stage in (BUILD, FINAL)] == ["${BASE} AS build", "${BASE}"]
 
 
-def test_it_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     words = [instruction.word for instruction in FINAL]
     assert [found.text for found in dockerfile.of(FINAL, "USER")] == ["10001:10001"]
     assert set(words[words.index("USER") + 1 :]) == {"ENTRYPOINT"}, (
@@ -75,7 +75,7 @@ def test_it_runs_as_nobody_in_particular() -> None:
     assert {"HEALTHCHECK", "VOLUME", "CMD"} & set(words) == set()
 
 
-def test_the_last_stage_takes_what_was_installed_and_nothing_to_build_with() -> None:
+def test_the_last_stage_contains_no_build_tools() -> None:
     copies = [found.text for found in dockerfile.of(FINAL, "COPY")]
     assert copies == [
         "--from=build /opt/venv /opt/venv",
@@ -88,7 +88,7 @@ def test_the_last_stage_takes_what_was_installed_and_nothing_to_build_with() -> 
             assert "apt-get install" not in run.text or "--no-install-recommends" in run.text
 
 
-def test_what_is_copied_exists_and_reaches_the_builder() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     sources = [
         source for found in dockerfile.of(BUILD, "COPY") for source in found.text.split()[:-1]
     ]
@@ -145,7 +145,7 @@ def test_a_lock_pins_the_versions_that_are_tested(path: Path) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_an_image_has_what_its_extras_ask_for_and_nothing_to_train_or_fetch_with(
+def test_an_image_has_its_extras_and_no_training_or_download_packages(
     variant: str,
 ) -> None:
     extras = {"cpu": ("serve", "openvino", "otel"), "gpu": ("serve-gpu", "otel")}[variant]
@@ -160,7 +160,7 @@ def test_an_image_has_what_its_extras_ask_for_and_nothing_to_train_or_fetch_with
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: path.name)
-def test_no_index_is_named(path: Path) -> None:
+def test_lock_files_name_no_package_index(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert (
         re.findall(
@@ -176,7 +176,7 @@ def lock_file(folder: Path, text: str) -> Path:
     return path
 
 
-def test_an_entry_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
+def test_an_unpinned_entry_is_refused(tmp_path: Path) -> None:
     good = (
         f"Some_Package==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:{'a' * 64}\n"
         "    # via x\n"
@@ -208,7 +208,7 @@ def test_an_entry_that_is_not_pinned_is_refused(tmp_path: Path) -> None:
         ({}, "says nothing"),
     ],
 )
-def test_a_licence_that_nobody_accepted_is_a_problem(
+def test_an_unaccepted_licence_is_a_problem(
     metadata: dict[str, object], expected: str | None
 ) -> None:
     found = licences.problem({"name": "some-package", **metadata}, licences.read_rules())
@@ -229,7 +229,7 @@ def test_an_allowed_package_is_allowed_under_that_licence_alone() -> None:
     ("arguments", "message"),
     [(("tpu", "{}"), "no variant 'tpu'"), (("cpu", "{}"), "venv exists"), (("cpu",), "usage")],
 )
-def test_the_install_script_says_what_is_wrong(
+def test_the_install_script_reports_wrong_usage(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "venv").mkdir()

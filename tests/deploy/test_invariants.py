@@ -1,4 +1,4 @@
-"""Each invariant says so where a real rendering is broken, and nothing where it is whole."""
+"""Invariants of renderings: each reports a broken rendering and accepts an intact one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.deploy.conftest import Load
 @pytest.mark.parametrize(
     "broken", INVARIANT_BREAKS, ids=lambda broken: f"{broken.kind}-{broken.path.rpartition('.')[2]}"
 )
-def test_what_is_broken_is_said(load: Load, broken: Break) -> None:
+def test_every_break_is_reported(load: Load, broken: Break) -> None:
     manifests = load(broken.folder)
     whole = breaches(manifests)
     broken.apply(manifests)
@@ -21,8 +21,8 @@ def test_what_is_broken_is_said(load: Load, broken: Break) -> None:
     assert any(broken.said in line for line in new), new
 
 
-def test_each_invariant_has_a_break_that_it_alone_finds(load: Load) -> None:
-    """An invariant that nothing here can break might as well not be there."""
+def test_each_invariant_finds_a_break_that_no_other_finds(load: Load) -> None:
+    """Otherwise the invariant would be untested."""
     silent = []
     for invariant in INVARIANTS:
         for broken in INVARIANT_BREAKS:
@@ -37,18 +37,18 @@ def test_each_invariant_has_a_break_that_it_alone_finds(load: Load) -> None:
 
 
 @pytest.mark.parametrize("folder", [CPU, KEDA, BULK, TLS])
-def test_whole_renderings_pass(load: Load, folder: str) -> None:
+def test_unbroken_renderings_pass(load: Load, folder: str) -> None:
     assert breaches(load(folder)) == []
 
 
-def test_two_autoscalers(load: Load) -> None:
+def test_two_autoscalers_of_one_workload_are_reported(load: Load) -> None:
     manifests = [*load(CPU), one(load(KEDA), "ScaledObject")]
     assert any(
         "has 2 autoscalers" in line for line in invariants.autoscaler_has_the_word(manifests)
     )
 
 
-def test_a_route_that_leads_nowhere(load: Load) -> None:
+def test_a_route_to_a_missing_port_is_reported(load: Load) -> None:
     routes = load("examples/grpcroute")
     assert list(networking.routes_lead_somewhere(routes, load(CPU))) == []
     put(one(routes, "GRPCRoute"), "spec.rules.0.backendRefs.0.port", 50052)
@@ -64,7 +64,7 @@ def test_a_route_that_leads_nowhere(load: Load) -> None:
         ("spec.validation.hostname", "headlight.example.com", "expects headlight.example.com"),
     ],
 )
-def test_a_gateway_that_would_not_believe_the_service(
+def test_a_gateway_that_does_not_trust_the_service_is_reported(
     load: Load, path: str, value: str, said: str
 ) -> None:
     policies = load("examples/grpcroute-tls")
@@ -74,14 +74,16 @@ def test_a_gateway_that_would_not_believe_the_service(
     assert said in line
 
 
-def test_a_job_whose_pods_a_service_would_take(load: Load) -> None:
+def test_job_pods_that_match_a_service_selector_are_reported(load: Load) -> None:
     jobs = load(BULK)
     assert list(networking.jobs_are_not_served(jobs, load(CPU))) == []
     put(one(jobs, "Job"), "spec.template.metadata.labels.app~kubernetes~io/name", "headlight")
     assert list(networking.jobs_are_not_served(jobs, load(CPU)))
 
 
-def test_what_is_open_is_still_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_listed_as_open_that_are_now_accepted_are_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert list(settings.open_entries()) == []
     monkeypatch.setitem(settings.OPEN, ("HEADLIGHT_PROVIDER", "cpu"), "once it was not taken")
     [line] = settings.open_entries()

@@ -1,6 +1,6 @@
-"""That the checks which promtool makes find what is wrong.
+"""The promtool checks find wrong rules.
 
-That they find nothing now is for `python -m deploy.check.rules` to say.
+`python -m deploy.check.rules` checks that the committed rules pass.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from deploy.check import rules as check
 from deploy.prometheus import sources
 
 
-def test_an_expression_that_does_not_parse_is_found_with_its_place() -> None:
+def test_an_unparsable_expression_is_reported_with_its_place() -> None:
     assert check.parsed([("here", "sum(up)"), ("there", "max(up)")]) == []
     [problem] = check.parsed([("here", "sum(up)"), ("there", "sum(up")])
     assert "unclosed left parenthesis" in problem
 
 
-def test_an_alert_that_does_not_do_as_its_test_says_is_found(
+def test_an_alert_that_fails_its_test_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [latency] = [path for path in sources.TEST_FILES if path.name == "latency.yaml"]
@@ -34,7 +34,7 @@ def test_an_alert_that_does_not_do_as_its_test_says_is_found(
     assert "a quarter slower than the edge pages" in problem
 
 
-def test_a_rule_that_promtool_does_not_like_is_found(
+def test_a_rule_that_promtool_rejects_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     twice = tmp_path / "rules.yaml"

@@ -1,6 +1,6 @@
-"""`make release-check` fails for what is wrong and for what it could not ask.
+"""`make release-check` fails for errors and for checks that could not run.
 
-Its tools are played by a script here; no network.
+A script plays its tools; no network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGEST = "a" * 64
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What `versions` and `base` read, as it would be at a release: they find nothing wrong."""
+    """Create what `versions` and `base` read, in the state of a correct release."""
     for name in FILES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -83,7 +83,7 @@ def test_one_version_everywhere_and_a_base_by_digest_are_no_problem(repository: 
         ),
     ],
 )
-def test_a_version_that_differs_is_named_with_its_place(
+def test_a_different_version_is_reported_with_its_place(
     repository: Path, name: str, old: str, new: str, message: str
 ) -> None:
     replace(repository / name, old, new)
@@ -100,7 +100,7 @@ def test_a_base_without_a_digest_is_a_problem_with_its_remedy(repository: Path) 
     assert "imagetools inspect debian:12-slim --format '{{.Manifest.Digest}}'" in problem
 
 
-def test_what_is_not_committed_is_named(repository: Path) -> None:
+def test_uncommitted_files_are_reported(repository: Path) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=repository, check=True)
     assert "not committed: ?? CHANGELOG.md" in list(release.uncommitted())
 
@@ -108,7 +108,7 @@ def test_what_is_not_committed_is_named(repository: Path) -> None:
 def audit_that_says(
     monkeypatch: pytest.MonkeyPatch, folder: Path, output: str, code: int = 0
 ) -> None:
-    """pip-audit, played by a script."""
+    """Replace pip-audit with a script."""
     script = folder / "pip-audit"
     body = (
         f"#!{sys.executable}\nimport sys\nsys.stdout.write({output!r})\n"
@@ -121,8 +121,8 @@ def audit_that_says(
 
 
 def audited(**changes: Any) -> str:
-    """The form of pip-audit's answer about the tools,
-    clean but for the changes to the entry of uv.
+    """Return pip-audit's output about the tools,
+    clean except for the given changes to the entry of uv.
     """
     pins = read_lock(IMAGE / "tools.txt").values()
     entries = [{"name": pin.name, "version": pin.version, "vulns": []} for pin in pins]
@@ -142,7 +142,7 @@ def test_a_clean_audit_of_everything_is_no_problem(
     assert list(release.vulnerabilities()) == []
 
 
-def test_a_vulnerability_is_named_with_what_mends_it(
+def test_a_vulnerability_is_reported_with_the_fixed_version(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     known = {"id": "CVE-1", "fix_versions": ["2.0"]}
@@ -150,7 +150,7 @@ def test_a_vulnerability_is_named_with_what_mends_it(
     assert list(release.vulnerabilities()) == ["tools.txt: uv 1.0 has CVE-1, mended in 2.0"]
 
 
-def test_what_the_service_did_not_answer_about_is_not_taken_for_clean(
+def test_packages_without_an_audit_answer_do_not_count_as_clean(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     audit_that_says(monkeypatch, tmp_path, audited(name="uv", skip_reason="not found"))
@@ -165,7 +165,7 @@ def test_what_the_service_did_not_answer_about_is_not_taken_for_clean(
     assert "did not answer about any of its" in problem
 
 
-def test_a_service_that_cannot_be_reached_is_a_problem(
+def test_an_unreachable_audit_service_is_a_problem(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     audit_that_says(monkeypatch, tmp_path, "", code=1)
@@ -179,7 +179,7 @@ def entry(name: str, digest: str, licence: str) -> dict[str, Any]:
     }
 
 
-def test_files_that_are_not_locked_and_licences_that_are_not_accepted_are_problems(
+def test_unlocked_files_and_unaccepted_licences_are_problems(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ def test_files_that_are_not_locked_and_licences_that_are_not_accepted_are_proble
     assert len(problems) == 2 * 2 + 2 * 2 + 1
 
 
-def test_one_failed_check_fails_all_and_the_rest_is_checked(
+def test_one_failed_check_fails_the_release_and_the_others_still_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = {"first": lambda: iter(["it is wrong"]), "second": lambda: iter([])}

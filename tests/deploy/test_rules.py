@@ -1,6 +1,6 @@
-"""What is known of rules and runbooks without promtool.
+"""Checks of rules and runbooks that need no promtool.
 
-With it: `python -m deploy.check.rules`, and that it finds what is wrong.
+`python -m deploy.check.rules` does the checks with promtool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BURNS = {
     "HeadlightOverloadBudgetBurn": "overload",
     "HeadlightLatencyBudgetBurn": "latency",
 }
-# The table of the SRE workbook: severity, burn, long window, short window.
+# The table of the SRE workbook: severity, burn rate, long window, short window.
 WORKBOOK = [("page", "14.4", "1h", "5m"), ("page", "6", "6h", "30m"), ("ticket", "1", "3d", "6h")]
 
 
@@ -35,7 +35,7 @@ def copy(folder: Path) -> Path:
     return Path(shutil.copytree(check.RUNBOOKS, folder / "runbooks"))
 
 
-def test_what_is_committed_is_what_is_generated() -> None:
+def test_committed_rules_are_what_the_generator_writes() -> None:
     assert check.written_is_current() == []
 
 
@@ -46,7 +46,7 @@ def test_the_operator_gets_the_same_rules() -> None:
 
 
 @pytest.mark.parametrize("name", BURNS)
-def test_burns_are_those_of_the_workbook(name: str) -> None:
+def test_burn_rates_are_those_of_the_sre_workbook(name: str) -> None:
     found = [rule for rule in sources.alerts() if rule["alert"] == name]
     assert len(found) == len(WORKBOOK)
     for rule, (severity, burn, long, short) in zip(found, WORKBOOK, strict=True):
@@ -57,10 +57,10 @@ def test_burns_are_those_of_the_workbook(name: str) -> None:
         assert f"namespace_sli:headlight_bad_events:count{long} >= 10" in rule["expr"]
 
 
-def test_every_reason_is_somebodys() -> None:
-    """A reason that is added to the service is a failure, an overload or the caller's.
+def test_every_rejection_reason_is_classified() -> None:
+    """Every reason of the service is classified as failure, overload or error of the caller.
 
-    Whose, has to be decided.
+    A new reason needs a decision.
     """
     text = sources.RULE_FILES[0].read_text(encoding="utf-8")
     kinds = {frozenset(found.split("|")) for found in re.findall(r'reason(?:=~|!~)"([^"]+)"', text)}
@@ -69,7 +69,7 @@ def test_every_reason_is_somebodys() -> None:
     assert known == set(REASONS)
 
 
-def test_the_edge_of_the_latency_is_that_of_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latency_target_is_a_bucket_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.edges_are_buckets() == []
     monkeypatch.setattr(check, "SECONDS", tuple(edge for edge in SECONDS if edge != 0.5))
     assert set(check.edges_are_buckets()) == {
@@ -78,7 +78,7 @@ def test_the_edge_of_the_latency_is_that_of_a_bucket(monkeypatch: pytest.MonkeyP
     }
 
 
-def test_a_name_that_is_none_is_found_with_its_place() -> None:
+def test_unknown_metrics_and_reasons_are_reported_with_their_place() -> None:
     assert check.names_are_known() == []
     wrong = check.names_are_known(
         [
@@ -92,7 +92,7 @@ def test_a_name_that_is_none_is_found_with_its_place() -> None:
     ]
 
 
-def test_every_alert_says_enough() -> None:
+def test_every_alert_has_the_required_annotations() -> None:
     assert check.alerts_say_enough() == []
     wrong: list[dict[str, Any]] = [
         {
@@ -108,7 +108,7 @@ def test_every_alert_says_enough() -> None:
     ]
 
 
-def test_every_alert_has_tests_to_fire_and_not_to() -> None:
+def test_every_alert_has_a_firing_and_a_silent_test() -> None:
     assert check.every_alert_is_tested() == []
     without = [path for path in sources.TEST_FILES if path.name != "latency.yaml"]
     assert check.every_alert_is_tested(without) == [
@@ -134,7 +134,7 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert(tmp_path: Path) ->
     ]
 
 
-def test_the_index_of_runbooks_has_them_all_with_their_severities() -> None:
+def test_the_runbook_index_lists_every_runbook_with_its_severity() -> None:
     text = (check.RUNBOOKS / "README.md").read_text(encoding="utf-8")
     listed = {
         name: set(severities.split(", "))
@@ -148,13 +148,13 @@ def test_the_index_of_runbooks_has_them_all_with_their_severities() -> None:
     assert listed == wanted
 
 
-def test_links_between_runbooks_lead_somewhere() -> None:
+def test_links_between_runbooks_resolve() -> None:
     for path in check.RUNBOOKS.glob("*.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
             assert (path.parent / link).exists() or link == "../base", (path.name, link)
 
 
-def test_where_runbooks_can_be_read_is_set_for_every_group_that_alerts() -> None:
+def test_the_component_sets_the_runbook_url_of_every_alerting_group() -> None:
     [replacement] = COMPONENT["replacements"]
     [target] = replacement["targets"]
     groups = [
@@ -168,7 +168,7 @@ def test_where_runbooks_can_be_read_is_set_for_every_group_that_alerts() -> None
     assert COMPONENT["configMapGenerator"][0]["literals"] == ["deploy=deploy"]
 
 
-def test_commands_of_runbooks_are_of_a_shell() -> None:
+def test_runbook_commands_are_valid_shell() -> None:
     blocks = [
         (path.name, block)
         for path in sorted(check.RUNBOOKS.glob("*.md"))
@@ -184,7 +184,7 @@ def test_commands_of_runbooks_are_of_a_shell() -> None:
         assert (done.returncode, done.stderr) == (0, ""), name
 
 
-def test_events_that_runbooks_look_for_are_logged_by_that_name() -> None:
+def test_log_events_in_runbooks_exist_in_the_code() -> None:
     looked_for = {
         name
         for path in check.RUNBOOKS.glob("*.md")

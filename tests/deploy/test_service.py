@@ -1,6 +1,6 @@
-"""The options and probes of an overlay, with the real service.
+"""Options and probes of an overlay, applied to the real service.
 
-It starts, and says of itself what the kubelet will ask.
+It starts, and answers the probes of the kubelet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headlight_service.config.command_line import PREFIX
 from tests.deploy.conftest import Load
 from tests.system.processes import ROOT, Service
 
-# Of this machine, not of a pod; and nobody here has to hear of the end first.
+# Settings of a pod; on this machine no proxy needs time to notice the shutdown.
 OWN = {"bundle", "grpc", "http", "health", "drain_delay_seconds"}
 
 
@@ -38,6 +38,6 @@ def test_a_service_with_these_options_passes_these_probes(load: Load, folder: st
             ask = health_pb2_grpc.HealthStub(channel).Check
             for probe in PROBES:
                 request = health_pb2.HealthCheckRequest(service=container[probe]["grpc"]["service"])
-                # Not what the kubelet allows: this machine may be busy.
+                # Longer than the kubelet allows: this machine may be busy.
                 answer = ask(request, timeout=60)
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, probe

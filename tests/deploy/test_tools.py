@@ -1,6 +1,6 @@
-"""The tools that others made see what is broken.
+"""Third-party checks detect broken files.
 
-Kubernetes' schemas, the types of custom resources; and the files themselves.
+Kubernetes' schemas, the types of custom resources, and the files themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CUSTOM_BREAKS = (
 
 
 @pytest.mark.parametrize("broken", SCHEMA_BREAKS, ids=lambda broken: broken.said)
-def test_kubernetes_schemas(load: Load, broken: Break) -> None:
+def test_objects_that_violate_kubernetes_schemas_are_reported(load: Load, broken: Break) -> None:
     manifests = load(broken.folder)
     assert list(schemas.kubernetes(manifests)) == []
     broken.apply(manifests)
@@ -45,8 +45,8 @@ def test_kubernetes_schemas(load: Load, broken: Break) -> None:
     assert all(broken.said in line for line in lines), lines
 
 
-def test_custom_resources(load: Load) -> None:
-    """All in one run: each starts a compiler."""
+def test_invalid_custom_resources_are_reported(load: Load) -> None:
+    """All in one run: each run starts a compiler."""
     renderings = {}
     for number, broken in enumerate(CUSTOM_BREAKS):
         renderings[f"broken{number}"] = load(broken.folder)
@@ -59,14 +59,16 @@ def test_custom_resources(load: Load) -> None:
         )
 
 
-def test_a_folder_that_cannot_be_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_rendered_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rendering, "DEPLOY", tmp_path)
     (tmp_path / "kustomization.yaml").write_text("resources: [nowhere]\n", encoding="utf-8")
     with pytest.raises(CannotRender, match="nowhere"):
         render(tmp_path)
 
 
-def test_without_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kubectl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(CannotRender, match=r"Install 1\.31 or later"):
         render(DEPLOY / CPU)
@@ -74,14 +76,14 @@ def test_without_kubectl(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The sources, to break."""
+    """Return a copy of the sources, to break."""
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     monkeypatch.setattr(rendering, "DEPLOY", tmp_path / "deploy")
     assert list(sources.breaches(tmp_path / "deploy")) == []
     return tmp_path / "deploy"
 
 
-def test_an_image_named_in_the_base(copied: Path) -> None:
+def test_an_image_named_in_the_base_is_reported(copied: Path) -> None:
     path = copied / "base/deployment.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("image: headlight", "image: mine:1"),
@@ -91,20 +93,20 @@ def test_an_image_named_in_the_base(copied: Path) -> None:
     assert "image mine:1" in line
 
 
-def test_a_component_that_nothing_uses(copied: Path) -> None:
+def test_an_unused_component_is_reported(copied: Path) -> None:
     shutil.copytree(copied / "components/tls", copied / "components/new")
     [line] = sources.breaches(copied)
     assert "deploy/components/new: no overlay" in line
 
 
-def test_a_kustomization_without_a_word(copied: Path) -> None:
+def test_a_kustomization_without_documentation_is_reported(copied: Path) -> None:
     (copied / "overlays/dev/kustomization.yaml").write_text(
         "resources: [../../base]\n", encoding="utf-8"
     )
     assert any("begins without a comment" in line for line in sources.breaches(copied))
 
 
-def test_an_example_that_deploys_less_than_the_overlay(copied: Path) -> None:
+def test_an_example_that_deploys_less_than_the_overlay_is_reported(copied: Path) -> None:
     path = copied / "examples/tls/kustomization.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("../../overlays/cpu", "../../base"),

@@ -1,4 +1,4 @@
-"""The pages made from the code: nothing that a user can name is missing."""
+"""Pages generated from the code: every public name is listed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headlight.pb import headlight_pb2
 from headlight_service.core.admission.shedding import Shortage
 from headlight_service.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, REASONS
 
-# Fields of descriptor.proto that hold elements with a comment, below each kind of element.
+# Fields of descriptor.proto with commented elements, for each kind of element.
 CHILDREN = {
     "FileDescriptorProto": ("message_type", "enum_type", "service"),
     "DescriptorProto": ("field", "nested_type", "enum_type"),
@@ -46,7 +46,7 @@ def test_every_metric_of_a_scrape_has_a_row_with_its_type_and_its_meaning() -> N
         assert f"`headlight_{name}" in page
 
 
-def test_labels_have_their_values() -> None:
+def test_labels_are_listed_with_their_values() -> None:
     page = metric_table.page()
     assert f"`reason`: {', '.join(REASONS)}" in row_of(page, "headlight_rejected_total")
     for label in ("grpc_type", "grpc_service", "grpc_method", "grpc_code"):
@@ -69,9 +69,9 @@ def test_every_option_of_help_has_a_row(name: str) -> None:
         assert re.search(rf"^\|.*`{option}[` ]", section, re.MULTILINE), option
 
 
-def test_options_have_their_values_and_their_defaults() -> None:
+def test_options_are_listed_with_values_and_defaults() -> None:
     page = commands.page()
-    assert "(`fp32`" not in page  # `serve` takes text: its help has the values
+    assert "(`fp32`" not in page  # `serve` accepts text: the values are in its help
     assert "(`interactive`, `bulk`)" in row_of(page, "--priority")
     assert "(default 512)" in row_of(page, "--max-items ITEMS")
     assert "%(" not in page
@@ -87,7 +87,7 @@ def elements(proto: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int
 
 @pytest.fixture
 def described() -> FileDescriptorProto:
-    """The contract with a comment of its own at each element."""
+    """Return the contract with a comment of its own at each element."""
     file = FileDescriptorProto()
     headlight_pb2.DESCRIPTOR.CopyToProto(file)
     file.source_code_info.location.add(path=[contract.SYNTAX], leading_comments="About.")
@@ -97,7 +97,7 @@ def described() -> FileDescriptorProto:
     return file
 
 
-def test_every_element_of_the_contract_is_there_with_its_comment(
+def test_every_element_of_the_contract_is_listed_with_its_comment(
     described: FileDescriptorProto,
 ) -> None:
     page = contract.page(described)
@@ -129,7 +129,7 @@ def test_every_public_name_is_documented_and_linked() -> None:
 
 
 def test_names_described_together_get_an_entry_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mkdocstrings would take the second name for the type of the first."""
+    """mkdocstrings would read the second name as the type of the first."""
     monkeypatch.setitem(sys.modules, "griffe", SimpleNamespace(Extension=object))
     separated = importlib.import_module("docs.site.together").separated
     monkeypatch.delitem(sys.modules, "docs.site.together")
@@ -138,7 +138,7 @@ def test_names_described_together_get_an_entry_each(monkeypatch: pytest.MonkeyPa
     assert separated(text) == each
 
 
-def test_every_error_has_its_status() -> None:
+def test_every_error_is_listed_with_its_status() -> None:
     page = error_table.page()
     pending: list[type[HeadlightError]] = [HeadlightError]
     while pending:

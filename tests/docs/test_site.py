@@ -1,4 +1,4 @@
-"""The source of the site, its navigation, and the check of what was built."""
+"""The source of the site, its navigation, and the check of the built pages."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def written(root: Path, text: str) -> tuple[Path, str]:
     return out, (out / "docs/page.md").read_text(encoding="utf-8")
 
 
-def test_a_link_to_a_file_leads_to_a_page_that_shows_it(repository: Path) -> None:
+def test_a_link_to_a_file_becomes_a_page_that_shows_it(repository: Path) -> None:
     out, text = written(repository, "[rules](../deploy/a.yaml#x)")
     assert text == "[rules](../deploy/a.yaml.md#x)"
     page = (out / "deploy/a.yaml.md").read_text(encoding="utf-8")
     assert page == "# `deploy/a.yaml`\n\n````yaml\nkey: value\n````\n"
 
 
-def test_a_link_to_a_folder_leads_to_a_list_of_its_files(repository: Path) -> None:
+def test_a_link_to_a_folder_becomes_a_list_of_its_files(repository: Path) -> None:
     out, text = written(repository, "[all](../deploy/)")
     assert text == "[all](../deploy/README.md)"
     assert "- [`a.yaml`](a.yaml.md)" in (out / "deploy/README.md").read_text(encoding="utf-8")
     assert (out / "deploy/a.yaml.md").exists()
 
 
-def test_pictures_are_copied_and_links_in_code_stay(repository: Path) -> None:
+def test_pictures_are_copied_and_links_in_code_are_unchanged(repository: Path) -> None:
     text = "![p](picture.png) [web](https://a.example/a.yaml)\n\n```\n[a](../deploy/a.yaml)\n```\n"
     out, found = written(repository, text)
     assert found == text
@@ -78,7 +78,7 @@ def test_an_orphan_and_an_invented_page_are_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_sections_of_sections_are_read() -> None:
+def test_nested_sections_are_read() -> None:
     nav = [{"Home": "a.md"}, {"Part": ["b.md", {"Deeper": ["c.md"]}]}]
     assert list(named_pages(nav)) == ["a.md", "b.md", "c.md"]
 
@@ -101,7 +101,7 @@ def test_sections_of_sections_are_read() -> None:
         ),
     ],
 )
-def test_what_leads_nowhere_is_reported(tmp_path: Path, body: str, line: str) -> None:
+def test_broken_links_and_anchors_are_reported(tmp_path: Path, body: str, line: str) -> None:
     (tmp_path / "index.html").write_text(body, encoding="utf-8")
     (tmp_path / "other.html").write_text("<h1 id='here'>", encoding="utf-8")
     (tmp_path / "folder").mkdir()

@@ -1,4 +1,7 @@
-"""Bundles in all precisions. Their graphs are those of `make_bundle`, for tracing takes seconds."""
+"""Bundles in all precisions.
+
+Their graphs are those of `make_bundle`, because tracing takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ def make_variants(
     texts: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> MakeBundle:
-    """A key of KINDS -> a bundle in all precisions.
+    """Return a function from a key of KINDS to a bundle in all precisions.
 
-    Its graphs are those of make_bundle, for tracing takes seconds.
+    Its graphs are those of make_bundle, because tracing takes seconds.
     """
 
     def make(kind: str) -> Path:
@@ -67,7 +70,7 @@ def export(
     texts: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Export:
-    """Export the rotary model once more, graphs taken from make_bundle."""
+    """Return a function that exports the rotary model again, with the graphs of make_bundle."""
     traced = make_bundle("rope")
     monkeypatch.setattr(bundle_writer, "trace", lambda _, role: onnx.load(traced / f"{role}.onnx"))
 
@@ -81,5 +84,5 @@ def export(
 
 @pytest.fixture
 def copied(make_variants: MakeBundle, tmp_path: Path) -> Path:
-    """The rotary bundle in all precisions, to be changed."""
+    """Return a copy of the rotary bundle in all precisions, to change."""
     return Path(shutil.copytree(make_variants("rope"), tmp_path / "copy"))

@@ -1,4 +1,4 @@
-"""What somebody else's code gives for one text."""
+"""Outputs of third-party code for one text."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Expected:
-    """Of n tokens, float64.
+    """Outputs of n tokens, float64.
 
     Attributes:
-        tokens: [n, D], behind the last norm.
+        tokens: [n, D], after the last norm.
         attention: [L, H, n, n].
-        hidden: [L or L + 1, n, D]: the embeddings, then what each block gives, the last one left
-            out where theirs is normed.
+        hidden: [L or L + 1, n, D]: the embeddings, then the output of each block; without the last
+            one if the library returns it normed.
     """
 
     tokens: NDArray[np.float64]
@@ -28,7 +28,7 @@ class Expected:
 
 
 class Transformers:
-    """A model of transformers, in float32 and eager mode."""
+    """Model of transformers, in float32 and eager mode."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -38,11 +38,11 @@ class Transformers:
     def outputs(
         self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None
     ) -> Expected:
-        """Of one text alone, without padding."""
+        """Return the outputs of one text alone, without padding."""
         return self._run(self.model, ids, segments)
 
     def exact(self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None) -> Expected:
-        """The same in float64, as far as its code lets itself be told."""
+        """Return the same in float64, as far as its code allows it."""
         return self._run(copy.deepcopy(self.model).double(), ids, segments)
 
     @staticmethod

@@ -23,7 +23,7 @@ SIZES = {"dim": 48, "heads": 12, "ffn": 40, "layers": 2, "words": 83}
 
 
 class Jina:
-    """A random model and what it gives."""
+    """Random model and its outputs."""
 
     def __init__(self, seed: int = 0) -> None:
         self.shape = (SIZES["layers"], SIZES["heads"], SIZES["layers"] + 1)
@@ -61,7 +61,7 @@ class Jina:
             )
 
     def save(self, folder: Path) -> None:
-        """As its own code saves it."""
+        """Save the model as its own code does."""
         config = {
             "model_type": "bert",
             "architectures": ["JinaBertModel"],
@@ -87,7 +87,7 @@ class Jina:
     def outputs(
         self, ids: NDArray[np.int64], segments: NDArray[np.int64] | None = None
     ) -> Expected:
-        """See `Expected`; of one text."""
+        """Return the outputs of one text; see `Expected`."""
         types = np.zeros_like(ids) if segments is None else segments
         words, kinds = (
             self.weights["embeddings.word_embeddings.weight"],
@@ -110,7 +110,7 @@ class Jina:
             attention.append(weights)
         return Expected(x, np.stack(attention), np.stack(hidden))
 
-    exact = outputs  # it is float64 already
+    exact = outputs  # this is float64 already
 
     def _attend(self, at: str, x: Array) -> tuple[Array, Array]:
         n, heads = len(x), SIZES["heads"]

@@ -1,5 +1,6 @@
-"""Models of other people's code, their weights random and everything set that its default would
-hide.
+"""Models of third-party code with random weights.
+
+Every option is set that its default would hide.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ DISTILBERT: dict[str, Any] = {
 
 
 def rope(kind: str, **values: Any) -> dict[str, Any]:
-    """The rope_parameters of a scaling."""
+    """Return the rope_parameters of a scaling."""
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 5000.0, **values}}
 
 
@@ -52,7 +53,7 @@ LLAMA3 = rope(
     high_freq_factor=4.0,
 )
 
-# Name: the class of the model and that of its config, and what the config says.
+# Name: the classes of the model and of its config, and the config values.
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES | {"hidden_act": "gelu_new"}),
     "roberta": (
@@ -97,14 +98,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def make(
-    name: str, seed: int = 0, *, entropy: float = 0.62, vocabulary: int = VOCABULARY
-) -> Any:
-    """The model of a key of MODELS, in evaluation mode, its attention computed in plain operations.
+def make(name: str, seed: int = 0, *, entropy: float = 0.62, vocabulary: int = VOCABULARY) -> Any:
+    """Return the model of a key of MODELS, in evaluation mode, with eager attention.
 
-    Biases, gains and token types are random, and queries and keys grow until the mean entropy of
-    attention is below `entropy` times that of looking everywhere alike: at plain random
-    initialisation a lost bias or a wrong scale would not show.
+    Biases, gains and token types are random. Queries and keys grow until the mean entropy of
+    attention is below `entropy` times that of uniform attention: plain random initialisation would
+    hide a lost bias or a wrong scale.
     """
     kind, values = MODELS[name]
     torch.manual_seed(seed)
@@ -126,8 +125,8 @@ def make(
 
 
 def sharpen(model: Any, entropy: float) -> None:
-    """Scale what queries and keys are made of until attention is as sharp as wanted,
-    in every layer's mean.
+    """Scale queries and keys until attention is as sharp as requested,
+    on average in every layer.
     """
     length = 64
     ids = random_ids(length, 1)
@@ -145,9 +144,9 @@ def sharpen(model: Any, entropy: float) -> None:
 
 
 def is_query_or_key(name: str) -> bool:
-    """Whether a parameter makes queries or keys.
+    """Return whether a parameter makes queries or keys.
 
-    That of norms of heads, where a scale of their input would be normed away.
+    With head norms it is that of the norm, because a scale of its input would be normed away.
     """
     return any(
         part in name
@@ -166,16 +165,16 @@ def is_query_or_key(name: str) -> bool:
 
 
 def entropy_of(weights: Tensor) -> float:
-    """The mean over heads and rows, in nats; of [B, H, S, S].
+    """Return the mean entropy over heads and rows of [B, H, S, S], in nats.
 
-    A causal row looks at fewer keys, so its last is the measure.
+    For causal models, of the last row only: earlier rows have fewer keys.
     """
     rows = weights[:, :, -8:]
     return float(-(rows * rows.clamp(min=1e-30).log()).sum(-1).mean())
 
 
 def random_ids(length: int, seed: int) -> Tensor:
-    """int64 [1, length], without padding ids."""
+    """Return int64 [1, length], without padding ids."""
     return torch.randint(
         3, VOCABULARY, (1, length), generator=torch.Generator().manual_seed(seed * 1000 + length)
     )

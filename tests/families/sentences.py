@@ -1,5 +1,6 @@
-"""Folders that sentence-transformers itself writes,
-around a small random BERT with a tokenizer of its own.
+"""Folders that sentence-transformers itself writes.
+
+Around a small random BERT with a tokenizer of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import nn
 from tests.factory import VOCABULARY, small_tokenizer
 from tests.families.models import sharpen
 
-# Ours, and theirs.
+# The name here, and that of the library.
 POOLING = {
     "mean": "mean",
     "cls": "cls",
@@ -36,7 +37,7 @@ DIM, WIDTH = 36, 24
 
 
 def write_transformer(folder: Path) -> Path:
-    """A BERT as transformers saves it, its attention sharpened."""
+    """Write a BERT as transformers saves it, with sharpened attention."""
     torch.manual_seed(1)
     sizes = {
         "hidden_size": DIM,
@@ -71,15 +72,15 @@ def write_sentences(
     prompts: Mapping[str, str] | None = None,
     default_prompt: str | None = None,
 ) -> SentenceTransformer:
-    """A folder at folder / "model", and what its library makes of it.
+    """Write folder / "model" and return the model of the library.
 
     Args:
         folder: created.
-        pooling: our word.
-        dense: two layers behind pooling.
+        pooling: by Headlight's name.
+        dense: add two layers after pooling.
         normalize: unit length at the end.
         include_prompt: pooling counts the tokens of a prompt.
-        prompts, default_prompt: by name, and the one that is put before texts unasked.
+        prompts, default_prompt: by name, and the default one.
     """
     modules: list[nn.Module] = [
         Transformer(str(write_transformer(folder / "transformer")), max_seq_length=48)

@@ -1,6 +1,4 @@
-"""From a model of somebody else's code to a running service,
-and how far its answers are from that code's.
-"""
+"""Third-party models in a running service, and the error of its answers."""
 
 from __future__ import annotations
 
@@ -26,26 +24,26 @@ from tests.system.processes import Service
 from tests.system.test_schemes import ask
 
 NAMES = (*MODELS, "jina_bert")
-LENGTHS = (1, 2, 7, 40, 96)  # beyond every window, up to the longest accepted
+LENGTHS = (1, 2, 7, 40, 96)  # longer than every window, up to the longest accepted
 CAUSAL = ("llama", "mistral", "qwen")
 Ids = NDArray[np.int64]
 
 
 class Theirs(Protocol):
-    """A model of somebody else's code."""
+    """Model of third-party code."""
 
     shape: tuple[int, int, int]  # layers, heads, hidden states that can be compared
 
     def outputs(self, ids: Ids, segments: Ids | None = None) -> Expected:
-        """See `Expected`."""
+        """Return the outputs; see `Expected`."""
 
     def exact(self, ids: Ids, segments: Ids | None = None) -> Expected:
-        """The same in float64."""
+        """Return the same in float64."""
 
 
 @contextmanager
 def imported(name: str, folder: Path) -> Iterator[tuple[Service, Theirs]]:
-    """A model of NAMES, saved as its makers do, exported by us and served; and that model."""
+    """Export and serve a model of NAMES, saved as its makers do; return service and model."""
     theirs: Jina | Transformers
     if name == "jina_bert":
         theirs = Jina()
@@ -60,12 +58,12 @@ def imported(name: str, folder: Path) -> Iterator[tuple[Service, Theirs]]:
 
 
 def pools_last(name: str) -> bool:
-    """Whether a model is causal, and exported with the last token for its vector."""
+    """Return whether a model is causal, and exported with last-token pooling."""
     return name.startswith(CAUSAL) or name == "llama3"
 
 
 def sentence(length: int, seed: int = 0) -> Ids:
-    """int64 [length] random ids, no padding id among them."""
+    """Return int64 [length] random ids, without padding ids."""
     return np.random.default_rng([seed, length]).integers(
         3, VOCABULARY, size=length, dtype=np.int64
     )
@@ -74,7 +72,7 @@ def sentence(length: int, seed: int = 0) -> Ids:
 def distances(
     service: Service, theirs: Theirs, name: str, ids: Ids, segments: Ids | None = None
 ) -> dict[str, float]:
-    """How far each output over the wire is from theirs; pooled over the vector's length."""
+    """Return the error of each output over the wire; pooled relative to the vector's length."""
     layers, heads, states = theirs.shape
     wanted = {"attention": range(layers), "hidden": range(states)}
     with grpc.insecure_channel(service.target) as channel:
@@ -89,9 +87,9 @@ def distances(
 
 
 def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, float]:
-    """The design's tolerances.
+    """Return the tolerances of the design.
 
-    The floors of fp32, or four times what their own float32 is from their float64.
+    The fp32 floors, or four times the difference between the float32 and float64 of that code.
     """
     ours, exact = theirs.outputs(ids, segments), theirs.exact(ids, segments)
     own = {
@@ -102,8 +100,8 @@ def limits(theirs: Theirs, ids: Ids, segments: Ids | None = None) -> dict[str, f
 
 
 def moved_by_mates(client: Client) -> float:
-    """The largest change of a text's vector between alone and among longer and shorter ones,
-    over the vector's length.
+    """Return the largest change of a text's vector between alone and among other lengths,
+    relative to the vector's length.
     """
     texts = [sentence(length, seed) for seed, length in enumerate((3, 40, 96, 17, 1, 64, 9, 30))]
     together = client.encode(texts)

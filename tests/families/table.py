@@ -1,10 +1,10 @@
-"""How far each imported family is from its own code, over the wire.
+"""Error of each imported family against its own code, over the wire.
 
-And what a model of a usual size costs to export and to start.
+Also the cost to export and start a model of a usual size.
 
     make families-table
 
-writes bench/results/families.md. The models are random, their attention sharpened; see
+writes bench/results/families.md. The models are random with sharpened attention; see
 tests/families/models.py.
 """
 
@@ -40,8 +40,8 @@ STARTS = 5
 
 
 def family_row(name: str, folder: Path) -> str:
-    """The worst distance of each output over the lengths, how far batch-mates move a vector,
-    and their own error.
+    """Return the worst error of each output over the lengths, the effect of batch-mates,
+    and the error of the reference itself.
     """
     with imported(name, folder) as (service, theirs):
         found = [distances(service, theirs, name, sentence(length)) for length in LENGTHS]
@@ -53,7 +53,7 @@ def family_row(name: str, folder: Path) -> str:
 
 
 def size_lines(folder: Path) -> list[str]:
-    """A model of MiniLM's size: export, start, memory."""
+    """Return export time, start time and memory of a model of MiniLM's size."""
     model = make(folder)
     begin = time.monotonic()
     export_origin(read_origin(model), folder / "bundle")

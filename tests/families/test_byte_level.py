@@ -1,6 +1,6 @@
-"""Our tokenizer.json against transformers' tokenizers of bytes.
+"""tokenizer.json of byte-level tokenizers, compared with transformers.
 
-Where a space in front of a text is said, and where it is not.
+The settings add a leading space or not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def gpt2(folder: Path) -> Any:
 @pytest.mark.parametrize("said", [None, False, True])
 @pytest.mark.parametrize("filed", [False, True])
 @pytest.mark.parametrize("make", [roberta, qwen, gpt2, modernbert])
-def test_the_settings_hold_over_the_file_where_they_do_in_the_class(
+def test_settings_override_tokenizer_json_for_the_same_classes_as_in_transformers(
     tmp_path: Path, make: Callable[[Path], Any], filed: bool, said: bool | None, named: bool
 ) -> None:
     make(tmp_path).save_pretrained(tmp_path)

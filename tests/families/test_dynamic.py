@@ -1,5 +1,6 @@
-"""The exporter's comparison with transformers where that scales by the text at hand and the bundle
-by the longest served.
+"""Comparison with transformers for dynamic scaling.
+
+Transformers scales by the current text; the bundle scales by the longest text served.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture(params=MODELS)
 def family(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The key of a family, its dynamic model saved in tmp_path."""
+    """Return the key of the family whose dynamic model is saved in tmp_path."""
     name: str = request.param
     monkeypatch.setitem(models.MODELS, name, MODELS[name])
     make(name).save_pretrained(tmp_path)
@@ -52,7 +53,7 @@ def family(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("longest", [97, 200, 30_000])
-def test_they_agree_as_in_a_batch_padded_to_the_longest(
+def test_dynamic_scaling_matches_transformers_in_batches_padded_to_the_longest(
     family: str, longest: int, tmp_path: Path
 ) -> None:
     encoder = read_origin(tmp_path, pooling="mean", max_length=longest, ids_only=True).encoder
@@ -63,8 +64,8 @@ def test_they_agree_as_in_a_batch_padded_to_the_longest(
 
 
 @pytest.mark.parametrize("scaled", [None, 2.0, 3.0])
-def test_another_scaling_is_found(family: str, scaled: float | None, tmp_path: Path) -> None:
-    """Wanted is 2 * 200 / 96 - 1, which is 3.17."""
+def test_a_different_scaling_is_detected(family: str, scaled: float | None, tmp_path: Path) -> None:
+    """The right factor is 2 * 200 / 96 - 1, which is 3.17."""
     encoder = read_origin(tmp_path, pooling="mean", max_length=200, ids_only=True).encoder
     scaling = None if scaled is None else RopeScaling(kind="ntk", factor=scaled)
     wrong = Encoder(dataclasses.replace(encoder.config, rope_scaling=scaling)).eval()
@@ -73,7 +74,7 @@ def test_another_scaling_is_found(family: str, scaled: float | None, tmp_path: P
         against_transformers(tmp_path, family, wrong, EXACT)
 
 
-def test_such_a_folder_is_exported_for_longer_texts(
+def test_a_folder_with_dynamic_scaling_is_exported_for_longer_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(models.MODELS, "llama", MODELS["llama"])

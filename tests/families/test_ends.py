@@ -1,4 +1,4 @@
-"""An end of text that a tokenizer's settings tell, and its tokenizer.json does not put."""
+"""End tokens that a tokenizer's settings declare and its tokenizer.json does not add."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from tests.families.test_tokenization_peers import agree, llama
 
 
-def test_an_end_that_settings_alone_tell_is_there_once_saved_as_the_refusal_says(
+def test_an_end_token_from_settings_is_kept_after_saving_as_the_refusal_advises(
     tmp_path: Path,
 ) -> None:
-    """E5-Mistral's folder: its tokenizer.json puts nothing behind a text."""
+    """The case is E5-Mistral's folder: its tokenizer.json adds no end token."""
     tokenizer = llama(tmp_path)
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]

@@ -1,5 +1,6 @@
-"""Each family, from a folder that its own code wrote to answers over the wire,
-against that code in eager mode.
+"""Each family, from a folder that its own code wrote to answers over the wire.
+
+Compared with that code in eager mode.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ Served = tuple[str, Service, Theirs]
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
-    """Each family in turn: its name, a service, and the model it came from."""
+    """Return each family in turn: its name, a service, and the original model."""
     with imported(request.param, tmp_path_factory.mktemp(request.param)) as (service, theirs):
         yield request.param, service, theirs
 
 
-def test_every_output_is_theirs(served: Served) -> None:
+def test_every_output_matches_the_reference_code(served: Served) -> None:
     name, service, theirs = served
     for length in LENGTHS:
         ids = sentence(length)
@@ -57,7 +58,7 @@ def test_every_output_is_theirs(served: Served) -> None:
             assert error <= allowed[output], (output, length)
 
 
-def test_second_texts_have_their_token_type(served: Served) -> None:
+def test_second_texts_have_the_second_token_type(served: Served) -> None:
     name, service, theirs = served
     ids = sentence(40)
     segments = (ids > ids.mean()).astype(ids.dtype)
@@ -78,16 +79,16 @@ def test_a_vector_does_not_depend_on_batch_mates(served: Served) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_attention_of_the_models_is_far_from_uniform(name: str) -> None:
-    """Else the comparison would hide a wrong scale."""
+    """Otherwise the comparison would hide a wrong scale."""
     ids = random_ids(64, 5)
     with torch.inference_mode():
         weights = make(name)(ids, output_attentions=True).attentions
-    # ln 64; of texts that they were not sharpened on.
+    # ln 64; for texts that were not used to sharpen.
     assert max(entropy_of(maps) for maps in weights) < 0.7 * 4.1589
 
 
 def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None:
-    """Of which transformers, which scales by the length at hand, gives the same."""
+    """At that length transformers, which scales by the current length, gives the same."""
     model = make("dynamic")
     model.save_pretrained(tmp_path)
     longest, trained = 200, MODELS["dynamic"][1]["max_position_embeddings"]
@@ -101,8 +102,8 @@ def test_a_dynamic_scaling_is_fixed_for_the_longest_text(tmp_path: Path) -> None
     assert (long.config.max_length, plain.config.max_length) == (longest, trained)
 
 
-def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
-    """As in published configs, of which transformers would take the sizes for its defaults."""
+def test_config_keys_of_nomics_own_code_are_read(tmp_path: Path) -> None:
+    """For published configs, transformers would use its default sizes."""
     model = make("nomic_bert")
     model.save_pretrained(tmp_path)
     sizes = MODELS["nomic_bert"][1]
@@ -138,7 +139,7 @@ def test_the_words_of_nomics_own_code_are_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path: Path) -> None:
-    """Whatever it raises there."""
+    """For any exception of transformers."""
     model = make("modernbert")
     model.save_pretrained(tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
@@ -153,12 +154,12 @@ def test_a_folder_that_transformers_cannot_open_is_refused_in_one_line(tmp_path:
         against_transformers(tmp_path, "modernbert", encoder, EXACT)
 
 
-def test_what_rounding_does_to_large_biases_is_not_taken_for_a_wrong_reading(
+def test_rounding_of_large_biases_is_not_reported_as_a_mismatch(
     tmp_path: Path,
 ) -> None:
-    """Qwen2's keys have some.
+    """Qwen2's keys have large biases.
 
-    Scores of thousands, of which float32 keeps three digits behind the point.
+    They give scores of thousands, of which float32 keeps three decimal places.
     """
     model = make("qwen2")
     with torch.no_grad():

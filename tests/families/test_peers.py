@@ -1,7 +1,4 @@
-"""The exporter's own comparison with transformers.
-
-What it finds, and what it says where it cannot look.
-"""
+"""The exporter's own comparison with transformers: differences, and models it cannot compare."""
 
 from __future__ import annotations
 
@@ -29,18 +26,18 @@ from tests.families.models import ROTARY, VOCABULARY, make
 transformers.logging.set_verbosity_error()
 
 FAMILY = "modernbert"
-EXACT = dict.fromkeys(OUTPUTS, 0.0)  # our own rounding: what is left is the floor
+EXACT = dict.fromkeys(OUTPUTS, 0.0)  # the rounding of float32: the remaining error is the floor
 LONG = {"max_position_embeddings": 512, "num_hidden_layers": 4, "pad_token_id": 0}
 
 
 def opened(name: str, folder: Path) -> Encoder:
-    """A model of theirs, saved and read by us."""
+    """Save a model of transformers and read it with Headlight."""
     make(name).save_pretrained(folder)
     return read_origin(folder, pooling="mean", ids_only=True).encoder
 
 
 @pytest.mark.parametrize("seen", [64, 300])
-def test_a_window_that_is_read_wrongly_is_found_though_no_short_text_reaches_it(
+def test_a_wrong_window_is_detected_though_short_texts_do_not_reach_it(
     seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = ROTARY | LONG | {"local_attention": seen}
@@ -65,8 +62,8 @@ def test_second_token_types_are_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "qwen2"])
 def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a causal model no token sees what is behind it,
-    and nothing comes of padding that is seen.
+    """In a causal model no token sees later ones,
+    so visible padding has no effect.
     """
     encoder, family = opened(name, tmp_path), name.replace("roberta", "xlm-roberta")
     assert against_transformers(tmp_path, family, encoder, EXACT).errors
@@ -82,7 +79,7 @@ def test_padding_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral-local", "qwen2", "qwen3"])
-def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_path: Path) -> None:
+def test_a_bidirectional_decoder_is_compared_bidirectionally(name: str, tmp_path: Path) -> None:
     opened(name, tmp_path)
     values = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     own = {"use_bidirectional_attention": True, "auto_map": {"AutoModel": "modeling_own.Model"}}
@@ -96,7 +93,7 @@ def test_a_decoder_whose_own_code_sees_both_ways_is_compared_so(name: str, tmp_p
 @pytest.mark.parametrize(
     "name", ["bert", "roberta", "distilbert", "roformer", "modernbert", "mistral-local"]
 )
-def test_a_model_that_finds_answers_gives_vectors_without_its_head(
+def test_a_question_answering_model_gives_vectors_without_its_head(
     name: str, tmp_path: Path
 ) -> None:
     kind, values = models.MODELS[name]
@@ -109,7 +106,7 @@ def test_a_model_that_finds_answers_gives_vectors_without_its_head(
 
 @pytest.mark.parametrize("inside", [None, 48])
 @pytest.mark.parametrize("name", ["yarn", "llama3"])
-def test_an_original_length_beside_the_rope_parameters_is_theirs(
+def test_a_top_level_original_length_matches_transformers(
     name: str, inside: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, values = models.MODELS[name]
@@ -134,7 +131,7 @@ def test_an_original_length_beside_the_rope_parameters_is_theirs(
 
 
 def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """Tensors of NomicBERT under the names of its own code."""
+    """Return tensors of NomicBERT under the names of its own code."""
     names = {
         "embeddings.LayerNorm": "emb_ln",
         "self_attn.o_proj": "attn.out_proj",
@@ -158,7 +155,7 @@ def published(tensors: dict[str, Tensor], prefix: str = "") -> dict[str, Tensor]
 
 
 def publish_nomic(folder: Path, prefix: str = "") -> None:
-    """A folder as its makers publish it."""
+    """Write a folder as its makers publish it."""
     model = make("nomic_bert")
     save_file(published(model.state_dict(), prefix), folder / "model.safetensors")
     words = {
@@ -208,7 +205,7 @@ def jina(folder: Path) -> None:
         (nomic_of_other_names, "it does not find "),
     ],
 )
-def test_what_cannot_be_compared_is_said(
+def test_models_that_cannot_be_compared_are_reported(
     save: Callable[[Path], None],
     why: str,
     tmp_path: Path,

@@ -1,6 +1,6 @@
 """Folders that sentence-transformers itself saved.
 
-What we read of them, and that pooling them by our reading gives its vectors.
+Our reading of them, and pooling by that reading compared with its vectors.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MODES = {
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    """A BERT with random weights, of 24 positions, and its tokenizer, which keeps capitals."""
+    """Return a random BERT with 24 positions, and its cased tokenizer."""
     folder = tmp_path / "base"
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(WORDS))
@@ -77,7 +77,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTransformer:
-    """Save a model, and load it again as its users will."""
+    """Save a model, and load it again as its users would."""
     SentenceTransformer(modules=list(modules), **settings).save(
         str(folder), create_model_card=False
     )
@@ -85,8 +85,9 @@ def saved(folder: Path, modules: Sequence[Any], **settings: Any) -> SentenceTran
 
 
 def pool(tokens: Tensor, kept: Tensor, mode: str) -> Tensor:
-    """The vectors [n, dim] of one text, of which `kept` bool [n] take part -> [dim],
-    by the definition of each word.
+    """Return the vector [dim] of one text from its vectors [n, dim]; `kept` bool [n] take part.
+
+    By the definition of each pooling.
     """
     rows = tokens[kept]
     place = torch.arange(1.0, len(tokens) + 1)[kept, None]
@@ -102,7 +103,7 @@ def pool(tokens: Tensor, kept: Tensor, mode: str) -> Tensor:
 
 
 def encode(recipe: Recipe, text: str, prompt: str = "") -> Tensor:
-    """What the recipe says, with transformers for the Transformer."""
+    """Apply the recipe, with transformers for the Transformer."""
     file = tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
     assert file is not None
     assert recipe.pooling is not None
@@ -136,7 +137,7 @@ def agree(recipe: Recipe, model: SentenceTransformer, prompt: str = "") -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("include_prompt", [True, False])
-def test_each_pooling_with_and_without_the_prompt(
+def test_every_pooling_matches_with_and_without_the_prompt(
     base: Path, tmp_path: Path, mode: str, include_prompt: bool
 ) -> None:
     model = saved(
@@ -160,7 +161,7 @@ def test_each_pooling_with_and_without_the_prompt(
 
 
 @pytest.mark.parametrize("name", ["Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid"])
-def test_dense_and_normalize(base: Path, tmp_path: Path, name: str) -> None:
+def test_dense_and_normalize_match(base: Path, tmp_path: Path, name: str) -> None:
     layers = [
         Dense(WIDTH, 20, activation_function=getattr(torch.nn, name)()),
         Dense(20, 7, bias=False, activation_function=None),
@@ -180,7 +181,7 @@ def test_dense_and_normalize(base: Path, tmp_path: Path, name: str) -> None:
     agree(recipe, model)
 
 
-def test_a_length_that_was_set(base: Path, tmp_path: Path) -> None:
+def test_a_configured_length_is_read(base: Path, tmp_path: Path) -> None:
     model = SentenceTransformer(modules=[Transformer(str(base)), Pooling(WIDTH)])
     model.max_seq_length = 9
     model.save(str(tmp_path / "saved"), create_model_card=False)
@@ -191,7 +192,7 @@ def test_a_length_that_was_set(base: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [None, 9, 20])
-def test_settings_as_older_versions_wrote_them(
+def test_settings_of_older_versions_are_read(
     base: Path, tmp_path: Path, length: int | None
 ) -> None:
     folder = tmp_path / "saved"
@@ -221,7 +222,7 @@ def test_settings_as_older_versions_wrote_them(
     agree(recipe, model, prompt="Hello ")
 
 
-def test_a_folder_of_transformers_alone_says_nothing_of_pooling(base: Path) -> None:
+def test_a_plain_transformers_folder_has_no_pooling(base: Path) -> None:
     recipe = read_recipe(base)
     model = SentenceTransformer(str(base), device="cpu")
     assert recipe.pooling is None
@@ -229,10 +230,11 @@ def test_a_folder_of_transformers_alone_says_nothing_of_pooling(base: Path) -> N
     assert recipe.max_length == model.max_seq_length == 24
 
 
-def test_white_space_around_a_text_counts_as_it_does_in_the_library(
-    base: Path, tmp_path: Path
-) -> None:
-    """It is lost on WordPiece, and not on bytes. Older versions of the library stripped it."""
+def test_surrounding_white_space_is_treated_as_in_the_library(base: Path, tmp_path: Path) -> None:
+    """WordPiece drops it, byte-level tokenizers keep it.
+
+    Older versions of the library stripped it.
+    """
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     plain = tokenizers.Tokenizer(models.BPE(vocab=letters, merges=[]))
     plain.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -249,7 +251,7 @@ def test_white_space_around_a_text_counts_as_it_does_in_the_library(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors_in_many_files_are_those_in_one(
+def test_sharded_tensors_equal_those_of_one_file(
     base: Path, tmp_path: Path, dtype: torch.dtype
 ) -> None:
     BertModel.from_pretrained(base, dtype=dtype).save_pretrained(
@@ -261,7 +263,7 @@ def test_tensors_in_many_files_are_those_in_one(
     assert all(torch.equal(many[name], one[name].to(dtype).float()) for name in one)
 
 
-def test_what_cannot_be_served_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+def test_unsupported_folders_are_refused_by_name(base: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     saved(first, [Transformer(str(base)), Pooling(WIDTH), LayerNorm(WIDTH)])
     with pytest.raises(Refused, match="LayerNorm cannot be served"):

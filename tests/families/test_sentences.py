@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers, served, against that library itself."""
+"""Folders of sentence-transformers, served, compared with that library itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.system.processes import Service
 
 transformers.logging.set_verbosity_error()
 
-# The last is cut.
+# The last is truncated.
 TEXTS = ["a", "what is this?", "One of the LONGER texts of them all.", "short one", "x" * 80]
 FORMS: dict[str, dict[str, Any]] = {pooling: {"pooling": pooling} for pooling in POOLING}
 FORMS |= {
@@ -30,13 +30,13 @@ FORMS |= {
 
 
 def served(folder: Path) -> Service:
-    """A service of the folder that sentence-transformers wrote."""
+    """Return a service of the folder that sentence-transformers wrote."""
     export_origin(read_origin(folder / "model"), folder / "bundle")
     return Service(folder / "bundle")
 
 
 def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
-    """Cosine, and the largest difference over the vector's length, as the project promises."""
+    """Check cosine and difference, relative to the vector's length, as the project promises."""
     lengths = np.linalg.norm(expected, axis=1)
     cosine = (got * expected).sum(axis=1) / np.linalg.norm(got, axis=1) / lengths
     assert cosine.min() >= 0.999999
@@ -44,7 +44,7 @@ def check(got: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_vectors_are_those_of_the_library(form: str, tmp_path: Path) -> None:
+def test_vectors_match_the_library(form: str, tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path, **FORMS[form])
     expected = theirs.encode(TEXTS)
     with served(tmp_path) as service, Client(service.target) as client:
@@ -53,7 +53,7 @@ def test_vectors_are_those_of_the_library(form: str, tmp_path: Path) -> None:
     check(got, expected)
 
 
-def test_prompts_by_name_by_text_and_unasked(tmp_path: Path) -> None:
+def test_prompts_by_name_by_text_and_by_default_match_the_library(tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path, prompts=PROMPTS, default_prompt="passage")
     with served(tmp_path) as service, Client(service.target) as client:
         check(client.encode(TEXTS[:3]), theirs.encode(TEXTS[:3]))
@@ -71,7 +71,7 @@ def test_prompts_by_name_by_text_and_unasked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLING)
-def test_prompts_that_pooling_leaves_out(pooling: str, tmp_path: Path) -> None:
+def test_prompts_excluded_from_pooling_match_the_library(pooling: str, tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path, prompts=PROMPTS, pooling=pooling, include_prompt=False)
     with served(tmp_path) as service, Client(service.target) as client:
         got = client.encode(TEXTS[:4], prompt_name="query")
@@ -82,14 +82,14 @@ def test_prompts_that_pooling_leaves_out(pooling: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [1, 8, 17])
-def test_shorter_vectors(dimensions: int, tmp_path: Path) -> None:
+def test_truncated_vectors_match_the_library(dimensions: int, tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path, dense=True, normalize=True)
     expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
     with served(tmp_path) as service, Client(service.target) as client:
         check(client.encode(TEXTS, PooledSpec(dimensions=dimensions), truncate="end"), expected)
 
 
-def test_the_types_of_vectors(tmp_path: Path) -> None:
+def test_vector_types_match_the_library(tmp_path: Path) -> None:
     theirs = write_sentences(tmp_path)
     expected = theirs.encode(TEXTS[:4], truncate_dim=32)
     with served(tmp_path) as service, Client(service.target) as client:
@@ -97,7 +97,7 @@ def test_the_types_of_vectors(tmp_path: Path) -> None:
             TEXTS[:4], PooledSpec(dimensions=32, dtypes=("float32", "binary", "ubinary"))
         ).by_type
     check(kinds["float32"], expected)
-    clear = np.abs(expected) > 1e-5  # elsewhere a rounding decides the sign
+    clear = np.abs(expected) > 1e-5  # elsewhere rounding decides the sign
     assert clear.all()
     for kind in ("binary", "ubinary"):
         assert np.array_equal(kinds[kind], quantize_embeddings(expected, kind))

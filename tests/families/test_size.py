@@ -1,7 +1,4 @@
-"""A model of the size that many embed with.
-
-How long its export takes, and what its service needs.
-"""
+"""A model of a common embedding size: time of its export, and needs of its service."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from tests.system.processes import Service
 
 @pytest.fixture(scope="module")
 def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its bundle."""
+    """Return its bundle."""
     folder = tmp_path_factory.mktemp("minilm")
     origin = read_origin(make(folder))
     export_origin(origin, folder / "bundle")
@@ -27,17 +24,18 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def resident(service: Service) -> int:
-    """Bytes that are the process's own, the weights among them.
+    """Return the private bytes of the process, the weights included.
 
-    Pages of files are the kernel's to take back; how many it maps at once depends on how it keeps
-    the file.
+    File pages belong to the kernel; how many are mapped depends on how it keeps the file.
     """
     lines = Path(f"/proc/{service.process.pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous:"))
 
 
-def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: Path) -> None:
-    """Beyond what a service of a model of some kilobytes needs."""
+def test_the_service_needs_little_more_memory_than_the_weights(
+    minilm: Path, tmp_path: Path
+) -> None:
+    """Beyond the needs of a service with a model of some kilobytes."""
     export_checkpoint(
         write_checkpoint(tmp_path / "checkpoint", small_config()), tmp_path / "bundle"
     )
@@ -46,6 +44,6 @@ def test_its_service_needs_little_more_than_the_weights(minilm: Path, tmp_path: 
         for service in (bare, full):
             with Client(service.target) as client:
                 client.encode(["one text", "and another"])
-        # The table of embeddings once and, for each graph, what it multiplies with: a second copy
+        # The embedding table once and the matrices of each graph: a second copy
         # of either would be 2.
         assert resident(full) - resident(bare) <= 1.6 * weights

@@ -1,4 +1,4 @@
-"""The comparison of token ids with transformers that an export makes."""
+"""Comparison of token ids with transformers during an export."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compare(folder: Path, *, lower_case: bool = False) -> str | None:
     return compare_ids(folder, text, lower_case=lower_case)
 
 
-def test_ids_that_agree_are_told(tmp_path: Path) -> None:
+def test_matching_ids_are_reported(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), mask_token="<mask>")
     told = (
@@ -41,10 +41,10 @@ def test_ids_that_agree_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings", [{"mask_token": "hello"}, {"extra_special_tokens": ["world", "hello"]}]
 )
-def test_tokens_that_a_folder_makes_special_are_tried(
+def test_tokens_declared_special_by_a_folder_are_compared(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    """Words of the vocabulary, which transformers finds within others then."""
+    """They are words of the vocabulary, which transformers then finds within other words."""
     BertConfig().save_pretrained(tmp_path)
     wordpiece(tmp_path, BERT)
     BertTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
@@ -56,7 +56,7 @@ def test_tokens_that_a_folder_makes_special_are_tried(
 
 
 @pytest.mark.parametrize("lower_case", [False, True])
-def test_lower_casing_that_a_folder_asks_of_the_library_is_none_of_the_tokenizers(
+def test_lower_casing_by_sentence_transformers_is_not_part_of_the_tokenizer(
     tmp_path: Path, lower_case: bool
 ) -> None:
     wordpiece(tmp_path, BERT)
@@ -65,8 +65,8 @@ def test_lower_casing_that_a_folder_asks_of_the_library_is_none_of_the_tokenizer
     assert "are those of transformers" in str(compare(tmp_path, lower_case=lower_case))
 
 
-def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> None:
-    """Their class reads but the pieces of this file, whose pre-tokenizer is another one."""
+def test_different_ids_are_refused_with_the_text_and_both_lists(tmp_path: Path) -> None:
+    """Their class reads only the pieces of this file, which has another pre-tokenizer."""
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(
         tmp_path, pieces(pre_tokenizers.Whitespace()), tokenizer_class="XLMRobertaTokenizer"
@@ -85,7 +85,7 @@ def test_ids_that_differ_are_refused_with_the_text_and_both(tmp_path: Path) -> N
     assert "are those of transformers" in str(compare(tmp_path))
 
 
-def test_long_lists_are_shown_from_where_they_differ(tmp_path: Path) -> None:
+def test_long_id_lists_are_shown_from_the_first_difference(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces())
     text = tokenizer_json(tmp_path, lower_case=False)
@@ -104,7 +104,7 @@ def test_long_lists_are_shown_from_where_they_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "own", [["code.Tokenizer", None], {"AutoTokenizer": ["code.Tokenizer", None]}]
 )
-def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: Any) -> None:
+def test_a_tokenizer_with_custom_code_is_not_compared(tmp_path: Path, own: Any) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(pre_tokenizers.Whitespace()), auto_map=own)
     told = (
@@ -114,7 +114,7 @@ def test_a_tokenizer_with_code_of_its_own_is_not_compared(tmp_path: Path, own: A
     assert compare(tmp_path) == told
 
 
-def test_one_that_transformers_cannot_load_is_not_compared(tmp_path: Path) -> None:
+def test_a_tokenizer_that_transformers_cannot_load_is_not_compared(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), added_tokens_decoder={"0": 3})
     assert (
@@ -123,7 +123,7 @@ def test_one_that_transformers_cannot_load_is_not_compared(tmp_path: Path) -> No
     )
 
 
-def test_older_versions_had_other_tokenizers(
+def test_older_transformers_versions_are_not_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
@@ -138,7 +138,7 @@ def test_older_versions_had_other_tokenizers(
     assert compare(tmp_path) == told
 
 
-def test_an_export_compares_and_tells(
+def test_an_export_compares_ids_and_reports_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sentences(tmp_path)

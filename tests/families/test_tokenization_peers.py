@@ -1,4 +1,4 @@
-"""Our tokenizer.json against transformers' own tokenizer for the same folder.
+"""tokenizer.json compared with transformers' own tokenizer for the same folder.
 
 Ids, token types and offsets.
 """
@@ -68,7 +68,7 @@ def train(
 
 
 def wordpiece(folder: Path, special: list[str]) -> None:
-    """vocab.txt of a WordPiece trained here."""
+    """Write the vocab.txt of a WordPiece trained here."""
     cased = normalizers.BertNormalizer(lowercase=False)
     trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
     train(
@@ -124,7 +124,7 @@ ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         {"tokenizer_class": "ElectraTokenizer"},
     ],
 )
-def test_a_vocabulary_alone(tmp_path: Path, settings: dict[str, Any] | None) -> None:
+def test_a_plain_vocabulary_matches(tmp_path: Path, settings: dict[str, Any] | None) -> None:
     wordpiece(tmp_path, BERT)
     BertConfig().save_pretrained(tmp_path)
     if settings is not None:
@@ -132,13 +132,13 @@ def test_a_vocabulary_alone(tmp_path: Path, settings: dict[str, Any] | None) -> 
     agree(tmp_path)
 
 
-def test_a_vocabulary_of_distilbert(tmp_path: Path) -> None:
+def test_a_distilbert_vocabulary_matches(tmp_path: Path) -> None:
     wordpiece(tmp_path, BERT)
     DistilBertConfig().save_pretrained(tmp_path)
     agree(tmp_path)
 
 
-def test_a_vocabulary_of_mpnet(tmp_path: Path) -> None:
+def test_an_mpnet_vocabulary_matches(tmp_path: Path) -> None:
     wordpiece(tmp_path, ["<pad>", "[UNK]", "<s>", "</s>", "<mask>"])
     MPNetConfig().save_pretrained(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(
@@ -147,7 +147,7 @@ def test_a_vocabulary_of_mpnet(tmp_path: Path) -> None:
     agree(tmp_path)
 
 
-def test_other_special_tokens_and_added_ones(tmp_path: Path) -> None:
+def test_renamed_special_tokens_and_added_tokens_match(tmp_path: Path) -> None:
     wordpiece(tmp_path, ["<p>", "<u>", "<c>", "<e>", "<m>"])
     BertConfig().save_pretrained(tmp_path)
     names: dict[str, Any] = {
@@ -168,7 +168,7 @@ def test_other_special_tokens_and_added_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [BertTokenizer, DistilBertTokenizer])
 @pytest.mark.parametrize("lower", [True, False])
-def test_a_saved_wordpiece_tokenizer(tmp_path: Path, make: Any, lower: bool) -> None:
+def test_a_saved_wordpiece_tokenizer_matches(tmp_path: Path, make: Any, lower: bool) -> None:
     source = tmp_path / "source"
     source.mkdir()
     wordpiece(source, BERT)
@@ -178,7 +178,7 @@ def test_a_saved_wordpiece_tokenizer(tmp_path: Path, make: Any, lower: bool) -> 
     agree(tmp_path)
 
 
-def test_lower_casing_said_in_the_settings_holds_over_the_tokenizer_file(tmp_path: Path) -> None:
+def test_lower_casing_in_the_settings_overrides_tokenizer_json(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     wordpiece(source, BERT)
@@ -281,6 +281,6 @@ MAKERS: tuple[Callable[[Path], Any], ...] = (
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_saved_tokenizer(tmp_path: Path, make: Callable[[Path], Any]) -> None:
+def test_a_saved_tokenizer_matches(tmp_path: Path, make: Callable[[Path], Any]) -> None:
     make(tmp_path).save_pretrained(tmp_path)
     agree(tmp_path)

@@ -1,5 +1,6 @@
-"""Tokenizers of XLM-R's kind as published folders hold them, not as transformers 5 would save them,
-against its classes.
+"""XLM-R tokenizers in their published form, compared with transformers' classes.
+
+transformers 5 would save them in another form.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SPLIT = pre_tokenizers.Sequence(
         (CamembertConfig, "CamembertTokenizer"),
     ],
 )
-def test_its_classes_find_words_first(
+def test_xlm_r_classes_split_words_before_pieces(
     tmp_path: Path,
     config: type[BertConfig],
     name: str | None,
@@ -49,13 +50,13 @@ def test_its_classes_find_words_first(
 
 
 @pytest.mark.parametrize("config", [XLMRobertaConfig, CamembertConfig])
-def test_words_may_begin_without_a_space(tmp_path: Path, config: type[BertConfig]) -> None:
+def test_words_without_a_leading_space_match(tmp_path: Path, config: type[BertConfig]) -> None:
     config().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), mask_token="<mask>", add_prefix_space=False)
     agree(tmp_path)
 
 
-def test_of_another_class_its_file_holds(tmp_path: Path) -> None:
+def test_for_other_classes_tokenizer_json_decides(tmp_path: Path) -> None:
     XLMRobertaConfig().save_pretrained(tmp_path)
     write_pieces(tmp_path, pieces(), tokenizer_class="PreTrainedTokenizerFast")
     agree(tmp_path)

@@ -1,1 +1,1 @@
-"""Fault matrix: each fault made for real or injected, and what was seen of it. `make faults`."""
+"""Fault matrix: faults made for real or injected, and the observed results. `make faults`."""

@@ -1,6 +1,6 @@
-"""All faults, or some, each in a process of its own. Exit code 1 if a promise was broken.
+"""Runner of all faults, or some, each in a process of its own.
 
-`make faults` writes the page, too.
+Exit code 1 if a promise was broken. `make faults` also writes the page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.system.processes import ROOT
 
 
 def run(row: Row, folder: Path) -> None:
-    """Run one row; end it, with all that it started, at its limit."""
+    """Run one row; at its limit, end it and all processes it started."""
     command = [sys.executable, "-m", "tests.faults.one", row.fault, str(folder)]
     (folder / f"{row.fault}.json").unlink(missing_ok=True)
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -45,7 +45,7 @@ def run(row: Row, folder: Path) -> None:
 
 
 def named(fault: str, only: Iterable[str]) -> bool:
-    """Whether a fault is among those named, by itself or as a part."""
+    """Return whether a fault is among the given names, by itself or as a part."""
     return any(fault == name or fault.rstrip("abcdefgh") == name for name in only)
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     if not chosen:
         parser.error(f"--only: no such fault; there are {' '.join(row.fault for row in rows())}")
     options.out.mkdir(parents=True, exist_ok=True)
-    # So that what was started is ended as well.
+    # Also ends the processes that the fault started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     broken = 0
     for row in chosen:

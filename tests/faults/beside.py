@@ -1,4 +1,4 @@
-"""Callers beside others that ask too much: of their quota, of bulk, of the metrics, of memory."""
+"""Normal clients beside clients that exceed limits: of quota, bulk, metrics, memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.system.processes import Service
 
 
 async def neighbour() -> Outcome:
-    """A client with 40 times its quota beside one that keeps to it."""
+    """Run a client with 40 times its quota beside one that keeps to it."""
     with tempfile.TemporaryDirectory() as folder:
         tokens = Path(folder) / "tokens"
         tokens.write_text("quiet quiet-token-of-16\nnoisy noisy-token-of-16\n", encoding="ascii")
         with Service(bundle_of("docs-rope")) as service:
             async with Load(service.target, tokens=LARGE_TOKENS) as load:
                 capacity = counts(await load.closed(4, 3, 10))["OK"] / 3
-        quota = int(0.4 * capacity * LARGE_TOKENS)  # so that two can have theirs at once
+        quota = int(0.4 * capacity * LARGE_TOKENS)  # two clients can use their quotas at once
         options = (
             "--auth-tokens",
             str(tokens),
@@ -71,7 +71,7 @@ async def neighbour() -> Outcome:
 
 @contextlib.asynccontextmanager
 async def loads(target: str, vectors: Any) -> AsyncIterator[tuple[Load, Load]]:
-    """Of the quiet client and of the noisy one."""
+    """Return the loads of the quiet client and of the noisy one."""
     both = [(("authorization", f"Bearer {name}-token-of-16"),) for name in ("quiet", "noisy")]
     async with (
         Load(target, both[0], [("headlight.fault", 1)], LARGE_TOKENS, vectors) as quiet,
@@ -81,7 +81,7 @@ async def loads(target: str, vectors: Any) -> AsyncIterator[tuple[Load, Load]]:
 
 
 async def flood_of_bulk() -> Outcome:
-    """Interactive calls beside a flood of bulk."""
+    """Send interactive calls beside a flood of bulk."""
     with Service(bundle_of("docs-rope")) as service:
         async with (
             Load(service.target) as load,
@@ -115,7 +115,7 @@ async def flood_of_bulk() -> Outcome:
 
 
 async def scraped() -> Outcome:
-    """Scrapes at 10 Hz, a scraper that reads nothing, and hostile names of methods and models."""
+    """Run scrapes at 10 Hz, a scraper that reads nothing, and calls with hostile names."""
     with Service(bundle_of("docs-rope")) as service:
         async with Load(service.target) as load:
             await hostile(service.target, 20)
@@ -163,7 +163,7 @@ async def scrape(service: Service, seconds: float) -> int:
 
 
 async def hostile(target: str, calls: int) -> None:
-    """Methods and models that are none, each with a name of its own."""
+    """Call unknown methods and models, each with a name of its own."""
     async with grpc.aio.insecure_channel(target, options=[("headlight.fault", 4)]) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         raw: Any = channel
@@ -180,7 +180,7 @@ async def hostile(target: str, calls: int) -> None:
 
 
 async def bomb() -> Outcome:
-    """1 GiB of zeros in some MiB of gzip, and a small message of many empty inputs."""
+    """Send 1 GiB of zeros as some MiB of gzip, and a small message of many empty inputs."""
     with Service(bundle_of("docs-rope")) as service:
         async with Load(service.target) as load:
             memory = service.resident_bytes()

@@ -1,4 +1,4 @@
-"""Limits of a control group, of versions 1 and 2: F12 and F13a."""
+"""Limits of a control group, versions 1 and 2: F12 and F13a."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INTO = 'echo $$ > "$0"; exec "$@"'
 
 
 class Cgroup:
-    """A group of one controller.
+    """Control group of one controller.
 
     Attributes:
         join: the file that a process writes its id to.
@@ -58,7 +58,7 @@ class Cgroup:
             raise NotPossible(f"control groups here have no controller {controller!r}")
 
     def set(self, of_one: str, of_two: str, one: int, two: str) -> None:
-        """Write a setting, by its name and value in either version."""
+        """Set a setting, by its name and value in either version."""
         name, value = (of_two, two) if self._two else (of_one, str(one))
         (self._folder / name).write_text(value, encoding="ascii")
 
@@ -66,15 +66,15 @@ class Cgroup:
         return (self._folder / (of_two if self._two else of_one)).read_text(encoding="ascii")
 
     def before(self) -> tuple[str, ...]:
-        """The command that starts a process in the group."""
+        """Return the command that starts a process in the group."""
         return "sh", "-c", INTO, str(self.join)
 
     def close(self) -> None:
-        """Remove it. What is still in it was started here, and is ended."""
+        """Remove the group and end the processes in it, all started here."""
         for process in self.join.read_text(encoding="ascii").split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(process), signal.SIGKILL)
-        for _ in range(100):  # a process that ended leaves it a moment later
+        for _ in range(100):  # an ended process leaves the group a moment later
             with contextlib.suppress(OSError):
                 self._folder.rmdir()
                 return
@@ -92,12 +92,12 @@ def control_group(controller: str) -> Iterator[Cgroup]:
 
 
 def counted(text: str, name: str) -> int:
-    """A number in lines of names and numbers."""
+    """Return a number from lines of names and numbers."""
     return next((int(line.split()[1]) for line in text.splitlines() if line.split()[0] == name), 0)
 
 
 async def cpu() -> Outcome:
-    """Half of one CPU, under load; then all of it again."""
+    """Limit the service to half a CPU under load; then lift the limit."""
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     with (
         control_group("cpu") as limits,
@@ -130,9 +130,9 @@ async def cpu() -> Outcome:
 
 
 async def memory() -> Outcome:
-    """The soak's mix of good and bad calls under the documented limit of memory.
+    """Run the soak's mix of good and bad calls under the documented memory limit.
 
-    Then a limit that is too low.
+    Then with a limit that is too low.
     """
     bundle = bundle_of("docs-rope")
     known, ledger = await asyncio.to_thread(reference, bundle), Ledger()
@@ -173,13 +173,13 @@ async def memory() -> Outcome:
 
 
 def too_small() -> Outcome:
-    """Within far less than it needs, the service is killed by the kernel while it starts.
+    """Start the service with far less memory than it needs: the kernel kills it.
 
-    It answers nothing wrong.
+    It returns no wrong answer.
     """
     with control_group("memory") as limits:
         limits.set("memory.limit_in_bytes", "memory.max", SMALL_BYTES, str(SMALL_BYTES))
-        with contextlib.suppress(OSError):  # no swap, or no account of it
+        with contextlib.suppress(OSError):  # no swap, or no swap accounting
             limits.set("memory.memsw.limit_in_bytes", "memory.swap.max", SMALL_BYTES, "0")
         try:
             with Service(bundle_of("docs-rope"), before=limits.before()):

@@ -1,6 +1,6 @@
 """Clients in a process of their own, whose clock can jump.
 
-Prints what it sees, and a summary in JSON.
+Prints its observations, and a summary in JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TIGHT_SECONDS = 0.3
 
 
 def waited(target: str, authority: str) -> None:
-    """Ask until there is an answer, as a job does."""
+    """Retry until there is an answer, as a job does."""
     with Client(target, tls_ca=authority, timeout=WAIT_SECONDS) as client:
         end = time.monotonic() + WAIT_SECONDS
         while True:
@@ -37,7 +37,7 @@ def waited(target: str, authority: str) -> None:
 
 
 async def tight(target: str, authority: str) -> list[float]:
-    """Calls whose work takes longer than their timeout -> how long each took, until cancelled."""
+    """Make calls whose work exceeds their timeout; return how long each took until cancelled."""
     took: list[float] = []
     async with AsyncClient(target, tls_ca=authority, timeout=TIGHT_SECONDS) as client:
         try:
@@ -48,7 +48,7 @@ async def tight(target: str, authority: str) -> list[float]:
                 except DeadlineExceeded:
                     took.append(time.monotonic() - begun)
                 except Overloaded:
-                    pass  # the service knows that it would be late
+                    pass  # the service refuses it as too late
                 await asyncio.sleep(0.1)
         except asyncio.CancelledError:
             return took

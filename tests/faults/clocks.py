@@ -45,7 +45,7 @@ TOKEN = "correct-horse-battery"
 
 
 class Shift:
-    """The file that a process under clock.c takes its shift from."""
+    """File from which a process under clock.c reads its clock shift."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._path = folder / name
@@ -53,13 +53,13 @@ class Shift:
         self.variables = {"LD_PRELOAD": str(library(folder)), "CLOCK_SHIFT_FILE": str(self._path)}
 
     def set(self, seconds: int) -> None:
-        """Jump. The file is mapped into the process: it is written in place."""
+        """Set the shift. The file is memory-mapped by the process, so it is written in place."""
         with self._path.open("r+b", buffering=0) as file:
             file.write(struct.pack("q", seconds))
 
 
 def library(folder: Path) -> Path:
-    """Compile clock.c, once in a folder."""
+    """Compile clock.c, once per folder."""
     out, compiler = folder / "clock.so", shutil.which("cc") or shutil.which("gcc")
     if compiler is None or sys.platform != "linux":
         raise NotPossible("needs Linux and a C compiler (cc), for tests/faults/clock.c")
@@ -76,7 +76,7 @@ def folder() -> Iterator[Path]:
 
 
 async def server() -> Outcome:
-    """The service's clock jumps under load, with TLS, a quota and callers who do not read."""
+    """Shift the service's clock under load, with TLS, a quota and callers that do not read."""
     bundle = bundle_of("docs-rope")
     known = await asyncio.to_thread(reference, bundle)
     with folder() as place:
@@ -120,16 +120,15 @@ async def server() -> Outcome:
 
 
 def handshake(target: str, authority: Path) -> bool:
-    """Whether a new client is answered."""
+    """Return whether a new client gets an answer."""
     with Client(target, tls_ca=authority, timeout=10) as client:
         return len(client.encode(["open a file"])) == 1
 
 
 async def tight(service: Service, shift: Shift, seconds: int) -> float:
-    """A call of a second of work with a deadline of 0.3 s,
-    in which the clock jumps -> how long it took.
+    """Return the duration of a one-second call with a deadline of 0.3 s during a clock jump.
 
-    The service is idle, so that the call is taken, and not refused as hopeless.
+    The service is idle, so that the call is admitted and not refused as too late.
     """
     request = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 2000))] * 4)
     async with grpc.aio.insecure_channel(service.target) as channel:
@@ -150,7 +149,7 @@ async def tight(service: Service, shift: Shift, seconds: int) -> float:
 
 
 async def stalled(bundle: Path, place: Path) -> Outcome:
-    """Deadlines, and callers who read nothing.
+    """Check deadlines, and callers that read nothing.
 
     Both end by the monotonic clock, whichever way the wall clock jumps.
     """
@@ -193,7 +192,7 @@ async def stalled(bundle: Path, place: Path) -> Outcome:
 
 @contextlib.asynccontextmanager
 async def unread(target: str) -> AsyncIterator[Any]:
-    """A stream with an answer of megabytes, of which one frame was read and no more is."""
+    """Return a stream with megabytes of answers, of which only one frame was read."""
     wanted = pb.Outputs(attention=pb.AttentionOutput(layers=[0]))
     encode = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[5] * 1500))], outputs=wanted)
     async with grpc.aio.insecure_channel(target, options=NARROW) as channel:
@@ -204,7 +203,7 @@ async def unread(target: str) -> AsyncIterator[Any]:
 
 
 def quotas(bundle: Path, place: Path) -> Outcome:
-    """A jump forward fills no bucket; a jump back keeps nobody out."""
+    """Check that a jump forward fills no bucket and a jump back blocks no client."""
     (place / "tokens").write_text(f"metered {TOKEN}\n", encoding="ascii")
     shift = Shift(place, "quota")
     quota = ("--quota-tokens-per-second", str(QUOTA), "--quota-burst-seconds", str(BURST_SECONDS))
@@ -241,14 +240,14 @@ def quotas(bundle: Path, place: Path) -> Outcome:
 
 
 def pushback_seconds(error: Any) -> float:
-    """How long a refusal asks to wait."""
+    """Return the retry delay of a refusal."""
     return int(dict(error.trailing_metadata())["grpc-retry-pushback-ms"]) / 1000
 
 
 async def client() -> Outcome:
-    """The clients' clock jumps.
+    """Shift the clients' clock.
 
-    In calls, in waits before retries, and with a certificate in use.
+    During calls, during retry waits, and with a certificate in use.
     """
     bundle = bundle_of("docs-rope")
     with folder() as place:
@@ -269,7 +268,7 @@ async def client() -> Outcome:
         assert process.stdout is not None
         try:
             assert await asyncio.wait_for(process.stdout.readline(), 120) == b"waiting\n"
-            # It asks a service that is not there yet, and waits to ask again.
+            # The client calls a service that has not started, and waits to retry.
             shift.set(CLIENT_AHEAD + HOUR)
             await asyncio.sleep(1)
             shift.set(CLIENT_AHEAD - HOUR)

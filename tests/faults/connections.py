@@ -1,6 +1,6 @@
-"""Connections that cost and ask nothing.
+"""Connections without requests: idle, aborted and reset.
 
-10,000 idle ones, a flood that breaks off, streams reset at once.
+10,000 idle ones, a flood of aborted ones, streams reset at once.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ PREFACE = (
 ABORT = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close() sends a reset
 BACK_SECONDS = 20.0
 KIB_A_CONNECTION = 64.0
-IDLE_P99_MS = 200.0  # of a call beside them; the median beside none is some 10 ms
+IDLE_P99_MS = 200.0  # limit for a call beside them; without them the median is some 10 ms
 
 
 class Probe:
-    """A caller with one short text, whose vector must not change."""
+    """Client with one short text, whose vector must not change."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -52,7 +52,7 @@ class Probe:
         self.wrong = 0
 
     def calls(self, count: int = CALLS) -> list[float]:
-        """Seconds of each of some calls."""
+        """Return the seconds of each of some calls."""
         took = []
         for _ in range(count):
             begun = time.monotonic()
@@ -62,7 +62,7 @@ class Probe:
         return took
 
     def new_connection(self, target: str) -> float:
-        """Seconds until a new client has its first answer."""
+        """Return the seconds until a new client has its first answer."""
         begun = time.monotonic()
         with Client(
             target, timeout=30, options=[("headlight.fault", time.monotonic_ns() % 10**9)]
@@ -73,7 +73,7 @@ class Probe:
 
 @contextmanager
 def descriptors(count: int) -> Iterator[None]:
-    """Let this process, and those it starts, open so many."""
+    """Raise the file descriptor limit of this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < count:
         raise NotPossible(f"a process may open {hard} files here (ulimit -Hn); {count} are needed")
@@ -87,7 +87,7 @@ def open_files(service: Service) -> int:
 
 
 def settled(service: Service, most: int) -> float:
-    """Seconds until no more files are open than at most so many; infinity if that does not come."""
+    """Return the seconds until the open files fall to a limit; infinity if they do not."""
     begun = time.monotonic()
     while open_files(service) > most:
         if time.monotonic() - begun > BACK_SECONDS:
@@ -97,7 +97,7 @@ def settled(service: Service, most: int) -> float:
 
 
 def busy_seconds(service: Service) -> float:
-    """CPU time of the service so far."""
+    """Return the CPU time of the service so far."""
     line = Path(f"/proc/{service.process.pid}/stat").read_text(encoding="ascii")
     fields = line.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -114,7 +114,7 @@ def idle() -> Outcome:
         try:
             opened = time.monotonic() - begun
             while open_files(service) - files < IDLE and time.monotonic() - begun < 60:
-                time.sleep(0.1)  # the kernel takes connections in before the service does
+                time.sleep(0.1)  # the kernel accepts connections before the service does
             held = open_files(service) - files
             beside, first = probe.calls(), probe.new_connection(service.target)
             grown = service.resident_bytes() - memory
@@ -158,7 +158,7 @@ def idle() -> Outcome:
 
 
 def connected(target: str) -> socket.socket:
-    """A connection that speaks HTTP/2 and calls nothing."""
+    """Return a connection that speaks HTTP/2 and makes no call."""
     host, _, port = target.rpartition(":")
     line = socket.create_connection((host, int(port)), timeout=30)
     line.sendall(PREFACE)
@@ -166,7 +166,7 @@ def connected(target: str) -> socket.socket:
 
 
 def ended(line: socket.socket) -> bool:
-    """Whether the other side has closed it."""
+    """Return whether the other side has closed it."""
     line.setblocking(False)
     try:
         while received := line.recv(1 << 16):
@@ -219,7 +219,7 @@ def aborted() -> Outcome:
 
 
 async def resets() -> Outcome:
-    """Begin streams and reset each at once: rapid reset (CVE-2023-44487)."""
+    """Open streams and reset each at once: rapid reset (CVE-2023-44487)."""
     with Service(bundle_of("docs-rope")) as service, Client(service.target, timeout=30) as client:
         probe = await asyncio.to_thread(Probe, client)
         alone, files = await asyncio.to_thread(probe.calls), open_files(service)
@@ -255,7 +255,7 @@ async def resets() -> Outcome:
 
 
 async def reset_streams(target: str) -> bool:
-    """A connection of streams that are begun and reset -> whether the service closed it."""
+    """Open and reset streams on a connection; return whether the service closed it."""
     host, _, port = target.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(PREFACE)
@@ -282,7 +282,7 @@ async def reset_streams(target: str) -> bool:
 
 
 def until_idle(service: Service) -> float:
-    """Seconds until the service uses less than a fifth of a core."""
+    """Return the seconds until the service uses less than a fifth of a core."""
     begun = time.monotonic()
     while time.monotonic() - begun < BACK_SECONDS:
         before = busy_seconds(service)

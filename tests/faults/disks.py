@@ -1,4 +1,4 @@
-"""File systems that take no byte: F18."""
+"""Full and read-only file systems: F18."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ exec "$@"
 
 
 def before() -> tuple[str, ...]:
-    """The command that starts a process so."""
+    """Return the command that starts a process on such file systems."""
     if shutil.which("unshare") is None:
         raise NotPossible("needs unshare (util-linux)")
     command = ("unshare", "--mount", "sh", "-c", READ_ONLY, str(ROOT))
@@ -49,7 +49,7 @@ def before() -> tuple[str, ...]:
 
 
 async def read_only() -> Outcome:
-    """The service on a read-only root, with a /tmp that is full."""
+    """Run the service on a read-only root, with a full /tmp."""
     started = before()
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     environment = {"PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nonexistent"}

@@ -1,4 +1,4 @@
-"""Rows that tests of the repository show: node ids, and what they assert.
+"""Rows shown by tests of the repository: node ids, and what they assert.
 
 Add a row here for each.
 """
@@ -29,11 +29,11 @@ DRIVEN: tuple[Row, ...] = (
         tests=(
             (
                 "tests/service/frontends/grpc/"
-                "test_cancelled_items.py::test_what_expired_in_the_queue_is_never_run"
+                "test_cancelled_items.py::test_expired_queue_items_never_run"
             ),
             (
                 "tests/service/frontends/grpc/"
-                "test_cancelled_items.py::test_what_expires_leaves_at_once_though_no_batch_is_taken"
+                "test_cancelled_items.py::test_expired_items_leave_the_queue_at_once"
             ),
         ),
         asserts="0 expired requests run",
@@ -48,7 +48,7 @@ DRIVEN: tuple[Row, ...] = (
             "tests/service/frontends/grpc/test_hung_up.py",
             (
                 "tests/service/frontends/grpc/"
-                "test_encode_stream.py::test_a_caller_who_leaves_frees_everything"
+                "test_encode_stream.py::test_a_disconnecting_caller_frees_everything"
             ),
             "tests/system/test_hung_up.py",
         ),
@@ -73,12 +73,7 @@ DRIVEN: tuple[Row, ...] = (
         "A crowd that does nothing",
         "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
         "no new call waits; one watcher more is refused",
-        tests=(
-            (
-                "tests/system/"
-                "test_transport.py::test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting"
-            ),
-        ),
+        tests=(("tests/system/test_transport.py::test_idle_callers_do_not_delay_new_calls"),),
         asserts="every new call answered beside each part of the crowd",
     ),
     Row(
@@ -91,7 +86,7 @@ DRIVEN: tuple[Row, ...] = (
         "no call fails; exit 0",
         tests=(
             "tests/system/test_rollout.py::test_restarts_in_place_under_load_fail_no_call",
-            "tests/system/test_rollout.py::test_restarts_in_place_fail_none_of_many_calls_at_once",
+            "tests/system/test_rollout.py::test_restarts_in_place_fail_none_of_many_parallel_calls",
             (
                 "tests/system/"
                 "test_rollout.py::test_replicas_replaced_by_others_under_load_fail_no_call"
@@ -109,7 +104,7 @@ DRIVEN: tuple[Row, ...] = (
         tests=(
             (
                 "tests/service/app/"
-                "test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure"
+                "test_main.py::test_a_call_that_outlasts_the_grace_time_makes_the_exit_code_1"
             ),
         ),
         asserts="ended in time, exit code 1, the call counted in the log",
@@ -129,11 +124,11 @@ DRIVEN: tuple[Row, ...] = (
         "a fault put into its serving thread, once a second, and three times within a second",
         "health fails at once; a new server listens; no call of the shipped clients fails",
         tests=(
-            "tests/system/test_transport.py::test_a_server_that_ends_once_a_second_fails_no_call",
-            "tests/system/test_transport.py::test_a_health_port_that_ends_comes_back",
+            "tests/system/test_transport.py::test_a_grpc_server_ending_every_second_fails_no_call",
+            "tests/system/test_transport.py::test_a_health_server_that_ends_is_replaced",
             (
                 "tests/system/"
-                "test_transport.py::test_a_server_that_ends_three_times_within_a_second_ends_the_process"
+                "test_transport.py::test_three_grpc_server_failures_within_a_second_end_the_process"
             ),
             "tests/service/frontends/grpc/transport/test_grpc_server.py",
         ),
@@ -246,7 +241,7 @@ DRIVEN: tuple[Row, ...] = (
         tests=(
             (
                 "tests/headlight/cli/embed/"
-                "test_end.py::test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays"
+                "test_end.py::test_a_full_disk_is_reported_and_received_rows_are_kept"
             ),
         ),
         asserts="the job went on where it was",
@@ -306,7 +301,7 @@ DRIVEN: tuple[Row, ...] = (
         "connections live 5 s; one more replica under load",
         "no call fails; each replica has 80 % of its share",
         tests=(
-            "tests/system/test_rollout.py::test_load_evens_out_after_one_joins",
+            "tests/system/test_rollout.py::test_load_is_balanced_after_a_replica_joins",
             "tests/service/frontends/grpc/transport/test_connection_age.py",
         ),
         asserts="0 calls failed, every share of 80 % reached",
@@ -315,7 +310,10 @@ DRIVEN: tuple[Row, ...] = (
 
 
 def run_tests(nodes: tuple[str, ...], asserts: str) -> Outcome:
-    """Run the tests and count them. Figures that they record as properties are taken over."""
+    """Run the tests and count them.
+
+    Figures that they record as properties are included.
+    """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "junit.xml"
         command = [

@@ -1,4 +1,4 @@
-"""Calls without retries, many at once, each answer compared with the right one."""
+"""Calls without retries, many at once, each answer compared with the reference."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from tests.faults.traffic import percentile
 
-# Of a request: some tens of milliseconds, so that this process needs little of the CPU.
+# Tokens of a request: some tens of milliseconds, so that this process needs little CPU.
 TOKENS = 384
-# Few of these a second are all there is capacity for: many times as many cost their callers little.
+# The capacity is a few of these per second, so that overload costs the callers little.
 LARGE_TOKENS = 800
-KINDS = 8  # different requests, whose vectors are known
+KINDS = 8  # different requests with known vectors
 DEADLINE = 1.0
 
 
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
     status: str
     seconds: float
-    late: float  # after its deadline
+    late: float  # time beyond its deadline
     wrong: bool = False
 
 
@@ -65,7 +65,7 @@ class Load:
         return np.frombuffer(answer.pooled[0].data, "<f4")
 
     async def call(self, timeout: float, priority: pb.Priority | None = None) -> Ended:
-        """One call of any kind."""
+        """Make one call of any kind."""
         kind, begun = random.randrange(KINDS), time.monotonic()
         request = self._requests[kind]
         if priority is not None:
@@ -88,7 +88,7 @@ class Load:
         timeout: float = DEADLINE,
         priority: pb.Priority | None = None,
     ) -> list[Ended]:
-        """So many callers, each with one call after the other."""
+        """Run a closed loop: some callers, each with one call after the other."""
         end, found = time.monotonic() + seconds, list[Ended]()
 
         async def one() -> None:
@@ -99,7 +99,7 @@ class Load:
         return found
 
     async def open(self, rate: float, seconds: float, deadline: float = DEADLINE) -> list[Ended]:
-        """So many calls a second, whatever becomes of them."""
+        """Run an open loop: some calls a second, whatever their results."""
         begun, tasks = time.monotonic(), list[asyncio.Task[Ended]]()
         while (now := time.monotonic() - begun) < seconds:
             while len(tasks) < rate * now:
@@ -119,7 +119,7 @@ def p99_ms(calls: list[Ended], status: str = "OK") -> float:
 
 
 async def paced(load: Load, rate: float, seconds: float) -> list[Ended]:
-    """Calls at an even pace, none before the last one has ended."""
+    """Make calls at an even rate, each after the previous one has ended."""
     found, begun = list[Ended](), time.monotonic()
     while time.monotonic() - begun < seconds:
         found.append(await load.call(10))
@@ -128,13 +128,13 @@ async def paced(load: Load, rate: float, seconds: float) -> list[Ended]:
 
 
 def wrong_answers(*runs: list[Ended]) -> tuple[str, list[str]]:
-    """How many answers were wrong, to be said; and that as a problem, if any was."""
+    """Return the number of wrong answers as text, and as a problem if there is any."""
     calls = [call for run in runs for call in run]
     said = f"{sum(call.wrong for call in calls)} of {counts(calls)['OK']:,} answers wrong"
     return said, [said] if any(call.wrong for call in calls) else []
 
 
 def statuses_but(allowed: set[str], *runs: list[Ended]) -> list[str]:
-    """The problem that calls ended in other statuses, if any did."""
+    """Return the problem that calls ended in other statuses, if any did."""
     others = {call.status for run in runs for call in run} - allowed
     return [f"calls ended as {', '.join(sorted(others))}"] if others else []

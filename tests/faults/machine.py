@@ -14,14 +14,14 @@ SOAK_MINUTES = 2
 
 
 def device() -> Outcome:
-    """A real device is not broken on purpose."""
+    """Report that a real device is not broken on purpose."""
     if not devices().count:
         raise NotPossible("there is no GPU here")
     raise NotPossible("nothing here makes a real GPU fail; `make gpu-bench` runs on one that works")
 
 
 def soak() -> Outcome:
-    """A short form of `make soak`, with a report of its own."""
+    """Run a short `make soak`, with a report of its own."""
     report = FOLDER / "soak.md"
     options = ("--minutes", str(SOAK_MINUTES), "--out", str(report))
     command = [sys.executable, "-m", "tests.soak", *options]
@@ -32,7 +32,7 @@ def soak() -> Outcome:
 
 
 def told(report: Path, code: int) -> Outcome:
-    """What the report of a soak says."""
+    """Return the summary from the report of a soak."""
     lines = report.read_text(encoding="utf-8").splitlines()
     calls = next(line for line in lines if "calls started" in line).partition(";")[0]
     memory = next(line for line in lines if line.startswith("Memory")).partition(";")[0]

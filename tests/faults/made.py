@@ -1,4 +1,4 @@
-"""Rows whose faults are made by the modules of this package."""
+"""Rows whose faults the modules of this package make."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Row:
 
 
 def rows() -> tuple[Row, ...]:
-    """All rows in the order of their numbers."""
+    """Return all rows in the order of their numbers."""
     from tests.faults.driven import DRIVEN
     from tests.faults.made import MADE
 

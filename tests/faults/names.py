@@ -1,4 +1,4 @@
-"""Names that move, and a name server that fails: F13d."""
+"""Changing DNS names, and a failing name server: F13d."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEW_SECONDS = 15.0  # for a new client to be told that the name has no address
 
 
 class Unsteady(Names):
-    """A name server that can fail.
+    """Name server that can fail.
 
     Attributes:
         outage: an error code to answer with, None to stay silent; 0: none.
@@ -53,7 +53,7 @@ class Unsteady(Names):
 
 
 class Scene:
-    """Services at addresses of loopback, a name for them, and its server."""
+    """Services at loopback addresses, a name for them, and its server."""
 
     def __init__(
         self, names: Unsteady, told: list[str], open_services: contextlib.ExitStack
@@ -73,9 +73,9 @@ class Scene:
 
 
 async def moving() -> Outcome:
-    """Outages of the name server under load.
+    """Make outages of the name server under load.
 
-    Then the name moves, with and without a time in which both addresses hold.
+    Then move the name, with and without a time in which both addresses are valid.
     """
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     told = ["127.0.1.1"]
@@ -105,7 +105,7 @@ async def moving() -> Outcome:
 
 
 async def outages(scene: Scene, traffic: Traffic) -> dict[str, str]:
-    """Each way to fail in turn -> what a client was told that began meanwhile."""
+    """Fail in each way in turn; return the error of a client that started meanwhile."""
     new = {}
     for outage, code in OUTAGES.items():
         await traffic.run(1)
@@ -153,9 +153,9 @@ def verdict(
 
 
 async def stranger(target: str) -> str:
-    """What a client that has no address yet is told."""
+    """Return the error of a client that has no address yet."""
     begun = time.monotonic()
-    # An option of its own: channels that differ in nothing share their resolver.
+    # A unique option: channels with equal options share their resolver.
     async with AsyncClient(target, timeout=NEW_SECONDS, options=[("headlight.fault", 1)]) as client:
         try:
             await client.encode(["open a file"])

@@ -21,7 +21,9 @@ SECONDS = 20.0
 
 
 class SlowRelay(Relay):
-    """Passes bytes on late and in order, as TCP does over such a network. An async context manager.
+    """Relay that delays bytes in order, as TCP does over such a network.
+
+    An async context manager.
 
     Attributes:
         lost: pieces that had to be sent again.
@@ -62,7 +64,7 @@ class SlowRelay(Relay):
 
 
 async def slow() -> Outcome:
-    """Calls of all kinds over it."""
+    """Make calls of all kinds over it."""
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     with Service(bundle_of("docs-rope")) as service:
         async with (

@@ -1,4 +1,7 @@
-"""One fault in this process: `python -m tests.faults.one FAULT [FOLDER]`; writes its file."""
+"""Runner of one fault in this process.
+
+`python -m tests.faults.one FAULT [FOLDER]` writes its record.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ def outcome_of(row: Row) -> tuple[State, Outcome]:
         return row.state, asyncio.run(found) if inspect.iscoroutine(found) else found
     except NotPossible as reason:
         return "not possible here", Outcome("", note=str(reason))
-    except Exception as error:  # a failed run is a result, and the page shows it
+    except Exception as error:  # a failed run is a result, shown on the page
         traceback.print_exc()
         return row.state, Outcome("", problems=[f"{type(error).__name__}: {error}"[:400]])
 
 
 def run_one(fault: str, folder: Path = FOLDER) -> bool:
-    """Make one fault and write its file. Returns whether the promise was kept."""
+    """Make one fault and write its record; return whether the promise was kept."""
     [row] = [each for each in rows() if each.fault == fault]
     begun = time.monotonic()
     state, outcome = outcome_of(row)

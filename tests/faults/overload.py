@@ -1,4 +1,4 @@
-"""More calls than there is capacity for, and deadlines too short to keep."""
+"""Load beyond capacity, and deadlines too short to meet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATUSES = {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
 
 
 async def overload() -> Outcome:
-    """Open-loop load of 0.8 to 10 times the capacity."""
+    """Run open-loop load of 0.8 to 10 times the capacity."""
     with Service(bundle_of("docs-rope")) as service:
         async with Load(service.target, tokens=LARGE_TOKENS) as load:
             capacity = counts(await load.closed(8, STEP_SECONDS, 30))["OK"] / STEP_SECONDS
@@ -77,7 +77,7 @@ async def overload() -> Outcome:
 
 
 async def deadlines() -> Outcome:
-    """Deadlines of 1 to 50 ms beside others' load."""
+    """Make calls with deadlines of 1 to 50 ms beside other load."""
     with Service(bundle_of("docs-rope")) as service:
         async with (
             Load(service.target) as load,

@@ -1,4 +1,4 @@
-"""A service that is stopped and goes on: F9b."""
+"""A service stopped by SIGSTOP and continued: F9b."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BACK_SECONDS = 5.0
 
 
 async def stopped() -> Outcome:
-    """SIGSTOP and SIGCONT under load.
+    """Send SIGSTOP and SIGCONT under load.
 
-    Calls end at their timeout, and right answers come again afterwards.
+    Calls end at their timeout, and right answers resume afterwards.
     """
     known = await asyncio.to_thread(reference, bundle_of("docs-rope"))
     back, problems = list[float](), list[str]()

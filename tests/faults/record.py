@@ -20,12 +20,12 @@ PACKAGES = ("grpcio", "protobuf", "numpy", "onnxruntime")
 
 
 class NotPossible(Exception):
-    """This machine does not let the fault be made. The text is the reason."""
+    """The fault cannot be made on this machine; the text is the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run of one fault showed.
+    """Result of one fault.
 
     Attributes:
         seen: the figures in a sentence, for the page.
@@ -41,12 +41,12 @@ class Outcome:
 
 
 def command_of(fault: str) -> str:
-    """The command that makes one fault."""
+    """Return the command that makes one fault."""
     return f"python -m tests.faults --only {fault}"
 
 
 def write(folder: Path, fault: str, **fields: Any) -> None:
-    """Write the file of a fault, with what every file holds."""
+    """Write the record of a fault, with the common fields."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = {
         "fault": fault,
@@ -61,7 +61,7 @@ def write(folder: Path, fault: str, **fields: Any) -> None:
 
 
 def read(folder: Path, fault: str) -> dict[str, Any] | None:
-    """The record of a fault; None if it was not run."""
+    """Return the record of a fault; None if it was not run."""
     path = folder / f"{fault}.json"
     if not path.exists():
         return None
@@ -70,7 +70,7 @@ def read(folder: Path, fault: str) -> dict[str, Any] | None:
 
 
 def commit() -> str:
-    """The commit of the working tree, marked if files differ from it."""
+    """Return the commit of the working tree, marked if files differ from it."""
     head = _git("rev-parse", "--short=12", "HEAD")
     changed = _git(
         "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/reliability.md"
@@ -84,7 +84,7 @@ def _git(*arguments: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Software and kernel of this run."""
+    """Return the software and kernel versions of this run."""
     installed = {name: version(name) for name in PACKAGES}
     return {
         "python": ".".join(map(str, sys.version_info[:3])),

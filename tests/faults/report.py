@@ -38,7 +38,7 @@ short form is run, and its row says so. The long runs have reports of their own:
 
 
 def page(folder: Path) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     found = {row.fault: read(folder, row.fault) for row in rows()}
     lines = [
         INTRODUCTION,

@@ -27,7 +27,7 @@ PAUSE_SECONDS = 0.01  # between two calls of one caller, so that clients leave C
 
 
 class Call(NamedTuple):
-    """One call that ended."""
+    """One finished call."""
 
     kind: str
     begun: float  # time.monotonic
@@ -112,21 +112,21 @@ class Traffic:
         return "OK"
 
     async def run(self, seconds: float) -> list[Call]:
-        """Let it run. Returns the calls that ended meanwhile."""
+        """Run for a time; return the calls that ended meanwhile."""
         before = len(self.calls)
         await asyncio.sleep(seconds)
         return self.calls[before:]
 
     def outcomes(self) -> Counter[str]:
-        """How many calls ended in which status."""
+        """Return the number of calls by status."""
         return Counter(call.outcome for call in self.calls)
 
     def latest_seconds(self) -> float:
-        """The longest that a call outlived its timeout; negative if none did."""
+        """Return the longest time that a call exceeded its timeout; negative if none did."""
         return max((call.seconds for call in self.calls), default=0.0) - self._timeout
 
     def problems(self) -> list[str]:
-        """Wrong answers, unexpected statuses, calls far beyond their timeout."""
+        """Return wrong answers, unexpected statuses, and calls far beyond their timeout."""
         found = self._ledger.problems()
         if self.latest_seconds() > LATE_SECONDS:
             found.append(f"a call ended {self.latest_seconds():.1f} s after its timeout")
@@ -134,13 +134,13 @@ class Traffic:
 
 
 def percentile(seconds: Iterable[float], share: float) -> float:
-    """The nearest of the values; infinity for none."""
+    """Return the nearest-rank percentile of the values; infinity for none."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
 
 
 def milliseconds(calls: Iterable[Call]) -> str:
-    """Median and p99 of calls."""
+    """Return median and p99 of calls."""
     seconds = [call.seconds for call in calls]
     if not seconds:
         return "no calls"
@@ -151,7 +151,7 @@ def milliseconds(calls: Iterable[Call]) -> str:
 
 
 def said(outcomes: Counter[str]) -> str:
-    """Counts in words."""
+    """Return counts in words."""
     return (
         ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common()) or "no calls"
     )

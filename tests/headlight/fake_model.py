@@ -1,4 +1,4 @@
-"""Answers without a model: numbers made from the ids alone, and the frames that carry them."""
+"""Fake model: numbers computed from the ids, and the frames that carry them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REF = pb.ModelRef(
 
 
 def tokens_of(item: pb.Input) -> pb.TokenInfo:
-    """Words between [CLS] and [SEP]; ids as they are."""
+    """Return the words between [CLS] and [SEP]; ids unchanged."""
     if item.HasField("ids"):
         ids, zeros = list(item.ids.ids), [0] * len(item.ids.ids)
         return pb.TokenInfo(
@@ -58,19 +58,22 @@ def tokens_of(item: pb.Input) -> pb.TokenInfo:
 
 
 def numbers(ids: list[int], *shape: int) -> Floats:
-    """Numbers in (0, 1) that depend on the ids and the shape."""
+    """Return numbers in (0, 1) that depend on the ids and the shape."""
     return np.random.default_rng([*ids, *shape]).random(shape, np.float32)
 
 
 def attention_of(ids: list[int], layers: list[int]) -> Floats:
-    """float32 [layers, H, n, n], rows summing to 1."""
+    """Return float32 [layers, H, n, n], rows summing to 1."""
     raw = np.stack([numbers([layer, *ids], HEADS, len(ids), len(ids)) for layer in layers])
     weights: Floats = raw / raw.sum(-1, keepdims=True)
     return weights
 
 
 def pooled_of(ids: list[int], mask: list[float] | None = None) -> Floats:
-    """float32 [D]. Without head i, counted over all layers, it is (i + 1) / 100 away."""
+    """Return float32 [D].
+
+    Without head i, counted over all layers, it is (i + 1) / 100 away.
+    """
     vector = numbers(ids, DIM)
     if mask:
         vector[0] += sum((1 - kept) * (at + 1) / 100 for at, kept in enumerate(mask))
@@ -78,7 +81,7 @@ def pooled_of(ids: list[int], mask: list[float] | None = None) -> Floats:
 
 
 def hidden_of(ids: list[int], layers: list[int]) -> Floats:
-    """float32 [layers, n, D]."""
+    """Return float32 [layers, n, D]."""
     return np.stack([numbers([100 + layer, *ids], len(ids), DIM) for layer in layers])
 
 
@@ -92,7 +95,7 @@ def ragged(parts: list[Floats], layers: list[int]) -> pb.RaggedTensor:
 
 
 def answer(request: pb.EncodeRequest, max_length: int, ref: pb.ModelRef = REF) -> pb.EncodeResponse:
-    """The whole answer to a request that is known to be good."""
+    """Return the whole answer to a valid request."""
     response = pb.EncodeResponse(model=ref)
     ids_of = []
     for item in request.inputs:
@@ -151,9 +154,9 @@ def attend(
     ids_of: list[list[int]],
     specials: list[list[bool]],
 ) -> None:
-    """Attention in the form wanted.
+    """Return attention in the requested form.
 
-    Of some layers, reduced to statistics, the largest, or some rows.
+    Of some layers, reduced to statistics, the largest weights, or some rows.
     """
     layers = [layer % LAYERS for layer in wanted.layers] or list(range(LAYERS))
     maps = [attention_of(ids, layers) for ids in ids_of]
@@ -173,7 +176,7 @@ def attend(
 
 
 def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[list[bool]]) -> None:
-    """The statistics of each head of all layers."""
+    """Return the statistics of each head of all layers."""
     parts = []
     for weights, special in zip(maps, specials, strict=True):
         text = Text(weights, weights, special, (), (), (), "mean")
@@ -189,7 +192,7 @@ def summarise(response: pb.EncodeResponse, maps: list[Floats], specials: list[li
 
 
 def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) -> None:
-    """The largest weights of each row of all layers."""
+    """Return the largest weights of each row of all layers."""
     indices = [np.argsort(-weights, axis=-1)[..., :count] for weights in maps]
     kept = [
         np.take_along_axis(weights, at, axis=-1) for weights, at in zip(maps, indices, strict=True)
@@ -204,9 +207,9 @@ def keep_largest(response: pb.EncodeResponse, maps: list[Floats], count: int) ->
 def frames_of(
     request_id: str, response: pb.EncodeResponse, rows_per_chunk: int = 3
 ) -> list[pb.EncodeStreamResponse]:
-    """header, chunks (the last rows first: no order is promised), end.
+    """Return header, chunks (the last rows first: no order is promised), end.
 
-    Of maps that are not whole, one frame with all.
+    Reduced attention is one frame.
     """
     told = response.attention_map
     if response.HasField("attention") and (list(told.axes[-1:]) != ["key"] or told.places):

@@ -1,6 +1,6 @@
-"""A servicer that keeps the contract, or breaks it on demand.
+"""Fake servicer that keeps the contract, or breaks it on demand.
 
-Limits enforced, refusals drawn, everything recorded.
+It enforces limits, returns configured refusals, and records all calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.headlight.fake_model import DIM, HEADS, LAYERS, REF, answer, frames_o
 
 
 class Refusal(Exception):
-    """A status to answer with."""
+    """Status to answer with."""
 
     def __init__(
         self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, str], ...] = ()
@@ -36,11 +36,11 @@ class Refusal(Exception):
 
 @dataclasses.dataclass
 class FakeServicer(HeadlightServiceServicer):
-    """Serves one model named "fake"."""
+    """Servicer of one model named "fake"."""
 
     limits: pb.Limits
     max_length: int = 32
-    # Whether GetModel says so; vectors are made so only where a request says it.
+    # Whether GetModel declares unit length; vectors get it only if a request asks for it.
     normalized: bool = False
     accepts: tuple[str, ...] = ("text", "pair", "ids")
     ref: Callable[[int], pb.ModelRef] = lambda call: REF  # by number of Encode calls before
@@ -52,7 +52,7 @@ class FakeServicer(HeadlightServiceServicer):
     change_frames: Callable[[list[pb.EncodeStreamResponse]], Iterable[pb.EncodeStreamResponse]] = (
         lambda frames: frames
     )
-    refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # one is drawn by each call
+    refusals: deque[Refusal] = dataclasses.field(default_factory=deque)  # each call takes one
     numbers: Iterator[int] = dataclasses.field(default_factory=itertools.count)  # of Encode calls
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
     tokenized: list[pb.TokenizeRequest] = dataclasses.field(default_factory=list)
@@ -141,7 +141,7 @@ class FakeServicer(HeadlightServiceServicer):
             return [pb.EncodeStreamResponse(id=request.id, error=error)]
 
     def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
-        number = next(self.numbers)  # in one step: threads serve calls at once
+        number = next(self.numbers)  # atomic, because threads serve calls concurrently
         self.encoded.append(request)
         if refusal := self.draw():
             raise refusal
@@ -151,7 +151,7 @@ class FakeServicer(HeadlightServiceServicer):
         return response
 
     def draw(self) -> Refusal | None:
-        """The next refusal, in one step: threads serve calls at once."""
+        """Return the next refusal. Atomic, because threads serve calls concurrently."""
         try:
             return self.refusals.popleft()
         except IndexError:
@@ -207,9 +207,9 @@ def default_limits() -> pb.Limits:
 
 @contextlib.contextmanager
 def serving(servicer: FakeServicer) -> Iterator[str]:
-    """Serves on a free loopback port, with the message limits of a stock server.
+    """Serve on a free loopback port, with the message limits of a stock server.
 
-    Gives "host:port".
+    Yields "host:port".
     """
     server = grpc.server(futures.ThreadPoolExecutor(8))
     add_HeadlightServiceServicer_to_server(servicer, server)

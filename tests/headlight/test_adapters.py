@@ -1,6 +1,6 @@
-"""Layouts, without the tools.
+"""Layouts of the adapters, without the tools.
 
-`tests/adapters` holds the same functions against the tools themselves.
+`tests/adapters` compares the same functions with the tools themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAIR = TokenList(
 
 
 def attention_of(tokens: TokenList, layers: tuple[int, ...] = (0,)) -> Attention:
-    """Random weights, so no other orientation has the same numbers."""
+    """Return random weights, so that no other orientation has the same numbers."""
     raw = np.random.default_rng(1).random((len(layers), 2, len(tokens), len(tokens)), np.float32)
     return Attention(raw / raw.sum(-1, keepdims=True), layers, tokens, REF)
 
@@ -51,7 +51,7 @@ def test_importing_the_adapters_imports_no_tool() -> None:
     }
 
 
-def test_hf_is_a_batch_of_one_for_each_layer_held(client: Client) -> None:
+def test_hf_is_a_batch_of_one_for_each_selected_layer(client: Client) -> None:
     attention, hidden = client.attend(TEXT, [2, 0]), client.hidden(TEXT)
     count = len(attention.tokens)
     assert [layer.shape for layer in to_hf(attention)] == [(1, 2, count, count)] * 2
@@ -62,9 +62,9 @@ def test_hf_is_a_batch_of_one_for_each_layer_held(client: Client) -> None:
         np.testing.assert_array_equal(state[0], numbers)
 
 
-def test_tensors_hold_the_same_numbers_whatever_the_memory(client: Client) -> None:
+def test_tensors_are_equal_for_any_memory_layout(client: Client) -> None:
     attention = client.attend(TEXT)
-    attention.weights.flags.writeable = False  # which PyTorch warns of
+    attention.weights.flags.writeable = False  # PyTorch warns of read-only arrays
     mirrored = Attention(
         attention.weights[::-1, :, ::-1], attention.layers, attention.tokens, attention.model
     )
@@ -73,7 +73,7 @@ def test_tensors_hold_the_same_numbers_whatever_the_memory(client: Client) -> No
             np.testing.assert_array_equal(given.numpy()[0], weights)
 
 
-def test_bertviz_finds_each_layer_at_its_number() -> None:
+def test_bertviz_layers_are_at_their_absolute_index() -> None:
     attention = attention_of(PAIR, (3, 1))
     arguments = to_bertviz(attention)
     assert arguments["include_layers"] == [3, 1]
@@ -82,12 +82,12 @@ def test_bertviz_finds_each_layer_at_its_number() -> None:
         np.testing.assert_array_equal(
             arguments["attention"][layer].numpy()[0], attention.layer(layer)
         )
-    for layer in (0, 2):  # whoever looks at these sees that there is nothing
+    for layer in (0, 2):  # placeholders are visibly empty
         assert arguments["attention"][layer].shape == (1, 2, 6, 6)
         assert arguments["attention"][layer].isnan().all()
 
 
-def test_bertviz_is_told_where_a_second_text_begins() -> None:
+def test_bertviz_receives_the_start_of_a_second_text() -> None:
     assert to_bertviz(attention_of(PAIR))["sentence_b_start"] == 3
     one = TokenList(PAIR.ids, PAIR.pieces, PAIR.starts, PAIR.ends, PAIR.special, (0,) * 6)
     mixed = TokenList(
@@ -98,7 +98,7 @@ def test_bertviz_is_told_where_a_second_text_begins() -> None:
         assert "sentence_b_start" not in to_bertviz(attention_of(tokens))
 
 
-def test_labels_are_pieces_to_be_prettified_or_the_text_as_it_is(client: Client) -> None:
+def test_labels_are_wordpieces_or_the_original_text(client: Client) -> None:
     attention = client.attend(TEXT)
     assert "prettify_tokens" not in to_bertviz(attention)
     assert to_bertviz(attention, TEXT)["tokens"] == ["[CLS]", "read", "Ġ", "path", "[SEP]"]
@@ -115,7 +115,7 @@ def test_labels_are_pieces_to_be_prettified_or_the_text_as_it_is(client: Client)
         to_lit(attention_of(PAIR), "A")
 
 
-def test_transformer_lens_names_attention_by_layer_and_states_by_what_they_are(
+def test_transformer_lens_names_attention_and_states_by_its_own_keys(
     client: Client,
 ) -> None:
     attention, hidden = client.attend(TEXT, [2, 0]), client.hidden(TEXT)
@@ -133,7 +133,7 @@ def test_transformer_lens_names_attention_by_layer_and_states_by_what_they_are(
     )
 
 
-def test_lit_has_the_key_first_and_counts_layers_from_one() -> None:
+def test_lit_puts_the_key_first_and_counts_layers_from_one() -> None:
     attention = attention_of(PAIR, (5, 2))
     fields = to_lit(attention)
     assert list(fields) == ["tokens", "layer_6/attention", "layer_3/attention"]

@@ -43,7 +43,7 @@ def assert_same(read: Attention | Hidden, written: Attention | Hidden) -> None:
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)
-def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
+def test_an_archive_round_trips(client: Client, tmp_path: Path, write: Write, read: Read) -> None:
     path = tmp_path / "kept.as-named"
     # The second replaces the first.
     for value in (client.attend(TEXT, [2, 0]), client.hidden(TEXT)):
@@ -52,10 +52,10 @@ def test_what_was_written_is_read(client: Client, tmp_path: Path, write: Write, 
     assert [file.name for file in tmp_path.iterdir()] == ["kept.as-named"]
 
 
-def test_an_archive_has_these_arrays_and_no_other(
+def test_an_archive_contains_exactly_the_documented_arrays(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With any NumPy: for 1.26, every keyword is an array."""
+    """With any NumPy version: in 1.26, every keyword is an array."""
     savez = np.savez_compressed
 
     def of_numpy_1(file: Any, **arrays: Any) -> None:
@@ -67,7 +67,7 @@ def test_an_archive_has_these_arrays_and_no_other(
         assert set(archive.files) == {"weights", "layers", "heads", "model", *TOKEN_FIELDS}
 
 
-def test_what_only_pickle_could_write_is_refused(tmp_path: Path) -> None:
+def test_values_that_need_pickle_are_refused(tmp_path: Path) -> None:
     with (
         zipfile.ZipFile(tmp_path / "a", "w") as archive,
         pytest.raises(ValueError, match="allow_pickle"),
@@ -76,11 +76,11 @@ def test_what_only_pickle_could_write_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)
-def test_hidden_states_keep_their_type_and_which_tokens_they_are_of(
+def test_hidden_states_keep_their_type_and_tokens(
     client: Client, tmp_path: Path, write: Write, read: Read
 ) -> None:
     every = client.hidden(TEXT)
-    turned = tuple(reversed(range(len(every.tokens))))  # of all, so that their number does not tell
+    turned = tuple(reversed(range(len(every.tokens))))  # all: the count does not reveal the order
     for places in ((2, 0), turned):
         some = dataclasses.replace(
             every, states=every.states[:, list(places)].astype(np.float16), places=places
@@ -93,7 +93,7 @@ def test_hidden_states_keep_their_type_and_which_tokens_they_are_of(
 
 
 @pytest.mark.parametrize(("write", "read"), WAYS)
-def test_a_view_is_written_as_it_is_seen(
+def test_a_view_is_written_as_a_contiguous_array(
     client: Client, tmp_path: Path, write: Write, read: Read
 ) -> None:
     attention = client.attend(TEXT)
@@ -102,7 +102,7 @@ def test_a_view_is_written_as_it_is_seen(
     assert_same(read(tmp_path / "turned"), turned)
 
 
-def test_safetensors_are_read_by_others_without_headlight(client: Client, tmp_path: Path) -> None:
+def test_safetensors_can_be_read_without_headlight(client: Client, tmp_path: Path) -> None:
     attention, path = client.attend(TEXT, [1]), tmp_path / "a.safetensors"
     write_safetensors(path, attention)
     tensors = load_file(path)
@@ -115,7 +115,9 @@ def test_safetensors_are_read_by_others_without_headlight(client: Client, tmp_pa
     assert json.loads(metadata["model"])["bundle_sha256"] == attention.model.bundle_sha256
 
 
-def test_archives_of_the_command_line_are_read(client: Client, target: str, tmp_path: Path) -> None:
+def test_archives_of_the_command_line_can_be_read(
+    client: Client, target: str, tmp_path: Path
+) -> None:
     path = str(tmp_path / "attention.npz")
     arguments = ["attend", TEXT, "--target", target, "--format", "npz", "--out", path]
     assert commands.main(arguments) == 0
@@ -125,7 +127,7 @@ def test_archives_of_the_command_line_are_read(client: Client, target: str, tmp_
         read_npz(path)
 
 
-def test_files_of_others_are_refused_by_name(client: Client, tmp_path: Path) -> None:
+def test_foreign_files_are_refused_by_name(client: Client, tmp_path: Path) -> None:
     path, good = tmp_path / "file", tmp_path / "good.npz"
     for content in (b"", b"\x80\x04N.", b"PK"):
         path.write_bytes(content)
@@ -160,7 +162,7 @@ def test_files_of_others_are_refused_by_name(client: Client, tmp_path: Path) -> 
             read_npz(tmp_path / "bad.npz")
 
 
-def test_a_damaged_archive_is_refused_whatever_is_damaged(client: Client, tmp_path: Path) -> None:
+def test_any_damage_to_an_archive_is_refused(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "damaged.npz"
     write_npz(path, client.attend(TEXT, [0]))
     whole = path.read_bytes()
@@ -168,7 +170,7 @@ def test_a_damaged_archive_is_refused_whatever_is_damaged(client: Client, tmp_pa
     for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
-            read_npz(path)  # some bytes, as dates, say nothing
+            read_npz(path)  # some bytes, for example dates, are not checked
         except ValueError as error:
             refused.append(str(error))
         except OSError:

@@ -1,4 +1,4 @@
-"""What holds for every error, those that are still to be thought of included."""
+"""Requirements for every error class, including those added later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import HeadlightError, InvalidInput
 from headlight_service.core.admission.shedding import Shortage
 
-# By how it is annotated: a value for an argument of an error. An error that takes something else
+# Values for arguments of errors, by annotation. An error with another argument type
 # adds it here.
 VALUES: dict[str, Any] = {
     "str": "inputs[3].text",
@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
 
 
 def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[HeadlightError]]:
-    """Those of Headlight and of the service."""
+    """Return the error classes of Headlight and of the service."""
     if root.__module__.split(".")[0] in ("headlight", "headlight_service"):
         yield root
     for leaf in root.__subclasses__():
@@ -37,10 +37,8 @@ def kinds(root: type[HeadlightError] = HeadlightError) -> Iterator[type[Headligh
 
 
 @pytest.mark.parametrize("kind", sorted(set(kinds()), key=repr))
-def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightError]) -> None:
-    """As from a worker of multiprocessing, which waits for ever for an error that cannot be
-    read.
-    """
+def test_headlight_errors_survive_pickling(kind: type[HeadlightError]) -> None:
+    """multiprocessing waits for ever for an error that cannot be unpickled."""
     parameters = inspect.signature(kind).parameters
     error = kind(
         **{name: VALUES[str(parameter.annotation)] for name, parameter in parameters.items()}
@@ -55,8 +53,8 @@ def test_an_error_goes_to_another_process_and_back_whole(kind: type[HeadlightErr
         assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))
 
 
-def test_so_does_one_of_somebody_else() -> None:
-    """Whatever its arguments."""
+def test_derived_errors_survive_pickling() -> None:
+    """For any arguments."""
     again = pickle.loads(pickle.dumps(OfSomebody("inputs[0]", why=3)))
     assert (type(again), str(again), again.field, again.why) == (
         OfSomebody,

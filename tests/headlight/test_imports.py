@@ -18,7 +18,7 @@ LIST_MODULES = (
 )
 
 
-def test_the_client_and_its_command_line_import_nothing_heavy() -> None:
+def test_client_and_command_line_import_no_heavy_libraries() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIST_MODULES], capture_output=True, text=True, check=True, timeout=50
     )

@@ -1,4 +1,4 @@
-"""Import paths that users have: they stay, wherever the code behind them is."""
+"""Public import paths: they stay, wherever the code behind them is."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("module", sorted(PUBLIC))
-def test_it_can_be_imported(module: str) -> None:
+def test_public_paths_can_be_imported(module: str) -> None:
     found = importlib.import_module(module)
     assert [name for name in PUBLIC[module] if not callable(getattr(found, name, None))] == []
 
 
-def test_all_that_the_package_names_is_there() -> None:
+def test_every_name_in_all_exists() -> None:
     assert {"AsyncClient", "Client", "Embeddings"} <= set(headlight.__all__)
     assert [name for name in headlight.__all__ if not hasattr(headlight, name)] == []

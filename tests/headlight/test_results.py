@@ -20,7 +20,7 @@ def attention() -> Attention:
     )
 
 
-def test_layers_are_named_absolutely_or_from_the_end_of_what_is_held() -> None:
+def test_layers_are_indexed_absolutely_or_from_the_end_of_the_selection() -> None:
     held = attention()
     assert [held.layer_number(layer) for layer in (5, 1, -1, -2)] == [5, 1, 1, 5]
     np.testing.assert_array_equal(held.layer(5), held.weights[0])
@@ -30,27 +30,27 @@ def test_layers_are_named_absolutely_or_from_the_end_of_what_is_held() -> None:
             held.layer(layer)
 
 
-def test_heads_are_bounded() -> None:
+def test_head_indices_are_bounded() -> None:
     assert [attention().head_number(head) for head in (0, 2, -1, -3)] == [0, 2, 2, 0]
     for head in (3, -4):
         with pytest.raises(ValueError, match="0 to 2"):
             attention().head(5, head)
 
 
-def test_means() -> None:
+def test_means_over_layers_and_heads_match_numpy() -> None:
     held = attention()
     np.testing.assert_array_equal(held.mean(1), held.weights[1].mean(0))
     np.testing.assert_array_equal(held.mean(), held.weights.mean((0, 1)))
     assert held.mean().dtype == np.float32
 
 
-def test_labels_are_the_text_where_there_is_one() -> None:
+def test_labels_are_the_text_if_there_is_one() -> None:
     assert TOKENS.labels("read") == ("[CLS]", "read", "#2")
     assert TOKENS.labels() == ("[CLS]", "Ġread", "#2")
     assert len(TOKENS) == 3
 
 
-def test_a_description_is_fit_for_json(client: Client) -> None:
+def test_a_model_description_is_json_serialisable(client: Client) -> None:
     described = json.loads(json.dumps(client.model().as_dict()))
     assert described["limits"]["max_items"] == 8
     assert described["parity"][0]["output"] == "pooled"

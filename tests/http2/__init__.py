@@ -1,1 +1,1 @@
-"""HTTP/2 by hand, for requests that no gRPC client sends."""
+"""Hand-written HTTP/2, for requests that no gRPC client sends."""

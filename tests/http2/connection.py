@@ -1,4 +1,4 @@
-"""Client's side of one HTTP/2 connection: a valid peer in all but what a test makes it send."""
+"""Client side of one HTTP/2 connection: valid except for what a test makes it send."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.http2.frames import (
     settings,
 )
 
-# The dynamic table is off, so that the server spells out every grpc-status.
+# The dynamic table is off, so that the server sends every grpc-status literally.
 START = PREFACE + bytes(settings({HEADER_TABLE_SIZE: 0}))
 STATUS = re.compile(rb"grpc-status.(\d+)", re.DOTALL)
 FRAME_HEAD = 9
@@ -71,7 +71,7 @@ class Connection:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     def half_close(self) -> None:
-        """Send no more, not even the acknowledgements of what the server sends."""
+        """End sending, including acknowledgements of the server's frames."""
         self._half_closed = True
         self.writer.write_eof()
 
@@ -81,7 +81,7 @@ class Connection:
             await self._moved.wait_for(lambda: len(self.ended) >= streams or self.hung_up.is_set())
 
     async def _read(self) -> None:
-        # The server may send anything at its end; a reader that fails has hung up, too.
+        # The server may end with any bytes; a failed reader counts as closed, too.
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 head = await self._reader.readexactly(FRAME_HEAD)

@@ -49,7 +49,9 @@ async def test_a_path_that_is_not_utf_8_reaches_the_server(target: str, paths: l
     assert set(paths) == {"/a.b/\ufffd"}
 
 
-async def test_the_same_path_in_huffman_code(target: str, paths: list[str]) -> None:
+async def test_a_huffman_coded_path_that_is_not_utf_8_reaches_the_server(
+    target: str, paths: list[str]
+) -> None:
     plain = [field for field in hpack.request(b"") if field[0] != b":path"]
     async with await connect(target) as connection:
         connection.writer.write(START)
@@ -81,7 +83,7 @@ async def test_every_form_of_a_literal_is_read_as_the_same_field(
     assert paths == [long.decode()] * len(forms)
 
 
-async def test_what_hangs_up_is_told_from_what_answers(target: str) -> None:
+async def test_a_closed_connection_is_distinguished_from_an_answer(target: str) -> None:
     async with await connect(target) as connection:
         connection.writer.write(START + frame(PING, 0, 0, b"short"))
         await connection.until_ended(1)

@@ -1,5 +1,6 @@
-"""What deploy/image/install.sh makes, in a folder of its own,
-and the service started from it as the image would start it.
+"""The installation by deploy/image/install.sh in a folder of its own.
+
+The service is started from it as the image would start it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tests import dockerfile
 START_SECONDS = 60
 BUNDLE = ROOT / "build" / "bundles" / "docs-rope"
 USER = 10001
-# Another user with no capability left and none to get, as a pod of restricted security has it.
+# Another user without capabilities, as in a pod of the restricted security standard.
 AS_NOBODY = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs"]
 AS_NOBODY += ["--inh-caps=-all", "--bounding-set=-all"]
 
@@ -49,7 +50,10 @@ class Tree:
         return found
 
     def environment(self) -> dict[str, str]:
-        """The image's, moved to where this tree is. Nothing of ours: no HOME, no PYTHONPATH."""
+        """Return the image's environment, moved to this tree.
+
+        Nothing of this process: no HOME, no PYTHONPATH.
+        """
         final = dockerfile.stages(IMAGE / "Dockerfile")[-1]
         found: dict[str, str] = {}
         for instruction in dockerfile.of(final, "ENV"):
@@ -58,7 +62,7 @@ class Tree:
         return moved | {"HEADLIGHT_BUNDLE": str(self.root / "bundle")}
 
     def run(self, *arguments: str) -> str:
-        """The tree's Python as nobody, from / -> standard output."""
+        """Run the tree's Python as nobody, from /; return its standard output."""
         command = [*as_nobody(), str(self.python), *arguments]
         done = subprocess.run(
             command,
@@ -74,9 +78,9 @@ class Tree:
 
     @contextlib.contextmanager
     def served(self, *options: str) -> Iterator[tuple[str, int]]:
-        """The image's ENTRYPOINT -> target, process id.
+        """Run the image's ENTRYPOINT; yield target and process id.
 
-        Ends by the image's STOPSIGNAL, and has to end well.
+        Ends by the image's STOPSIGNAL, and must end cleanly.
         """
         final = dockerfile.stages(IMAGE / "Dockerfile")[-1]
         entry = dockerfile.of(final, "ENTRYPOINT")[0].words()
@@ -103,7 +107,7 @@ class Tree:
 
 
 def read_log(lines: IO[str], log: list[str], ports: queue.Queue[int | None]) -> None:
-    """Keep every line; put the port of gRPC when it is told, and None at the end."""
+    """Keep every line; put the gRPC port when it is logged, and None at the end."""
     for line in lines:
         log.append(line)
         if '"listening"' in line:
@@ -112,9 +116,9 @@ def read_log(lines: IO[str], log: list[str], ports: queue.Queue[int | None]) -> 
 
 
 def as_nobody() -> list[str]:
-    """Only root can become another user.
+    """Return the prefix that changes the user. Only root can become another user.
 
-    Anybody else is none of the tree's writers once its bits are gone.
+    Other users cannot write to the tree once its write bits are removed.
     """
     return AS_NOBODY if os.geteuid() == 0 else []
 
@@ -132,16 +136,16 @@ def wait_until_serving(target: str) -> None:
 
 
 def interpreter() -> str:
-    """Debian's, which the image has.
+    """Return Debian's Python, which the image has.
 
-    Else the one below this environment, which another user may not be let in to.
+    Else the base of this environment, which another user may not be able to reach.
     """
     return shutil.which("python3", path="/usr/bin") or str(Path(sys.executable).resolve())
 
 
 @pytest.fixture(scope="session")
 def tree() -> Iterator[Tree]:
-    """Installed by the image's own script, with its digests.
+    """Install by the image's own script, with its digests.
 
     Outside the repository, where another user can read.
     """

@@ -1,6 +1,6 @@
 """The installation that becomes the image.
 
-It serves as nobody from what nobody can write, and holds what was locked and no more.
+It serves as nobody from files that nobody can write, and contains the locked packages and no more.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ UNWANTED = (
 )
 CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
-# Imports every module of the service, and prints which of the unwanted can be found and where every
-# module loaded comes from.
+# Imports every module of the service; prints the unwanted modules found and where every
+# loaded module comes from.
 IMPORTS = """
 import importlib, importlib.util, json, pkgutil, sys, headlight, openvino, headlight_service
 for package in (headlight, headlight_service):
@@ -49,7 +49,7 @@ print(json.dumps([unwanted, [file for file in files if file], sys.path]))
 
 
 def pooled_here() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """What this environment's own engine makes of the texts: float32 [2, D]."""
+    """Return the vectors of this environment's own engine: float32 [2, D]."""
     results = Runtime(BUNDLE, threads=1, attend=False).encode(TEXTS)
     return np.stack([result.pooled for result in results if result.pooled is not None])
 
@@ -59,12 +59,12 @@ def installed(tree: Tree) -> dict[str, metadata.Distribution]:
 
 
 def files_of(tree: Tree) -> dict[str, tuple[int, int]]:
-    """Every file with its size and date."""
+    """Return every file with its size and date."""
     found = ((path, path.lstat()) for path in tree.root.rglob("*"))
     return {str(path): (status.st_size, status.st_mtime_ns) for path, status in found}
 
 
-def test_it_serves_as_nobody_and_leaves_everything_as_it_was(tree: Tree) -> None:
+def test_the_image_serves_as_nobody_and_changes_no_file(tree: Tree) -> None:
     before = files_of(tree)
     expected = pooled_here()
     with tree.served() as (target, process), Client(target) as client:
@@ -98,20 +98,20 @@ def maps(process: int) -> list[str]:
 
 
 def of_python() -> set[str]:
-    """Where there is no Debian Python, the shared library of the one that there is."""
+    """Return the shared library of Python, if it is not Debian's."""
     library = Path(str(sysconfig.get_config_var("LIBDIR"))) / str(
         sysconfig.get_config_var("INSTSONAME")
     )
     return {str(library)}
 
 
-def test_openvino_is_there_too(tree: Tree) -> None:
+def test_openvino_is_installed(tree: Tree) -> None:
     expected = pooled_here()
     with tree.served("--provider", "openvino") as (target, _), Client(target) as client:
         np.testing.assert_allclose(client.encode(TEXTS), expected, atol=1e-5)
 
 
-def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answers(
+def test_tracing_is_installed_and_a_missing_collector_is_harmless(
     tree: Tree,
 ) -> None:
     with (
@@ -121,12 +121,12 @@ def test_tracing_is_there_too_and_a_collector_that_is_not_keeps_nobody_from_answ
         assert client.encode(TEXTS).shape == pooled_here().shape
 
 
-def test_the_command_line_is_there_to_look_around_with(tree: Tree) -> None:
+def test_the_command_line_is_installed(tree: Tree) -> None:
     with tree.served() as (target, _):
         assert "docs-rope" in tree.run("-m", "headlight", "info", "--target", target)
 
 
-def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> None:
+def test_all_imports_come_from_the_tree_or_the_standard_library(tree: Tree) -> None:
     unwanted, files, path = json.loads(tree.run("-c", IMPORTS, *UNWANTED))
     assert unwanted == []
     standard = json.loads(
@@ -138,7 +138,7 @@ def test_everything_imported_comes_from_the_tree_or_from_python(tree: Tree) -> N
     assert any(file.startswith(f"{tree.root}/headlight/headlight_service/") for file in files)
 
 
-def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
+def test_the_tree_is_read_only_and_precompiled(tree: Tree) -> None:
     writable = [
         path
         for path in tree.root.rglob("*")
@@ -158,12 +158,12 @@ def test_nobody_can_write_and_nothing_is_left_to_compile(tree: Tree) -> None:
     )
     compiled = {path: path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc" for path in sources}
     assert [str(path) for path, cached in compiled.items() if not cached.exists()] == []
-    # Of the flags: by the hash of the source, and not compared at run time.
+    # Flags: hash-based, and not checked at run time.
     unchecked = (1).to_bytes(4, "little")
     assert {cached.read_bytes()[4:8] for cached in compiled.values()} == {unchecked}
 
 
-def test_what_is_installed_is_what_is_locked(tree: Tree) -> None:
+def test_installed_packages_are_the_locked_ones(tree: Tree) -> None:
     locked = read_lock(requirements_file("cpu"))
     assert {name: found.version for name, found in installed(tree).items()} == {
         name: pin.version for name, pin in locked.items()
@@ -199,9 +199,7 @@ def test_a_file_with_another_digest_is_refused(tree: Tree, tmp_path: Path) -> No
     assert "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_the_bill_of_materials_names_everything_and_is_the_same_twice(
-    tree: Tree, tmp_path: Path
-) -> None:
+def test_the_bill_of_materials_is_complete_and_reproducible(tree: Tree, tmp_path: Path) -> None:
     written = []
     for name in ("once", "twice"):
         subprocess.run(
@@ -224,5 +222,5 @@ def test_the_bill_of_materials_names_everything_and_is_the_same_twice(
 @pytest.mark.parametrize(
     "file", ["LICENSE", "NOTICE", "headlight/web", "headlight_service/__main__.py"]
 )
-def test_our_own_files_are_there(tree: Tree, file: str) -> None:
+def test_headlight_files_are_installed(tree: Tree, file: str) -> None:
     assert (tree.root / "headlight" / file).exists()

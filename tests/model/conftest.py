@@ -1,5 +1,6 @@
-"""Encoders small enough for a test, with attention sharp enough that a mistake in it shows,
-and a small library.
+"""Small encoders and a small library.
+
+Attention is sharp enough that an error in it shows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def make_config(**changes: Any) -> EncoderConfig:
 
 
 def make_encoder(**changes: Any) -> Encoder:
-    """An encoder in evaluation mode.
+    """Return an encoder in evaluation mode.
 
     Random Q and K give near uniform attention, so their weights are enlarged.
     """
@@ -61,6 +62,6 @@ def _seeded() -> None:
 
 @pytest.fixture
 def small_library() -> Iterator[None]:
-    """The corpus is a small part of the library."""
+    """Replace the corpus with a small part of the library."""
     with library.small_library():
         yield

@@ -1,4 +1,4 @@
-"""The example of docs/bring-your-own.md, as it stands there."""
+"""The example of docs/bring-your-own.md, run as printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headlight_model.checkpoint import load_checkpoint
 PAGE = Path(__file__).parents[2] / "docs" / "bring-your-own.md"
 
 
-def test_the_example_makes_a_checkpoint_that_computes_what_the_original_did(
+def test_the_example_makes_a_checkpoint_equal_to_the_original(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

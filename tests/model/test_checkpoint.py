@@ -44,7 +44,7 @@ def test_round_trip_rounds_weights_to_half_precision_and_nothing_else(
         assert torch.equal(value, original.state_dict()[name].half().float()), name
 
 
-def test_round_trip_keeps_the_answers(saved: tuple[Path, Encoder]) -> None:
+def test_round_trip_keeps_the_outputs(saved: tuple[Path, Encoder]) -> None:
     folder, original = saved
     ids = torch.randint(0, 50, (2, 12))
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_a_second_round_trip_changes_nothing(saved: tuple[Path, Encoder], tmp_pa
         assert torch.equal(value, once.state_dict()[name]), name
 
 
-def test_the_file_holds_halves_and_no_table_that_can_be_computed(
+def test_the_file_contains_float16_and_no_computable_tables(
     saved: tuple[Path, Encoder],
 ) -> None:
     folder, original = saved
@@ -108,7 +108,7 @@ def test_weights_that_do_not_fit_are_named(
     assert len(str(caught.value).replace(str(folder), "")) < 300
 
 
-def test_weights_without_the_prefix_are_told_so(saved: tuple[Path, Encoder]) -> None:
+def test_missing_weight_prefixes_are_reported(saved: tuple[Path, Encoder]) -> None:
     save_file(
         {name: value.half() for name, value in saved[1].state_dict().items()}, saved[0] / WEIGHTS
     )
@@ -118,7 +118,7 @@ def test_weights_without_the_prefix_are_told_so(saved: tuple[Path, Encoder]) -> 
         load_checkpoint(saved[0])
 
 
-def test_all_that_does_not_fit_is_told_with_its_number(saved: tuple[Path, Encoder]) -> None:
+def test_all_mismatched_weights_are_counted_and_reported(saved: tuple[Path, Encoder]) -> None:
     tensors = load_file(saved[0] / WEIGHTS)
     for name in [name for name in tensors if ".attention_norm." in name]:
         tensors[name.replace("attention_norm", "norm1")] = tensors.pop(name)

@@ -97,7 +97,7 @@ def test_missing_keys_are_named() -> None:
         EncoderConfig.from_dict({"vocab_size": 5, "positions": "rope"})
 
 
-def test_a_config_from_before_an_option_existed_means_that_options_default() -> None:
+def test_a_missing_newer_option_has_its_default() -> None:
     old = {"vocab_size": 5, "dim": 8, "heads": 2, "layers": 1, "ffn_dim": 8, "positions": "rope"}
     config = EncoderConfig.from_dict(old)
     assert (config.segments, config.causal, config.norm_type, config.ffn) == (
@@ -109,19 +109,19 @@ def test_a_config_from_before_an_option_existed_means_that_options_default() -> 
     assert (config.final_norm, config.dense) == (True, ())
 
 
-def test_what_one_scheme_demands_does_not_bind_the_others(config: Build) -> None:
+def test_constraints_of_one_scheme_do_not_apply_to_others(config: Build) -> None:
     assert config(positions="learned", dim=6, heads=2).head_dim == 3
     assert config(positions="rope", alibi="signed", causal=True).causal
 
 
-def test_a_whole_number_will_do_for_a_float(config: Build) -> None:
+def test_an_integer_is_accepted_as_a_float(config: Build) -> None:
     assert (
         EncoderConfig.from_dict(dataclasses.asdict(config()) | {"rope_theta": 500}).rope_theta
         == 500
     )
 
 
-def test_it_survives_its_file(tmp_path: Path, config: Build) -> None:
+def test_a_config_round_trips_through_its_file(tmp_path: Path, config: Build) -> None:
     written = config(norm="post", scale_embeddings=True, dropout=0.1, rope_theta=500.0)
     path = tmp_path / "config.json"
     path.write_text(written.to_json(), encoding="utf-8")
@@ -136,6 +136,6 @@ def test_a_bad_file_is_named(text: str, tmp_path: Path) -> None:
         EncoderConfig.load(path)
 
 
-def test_it_cannot_be_changed(config: Build) -> None:
+def test_a_config_is_immutable(config: Build) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         config().dim = 32  # type: ignore[misc]  # the point of the test

@@ -39,13 +39,13 @@ def encode(
 
 
 def ragged(lengths: list[int], width: int, pad_with: int) -> tuple[Tensor, Tensor]:
-    """Random texts of the lengths, padded on the right to `width` -> ids, mask: each [B, width]."""
+    """Return random texts of the lengths, right-padded to `width` -> ids, mask: each [B, width]."""
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
     return torch.where(mask == 1, torch.randint(0, 50, mask.shape), pad_with), mask
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
-def test_shapes(kind: dict[str, Any], encoder: Build) -> None:
+def test_outputs_have_the_documented_shapes(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(layers=3, **kind)
     out = encode(model, torch.randint(0, 50, (4, 9)))
     assert out.pooled.shape == (4, 16)
@@ -72,7 +72,7 @@ def test_fused_form_gives_the_same_and_no_weights(kind: dict[str, Any], encoder:
     spare=st.integers(0, 5),
     pad=st.integers(0, 49),
 )
-def test_padding_and_neighbours_never_change_a_text(
+def test_padding_and_batch_mates_do_not_change_a_text(
     kind: dict[str, Any], encoder: Build, lengths: list[int], spare: int, pad: int
 ) -> None:
     model = encoder(**kind)
@@ -88,7 +88,7 @@ def test_padding_and_neighbours_never_change_a_text(
             torch.testing.assert_close(padded[row, :, :length, :length], bare[0], atol=5e-6, rtol=0)
 
 
-def test_attention_rows_are_queries_that_never_look_at_padding(encoder: Build) -> None:
+def test_attention_rows_are_queries_and_ignore_padding(encoder: Build) -> None:
     ids, mask = ragged([7, 3], 7, pad_with=0)
     for weights in encode(encoder(), ids, mask).attention:
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
@@ -102,7 +102,7 @@ def test_token_vectors_are_zero_at_padding(encoder: Build) -> None:
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_text_of_padding_alone_gives_zeros_and_spares_its_neighbour(
+def test_a_text_of_padding_alone_gives_zeros_and_does_not_affect_others(
     pooling: str, fused: bool, encoder: Build
 ) -> None:
     model = encoder(pooling=pooling)
@@ -125,16 +125,16 @@ def test_boolean_and_integer_masks_mean_the_same(encoder: Build) -> None:
 def test_embeddings_are_scaled_by_the_root_of_their_width(
     scaled: bool, factor: float, encoder: Build
 ) -> None:
-    # Rope adds nothing to the embeddings, pre-norm leaves them un-normed.
+    # Rope adds nothing to the embeddings, and pre-norm does not norm them.
     model = encoder(scale_embeddings=scaled)
     ids = torch.randint(0, 50, (1, 6))
     torch.testing.assert_close(encode(model, ids).hidden[0], model.embedding(ids) * factor)
 
 
 def test_hidden_states_are_the_residual_stream(encoder: Build) -> None:
-    """The last one, normed, is the token vectors in pre-norm.
+    """In pre-norm, the token vectors are the last state, normed.
 
-    In post-norm each is normed already.
+    In post-norm every state is normed already.
     """
     ids = torch.randint(0, 50, (1, 6))
     pre, post = encoder(norm="pre"), encoder(norm="post")
@@ -160,7 +160,7 @@ def test_more_tokens_than_allowed_are_refused(encoder: Build) -> None:
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: "-".join(map(str, kind.values())))
-def test_every_parameter_learns(kind: dict[str, Any], encoder: Build) -> None:
+def test_every_parameter_gets_a_gradient(kind: dict[str, Any], encoder: Build) -> None:
     model = encoder(normalize=False, **kind)
     out: EncoderOutput = model(torch.randint(0, 50, (2, 8)), fused=True)
     out.pooled.pow(3).sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped

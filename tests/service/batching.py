@@ -1,4 +1,4 @@
-"""A scheduler over a fake engine, whose clock and whose batches are in a test's hands."""
+"""A scheduler over a fake engine, whose clock and batches the test controls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BYTES_PER_TOKEN = 10
 
 
 class Slots(ExecutionSlots):
-    """Slots of which so many are idle, of each priority."""
+    """Fake slots, with a number of idle ones for each priority."""
 
     def __init__(
         self, interactive: int, bulk: int | None = None, *, hold_bulk: bool = False
@@ -40,7 +40,7 @@ class Slots(ExecutionSlots):
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Clock that advances when told to."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -50,11 +50,11 @@ class Clock:
 
 
 class Setup:
-    """A scheduler over a fake engine.
+    """Scheduler over a fake engine.
 
     Attributes:
-        lost: what it said of an engine that does not recover.
-        left: the stages at which callers left.
+        lost: errors of an engine that does not recover.
+        left: the stages at which callers disconnected.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Setup:
     async def submit(
         self, *items: EncodeItem, deadline: float = math.inf, priority: Priority = "interactive"
     ) -> Computed:
-        """As the pipeline does it; each token has BYTES_PER_TOKEN of results."""
+        """Submit as the pipeline does; each token has BYTES_PER_TOKEN of results."""
         tokens = sum(len(each.ids) for each in items)
         budget = RequestBudget(self.admission, priority)
         budget.reserve(tokens * BYTES_PER_TOKEN)
@@ -109,7 +109,7 @@ class Setup:
 
         def then(outcome: Computed | Exception) -> None:
             if isinstance(outcome, Exception):
-                outcome = outcome.with_traceback(None)  # its frames hold the batch
+                outcome = outcome.with_traceback(None)  # its frames reference the batch
             loop.call_soon_threadsafe(settle, outcome)
 
         pending = PendingRequest("m", items, deadline, priority, budget, then)
@@ -121,11 +121,11 @@ class Setup:
             raise
         finally:
             budget.close()
-            del items, pending  # an error would hold this frame
+            del items, pending  # an error would reference this frame
 
     @property
     def held(self) -> tuple[int, int]:
-        """Tokens and bytes of results."""
+        """Return the tokens and bytes of results held."""
         return self.admission.tokens.held, self.admission.outputs.held
 
     async def started(self) -> None:
@@ -135,7 +135,7 @@ class Setup:
 
 @contextlib.asynccontextmanager
 async def running(**options: Any) -> AsyncIterator[Setup]:
-    """See Setup."""
+    """Yield a running setup; see Setup."""
     setup = Setup(**options)
     try:
         yield setup

@@ -1,4 +1,4 @@
-"""Requests and refusals, as tests over a socket make and read them."""
+"""Requests and errors, as tests over a socket build and read them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from google.rpc.status_pb2 import Status
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import DETAILS
 
-# Else a connection that was quick so far takes in a whole answer unread.
+# Otherwise the buffer of a fast connection holds a whole answer unread.
 NARROW = [("grpc.http2.bdp_probe", 0)]
 
 
 def text_of(length: int) -> pb.Input:
-    """A text of so many tokens, longer than what is tokenised in place where length is large."""
+    """Return a text of so many tokens; if large, too long to be tokenised in place."""
     return pb.Input(text=" ".join(["word"] * length))
 
 
@@ -42,7 +42,7 @@ async def refused(call: Any, status: grpc.StatusCode) -> grpc.aio.AioRpcError:
 
 
 def unpacked(status: Status) -> dict[str, Any]:
-    """The details of a status, by the name of their type."""
+    """Return the details of a status, by the name of their type."""
     known = {
         kind.DESCRIPTOR.full_name: kind for kind in (BadRequest, ErrorInfo, RequestInfo, RetryInfo)
     }
@@ -51,7 +51,7 @@ def unpacked(status: Status) -> dict[str, Any]:
 
 
 def details_of(error: Any) -> dict[str, Any]:
-    """The google.rpc details of a failed call, by the name of their type."""
+    """Return the google.rpc details of a failed call, by the name of their type."""
     metadata: Any = error.trailing_metadata()
     status = Status.FromString(dict(metadata)[DETAILS])
     assert (status.code, status.message) == (error.code().value[0], error.details())

@@ -45,7 +45,7 @@ __all__ = ["steady"]  # a fixture
 
 @dataclasses.dataclass
 class Service:
-    """The parts that tests look at."""
+    """Running service, with the parts that tests inspect."""
 
     target: str
     channel: grpc.aio.Channel
@@ -60,11 +60,11 @@ class Service:
 
     @property
     def model(self) -> ServedModel:
-        """The only one."""
+        """Return the only model."""
         return self.pipeline.models.get()
 
     def sample(self, name: str, **labels: str) -> float | None:
-        """The value of a metric."""
+        """Return the value of a metric."""
         return self.metrics.registry.get_sample_value(name, labels)
 
     async def started(self) -> None:
@@ -123,14 +123,17 @@ async def serving(
 
 @pytest.fixture
 def serve() -> Serve:
-    """serve(runtime, **options of Config) -> a running service, as an async context manager."""
+    """Return a function: serve(runtime, **options of Config) -> a running service.
+
+    An async context manager.
+    """
     return serving
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> RecordedSpans:
-    """Spans of a service that is given `tracing=recorded.tracing`,
-    whatever the environment says of tracing.
+    """Return spans of a service that gets `tracing=recorded.tracing`,
+    whatever tracing variables the environment has.
     """
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)

@@ -1,6 +1,6 @@
 """A runtime without a model.
 
-Its numbers tell where they came from, and its engine can be held, made to fail and watched.
+Its numbers identify their origin, and its engine can be held, made to fail and watched.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def result(item: EncodeItem) -> ItemResult:
-    """Numbers that depend on the ids and on their place,
-    so that nothing can be mixed up unnoticed.
+    """Return numbers that depend on the ids and on their place,
+    so that any mix-up shows.
     """
     n, wanted = len(item.ids), item.selection
     base = item.ids.astype(np.float32)
@@ -99,11 +99,14 @@ def result(item: EncodeItem) -> ItemResult:
 
 
 class FakeEngine:
-    """Records its batches. Blocks while `gate` is clear; fails while `broken` is set."""
+    """Engine that records its batches.
+
+    It blocks while `gate` is clear and fails while `broken` is set.
+    """
 
     def __init__(self) -> None:
         self.batches: list[list[EncodeItem]] = []
-        self.wide: list[bool] = []  # of each batch
+        self.wide: list[bool] = []  # one entry for each batch
         self.started = threading.Semaphore(0)
         self.gate = threading.Event()
         self.gate.set()
@@ -114,7 +117,7 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
-        self.takes: Callable[[int], None] = lambda tokens: None  # told of each batch while it runs
+        self.takes: Callable[[int], None] = lambda tokens: None  # called while a batch runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         self.batches.append(list(items))
@@ -150,7 +153,10 @@ class FakeEngine:
 
 
 class FakeTokenizer:
-    """A word is a token: its length modulo the vocabulary. Keeps the texts it was given."""
+    """Tokenizer of one token per word: its length modulo the vocabulary.
+
+    Keeps the texts it was given.
+    """
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -206,7 +212,7 @@ class FakeBundle:
 
 
 class FakeRuntime:
-    """What the service uses of a Runtime."""
+    """The part of a Runtime that the service uses."""
 
     def __init__(self, *, attend: bool = True, tokenizer: bool = True, **changes: Any) -> None:
         self.bundle = FakeBundle(manifest(**changes))
@@ -237,5 +243,5 @@ class FakeRuntime:
 
 
 def item(length: int, first: int = 1, **selection: Any) -> EncodeItem:
-    """An item of `length` tokens."""
+    """Return an item of `length` tokens."""
     return EncodeItem(np.full(length, first, dtype=np.int64), Selection(**selection))

@@ -1,4 +1,4 @@
-"""What was logged, for tests that want to know it all."""
+"""All log records, for tests that check every one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """All but what asyncio says.
+    """Return all records except asyncio's.
 
-    That is of what gRPC has left to do for the loop of another test.
+    Those are of callbacks that gRPC left for the loop of another test.
     """
     return [record for record in caplog.records if record.name != "asyncio"]

@@ -1,8 +1,8 @@
-"""An HTTP/2 client made by hand, whose window is closed.
+"""A hand-written HTTP/2 client with a closed window.
 
-It asks, and has no room for a byte of what is answered but what a test gives.
+It sends requests, and accepts only as many bytes of an answer as a test allows.
 
-No client of gRPC can be made to do so; anyone with a socket can.
+No gRPC client can be made to do so; any program with a socket can.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ class ClosedWindow:
         )
 
     def ask(self, method: str, data: bytes, metadata: Mapping[str, str] | None = None) -> None:
-        """Start a call with one message: of a method of ours, or of any by its whole path."""
+        """Start a call with one message, by a method of the service or a whole path."""
         stream, self._next = self._next, self._next + 2
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, metadata or {})))
         self._writer.write(frame(DATA, END_STREAM, stream, message(data)))
 
     def begin(self, method: str, size: int, sent: int) -> None:
-        """Start a call with a message of which some is never sent."""
+        """Start a call with a message of which a part is never sent."""
         stream, self._next = self._next, self._next + 2
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(method, {})))
         self._writer.write(frame(DATA, 0, stream, message(bytes(sent), length=size)))
 
     def make_room(self, size: int) -> None:
-        """Take so many bytes more of each answer."""
+        """Accept so many bytes more of each answer."""
         for stream in range(1, self._next, 2):
             self._writer.write(bytes(window_update(stream, size)))
 
     async def live(self) -> None:
-        """Be a living peer, who answers pings, until the server hangs up."""
+        """Answer pings, as a live peer does, until the server closes."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await self._reader.readexactly(9)
@@ -83,7 +83,7 @@ class ClosedWindow:
 
 @contextlib.asynccontextmanager
 async def closed_window(target: str) -> AsyncIterator[ClosedWindow]:
-    """A connection to host:port, closed in the end."""
+    """Yield a connection to host:port, closed at the end."""
     host, _, port = target.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     client = ClosedWindow(reader, writer)

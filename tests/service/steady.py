@@ -1,8 +1,8 @@
-"""A loop's clock for tests that wait by it: what stops the whole machine hardly passes on it.
+"""An event loop clock for tests, which skips pauses of the whole machine.
 
-A reader who takes a little every tenth of a second is a slow one, and is cut, once the machine has
-stood still for half a second: the service's timers and those of the test go by the same clock, but
-after a pause all that are due are run at once.
+A slow reader that takes a little every tenth of a second would hit the reply timeout once the
+machine has paused for half a second: the timers of service and test use the same clock, but after
+a pause all due timers run at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ TICK, MOST = 0.02, 0.05  # seconds: between two readings at most; that may pass 
 
 
 def steadied(clock: Callable[[], float]) -> Callable[[], float]:
-    """The same clock, on which no more than MOST passes between two readings."""
+    """Return the same clock with at most MOST between two readings."""
     last, lost = clock(), 0.0
-    lock = threading.Lock()  # the threads of calls read it, too
+    lock = threading.Lock()  # the threads of calls also read it
 
     def now() -> float:
         nonlocal last, lost
@@ -34,9 +34,9 @@ def steadied(clock: Callable[[], float]) -> Callable[[], float]:
 
 @pytest.fixture
 async def steady() -> AsyncIterator[None]:
-    """The event loop's clock is steadied.
+    """Replace the event loop's clock with the steady one.
 
-    Not so time.monotonic(), by which deadlines go, nor the timers of gRPC's own.
+    time.monotonic(), used for deadlines, and gRPC's own timers are unchanged.
     """
     loop = asyncio.get_running_loop()
 

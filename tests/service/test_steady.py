@@ -1,4 +1,4 @@
-"""The clock that tests wait by where a pause of the machine is not to be taken for a caller's."""
+"""The steady clock for tests: a pause of the machine must not count as a caller's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.service.batching import Clock
 from tests.service.steady import MOST, steadied
 
 
-def test_a_pause_hardly_passes_and_all_else_does() -> None:
+def test_the_steady_clock_skips_pauses_of_the_machine() -> None:
     clock = Clock()
     now = steadied(clock)
     begun = now()
@@ -26,7 +26,7 @@ def test_a_pause_hardly_passes_and_all_else_does() -> None:
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_loop_goes_by_it() -> None:
+async def test_the_event_loop_uses_the_steady_clock() -> None:
     begun = asyncio.get_running_loop().time()
     time.sleep(2 * MOST)  # a pause of everything
     assert asyncio.get_running_loop().time() - begun < 2 * MOST

@@ -16,7 +16,7 @@ SERVICE = "headlight.v1.HeadlightService"
 
 
 class RecordedSpans:
-    """Where the spans of a service in a test go.
+    """In-memory span recorder of a service in a test.
 
     Attributes:
         tracing: makes them.
@@ -28,19 +28,19 @@ class RecordedSpans:
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
-        """Those that have ended."""
+        """Return the spans that have ended."""
         return self._exporter.get_finished_spans()
 
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.spans if span.name == name]
 
     async def calls(self, method: str, count: int = 1) -> list[ReadableSpan]:
-        """So many calls of a method, once they have ended: an answer can be here before."""
+        """Return so many calls of a method, once they have ended: an answer can arrive earlier."""
         await until(lambda: len(self.named(f"{SERVICE}/{method}")) >= count)
         return self.named(f"{SERVICE}/{method}")
 
     def below(self, parent: ReadableSpan) -> list[ReadableSpan]:
-        """The spans that have this one as their parent, by the time of their beginning."""
+        """Return the child spans of a span, by start time."""
         own = context_of(parent)
         found = [span for span in self.spans if span.parent and span.parent.span_id == own.span_id]
         assert all(context_of(span).trace_id == own.trace_id for span in found)
@@ -57,7 +57,7 @@ def context_of(span: ReadableSpan) -> SpanContext:
 
 
 def links_of(span: ReadableSpan) -> set[int]:
-    """The ids of the spans that it links to."""
+    """Return the span ids that a span links to."""
     return {link.context.span_id for link in span.links}
 
 

@@ -1,9 +1,9 @@
-"""A service under mixed load with faults, then under mutated messages and mutated HTTP/2 frames.
+"""Soak run: mixed load with faults, then mutated messages and mutated HTTP/2 frames.
 
 Exit 1 if anything is wrong.
 
-The load comes in stretches with a pause after each, in which nothing may be held: no call, no
-token, no byte, no socket.
+The load runs in stretches. In the pause after each nothing may be held: no call, no token, no
+byte, no socket.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.system.conftest import bundle_of
 from tests.system.fuzz import Fuzzed, fuzz
 from tests.system.processes import ROOT, Service
 
-STRETCHES = 6  # the first two of which are warm-up
+STRETCHES = 6  # the first two are warm-up
 SAMPLES = 360
 
 

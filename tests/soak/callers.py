@@ -1,4 +1,4 @@
-"""Calls that are right in themselves: every answer is compared with the reference."""
+"""Valid calls: every answer is compared with the reference."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_BATCH = 16
 
 
 class Callers:
-    """The shipped client, and bare stubs on a connection of their own."""
+    """Shipped client, and bare stubs on a connection of their own."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Callers:
         self.stub: Any = pb_grpc.HeadlightServiceStub(channel)
 
     def some(self) -> list[Known]:
-        """A batch of mixed lengths."""
+        """Return a batch of mixed lengths."""
         return self.chance.choices(self.known.texts, k=self.chance.randint(1, LONGEST_BATCH))
 
     async def embed(self) -> str:
@@ -65,7 +65,7 @@ class Callers:
         return "OK"
 
     async def both(self) -> str:
-        """Vectors and attention of one graph, in one message."""
+        """Request vectors and attention of one graph, in one message."""
         [known] = self.chance.choices(self.known.texts[: len(self.known.texts) // 2])
         outputs = pb.Outputs(pooled=pb.PooledOutput(), attention=pb.AttentionOutput())
         answer = await self.stub.Encode(request(known, outputs=outputs), timeout=SECONDS)
@@ -81,7 +81,7 @@ def request(*batch: Known, **fields: Any) -> pb.EncodeRequest:
 
 
 def check_vectors(answer: pb.EncodeResponse, batch: list[Known]) -> None:
-    """Raises Wrong unless the answer holds the vector of each."""
+    """Raise Wrong unless the answer has the vector of each."""
     vectors = np.frombuffer(answer.pooled[0].data, "<f4").reshape(answer.pooled[0].shape)
     for known, vector in zip(batch, vectors, strict=True):
         known.check_pooled(vector)

@@ -1,6 +1,6 @@
-"""A client that is killed in mid-call.
+"""Client process that is killed during calls.
 
-It says when it has some, one of them half read, and then waits for the end.
+It reports when calls are in flight, one of them half read, and then waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONG = pb.Input(ids=pb.TokenIds(ids=[5] * 900))
 
 
 def main() -> None:
-    """Call, tell, wait."""
+    """Make calls, report, and wait."""
     stub = pb_grpc.HeadlightServiceStub(grpc.insecure_channel(sys.argv[1]))
     large = pb.EncodeRequest(
         inputs=[LONG], outputs=pb.Outputs(attention=pb.AttentionOutput(layers=[0]))

@@ -1,7 +1,6 @@
-"""Callers who misbehave: leave, die, do not read, send nonsense, ask for too much, come too late.
+"""Misbehaving callers: cancel, die, do not read, send garbage, exceed limits, miss deadlines.
 
-Where one of them is answered all the same, the answer is compared with the reference like any
-other.
+If one of them is answered all the same, the answer is compared with the reference like any other.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MEGABYTES = (
 
 
 class Faults:
-    """What goes wrong at the callers' end."""
+    """Faults of the clients."""
 
     def __init__(
         self, callers: Callers, channel: grpc.aio.Channel, target: str, stall_seconds: float
@@ -45,7 +44,7 @@ class Faults:
         self._good = [message for kind in seeds() for message in kind]
 
     async def cancelled(self) -> str:
-        """Leave at any moment from before the call has arrived to after it was answered."""
+        """Cancel at any moment from before the call has arrived to after it was answered."""
         batch = self._callers.some()
         call = self._callers.stub.Encode(request(*batch), timeout=SECONDS)
         with contextlib.suppress(TimeoutError):
@@ -58,7 +57,7 @@ class Faults:
         return "OK"
 
     async def late(self) -> str:
-        """Allow less time than it takes, or next to none."""
+        """Allow less time than the call takes, or next to none."""
         batch = self._callers.some()
         answer = await self._callers.stub.Encode(
             request(*batch), timeout=10 ** self._chance.uniform(-4, -1)
@@ -79,14 +78,14 @@ class Faults:
         return "OK"
 
     async def megabytes(self) -> str:
-        """Of nonsense, that is refused."""
+        """Send megabytes of garbage, which are refused."""
         await self._raw.unary_unary(f"{SERVICE}/Encode")(
             self._chance.choice(MEGABYTES), timeout=SECONDS
         )
         return "OK"
 
     async def too_large(self) -> str:
-        """An answer beyond what one message may hold."""
+        """Request an answer beyond the message limit."""
         outputs = pb.Outputs(attention=pb.AttentionOutput())
         await self._callers.stub.Encode(
             request(self._callers.known.long, outputs=outputs), timeout=SECONDS
@@ -94,9 +93,9 @@ class Faults:
         return "OK"
 
     async def flooding(self) -> str:
-        """More tokens at once than the queue takes.
+        """Send more tokens at once than the queue accepts.
 
-        Some are answered, some told when to come again.
+        Some calls are answered, some shed with a retry delay.
         """
         ends = await asyncio.gather(*(self._flood() for _ in range(FLOOD)))
         return "RESOURCE_EXHAUSTED" if "RESOURCE_EXHAUSTED" in ends else "OK"
@@ -112,7 +111,7 @@ class Faults:
         return "OK"
 
     async def slow(self) -> str:
-        """Read frame by frame with pauses, none as long as a stall."""
+        """Read frame by frame with pauses, each shorter than the reply timeout."""
         return await self._read_long(0.0)
 
     async def stalled(self) -> str:
@@ -120,7 +119,7 @@ class Faults:
         return await self._read_long(3 * self._stall_seconds)
 
     async def reset(self) -> str:
-        """The connection is reset in the middle of an answer."""
+        """Reset the connection in the middle of an answer."""
         async with (
             Relay(self._target) as relay,
             grpc.aio.insecure_channel(relay.target, options=NARROW) as channel,
@@ -128,14 +127,14 @@ class Faults:
             call = self._stream_long(pb_grpc.HeadlightServiceStub(channel))
             first = await call.read()
             if first.WhichOneof("frame") == "error":
-                return status_of(first)  # it was shed, so there is no answer to be in the middle of
+                return status_of(first)  # it was shed, so there is no answer to interrupt
             relay.cut_connections()
             while await call.read() != EOF:
                 pass
         return "OK"
 
     async def killed(self) -> str:
-        """A client process is killed in the middle of calls."""
+        """Kill a client process in the middle of calls."""
         async with doomed_client(self._target):
             pass
         return "KILLED"
@@ -171,5 +170,5 @@ class Faults:
 
 
 def status_of(frame: pb.EncodeStreamResponse) -> str:
-    """The name of the status that one request of a stream ended in."""
+    """Return the status name that ended one request of a stream."""
     return next(code.name for code in grpc.StatusCode if code.value[0] == frame.error.code)

@@ -1,12 +1,14 @@
-"""When memory counts as flat. The first third is warm-up; of what follows
+"""Criteria for flat memory.
 
-- the median of the last fifth may be above that of the first fifth by no more than an allowance,
+The first third is warm-up; of the rest
+
+- the median of the last fifth may exceed that of the first fifth by no more than an allowance,
   and
 - the Theil-Sen slope (the median of the slopes between all pairs, which no single peak moves) may
-  not come to more than twice the allowance over that time.
+  not amount to more than twice the allowance over that time.
 
-The allowance is 16 MiB or 5 %, whichever is more: an allocator moves by as much between two looks
-at a service that does the same.
+The allowance is 16 MiB or 5 %, whichever is more: the allocator of an unchanged service varies by
+that much between two samples.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Sample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Flatness:
-    """What became of memory after the warm-up, in bytes.
+    """Memory after the warm-up, in bytes.
 
     Attributes:
         begin: median of the first fifth.
@@ -53,7 +55,7 @@ class Flatness:
         return max(ALLOWED_BYTES, ALLOWED_SHARE * self.begin)
 
     def problems(self) -> list[str]:
-        """What is not flat about it; empty: nothing."""
+        """Return the violated criteria; empty: none."""
         found, allowed = [], f"{self.allowance / MIB:.0f} MiB allowed"
         if self.end - self.begin > self.allowance:
             found.append(
@@ -90,7 +92,7 @@ def flatness(samples: Sequence[Sample]) -> Flatness:
 
 
 def _slope(samples: Sequence[Sample]) -> float:
-    """Bytes a second, by Theil and Sen."""
+    """Return the Theil-Sen slope in bytes per second."""
     some = samples[:: -(-len(samples) // MOST_PAIRED)]
     pairs = itertools.combinations(some, 2)
     return statistics.median((b.resident - a.resident) / (b.seconds - a.seconds) for a, b in pairs)

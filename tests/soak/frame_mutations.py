@@ -1,4 +1,4 @@
-"""Changes to the frames of a connection, and to its bytes."""
+"""Mutations of the frames of a connection, and of its bytes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def priority(frames: Frames, chance: random.Random) -> None:
     _insert(frames, chance, Frame(PRIORITY, 0, stream, payload))
     for each in frames:
         if each.kind == HEADERS and chance.random() < 0.3:
-            each.flags |= HAS_PRIORITY  # without the five bytes that this declares
+            each.flags |= HAS_PRIORITY  # without the five bytes that the flag declares
 
 
 def window_updates(frames: Frames, chance: random.Random) -> None:
@@ -165,7 +165,7 @@ def settings(frames: Frames, chance: random.Random) -> None:
 
 
 def continuations(frames: Frames, chance: random.Random) -> None:
-    """A header block in several frames: well, with something in between, or without an end."""
+    """Split a header block into frames: correctly, interrupted, or without an end."""
     at = next((place for place, each in enumerate(frames) if each.kind == HEADERS), None)
     if at is None:
         return
@@ -205,7 +205,7 @@ def resets(frames: Frames, chance: random.Random) -> None:
 
 
 def rapid_resets(frames: Frames, chance: random.Random) -> None:
-    """Many calls, each taken back at once."""
+    """Start many calls and cancel each at once."""
     first = next((each for each in frames if each.kind == HEADERS), None)
     if first is None:
         return

@@ -1,6 +1,6 @@
-"""Fuzzer of HTTP/2 frames and HPACK: connections that each send something else than a client would.
+"""Fuzzer of HTTP/2 frames and HPACK: each connection sends other bytes than a client would.
 
-`python -m tests.soak.frames --seed N` sends what one connection sent, to a service of its own.
+`python -m tests.soak.frames --seed N` sends the bytes of one connection to a service of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REACHED = ("answered", "refused", "hung up")
 
 @dataclasses.dataclass(slots=True)
 class Framed:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
         outcomes: how many connections ended how.
@@ -76,7 +76,7 @@ class Framed:
     looks: int = 0
 
     def problems(self) -> list[str]:
-        """Return everything that should not have been; empty: nothing."""
+        """Return all violations; empty: none."""
         if self.broken:
             return self.broken + self.logged
         found, sent = self.logged + watch.problems(self.quiet), self.outcomes.total()
@@ -108,7 +108,7 @@ class Framed:
 
 
 class _Run:
-    """Sends the scripts to one service, and looks at that after each block."""
+    """Run that sends the scripts to one service, and checks it after each block."""
 
     def __init__(self, service: Service, ports: Ports, bundle: Path, found: Framed) -> None:
         self._service, self._ports, self._found = service, ports, found
@@ -118,7 +118,7 @@ class _Run:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def run(self, first: int, count: int) -> None:
-        """Send the scripts of so many seeds, and stop early once something is broken."""
+        """Send the scripts of so many seeds; stop early at the first violation."""
         size = max(1, min(BLOCK, count // BLOCKS))
         for segment in range(SEGMENTS):
             begin, end = (first + count * part // SEGMENTS for part in (segment, segment + 1))
@@ -165,7 +165,7 @@ class _Run:
 
 
 async def deliver(target: str, sent: Script) -> tuple[str, bytes]:
-    """Send a script; returns how the connection ended, and all header blocks that came back."""
+    """Send a script; return how the connection ended, and all header blocks received."""
     try:
         async with asyncio.timeout(CONNECTION_SECONDS), await connect(target) as connection:
             connection.writer.write(sent.data)
@@ -201,7 +201,7 @@ def _outcome(connection: Connection) -> str:
 
 
 async def frames(bundle: Path, connections: int, seed: int) -> Framed:
-    """Send what the connections of so many seeds send, to a service of their own."""
+    """Send the connections of so many seeds to a service of their own."""
     found = Framed()
     with tempfile.TemporaryDirectory() as folder:
         tokens = Path(folder) / "tokens"

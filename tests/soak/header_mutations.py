@@ -1,4 +1,4 @@
-"""Changes to header fields, and to the HPACK block that they become."""
+"""Mutations of header fields, and of their HPACK block."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ FIELDS: tuple[Callable[[Fields, random.Random], None], ...] = (
     many_fields,
 )
 
-# Pieces that go into a block at any place, by what they are.
+# Fragments to insert into a block at any place, by kind.
 PIECES: tuple[tuple[str, tuple[bytes, ...]], ...] = (
     (
         "an index that is none",

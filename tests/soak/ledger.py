@@ -1,4 +1,4 @@
-"""What became of every call: how many were started, how each ended, and whether it may end so."""
+"""Ledger of all calls: how many were started, how each ended, and the allowed statuses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STATUS_OF = {"overloaded": "RESOURCE_EXHAUSTED", "invalid_input": "INVALID_ARGUM
 
 
 class Wrong(Exception):
-    """An answer that came as OK and is not right."""
+    """Wrong answer with status OK."""
 
 
 class Ledger:
@@ -37,12 +37,12 @@ class Ledger:
     async def call(
         self, kind: str, attempt: Coroutine[Any, Any, str], allowed: Collection[str]
     ) -> str:
-        """Make a call and note its end, which is returned.
+        """Make a call and record its status, which is returned.
 
         Args:
             kind: of call, for the report.
-            attempt: makes it, looks at the answer and returns the status; may raise what clients
-                raise, and Wrong.
+            attempt: makes it, checks the answer and returns the status; may raise client errors and
+                Wrong.
             allowed: the statuses it may end in.
         """
         self.started += 1
@@ -67,7 +67,7 @@ class Ledger:
         return outcome
 
     def problems(self) -> list[str]:
-        """Everything that should not have been; empty: nothing."""
+        """Return all violations; empty: none."""
         found = self._problems[:MOST_PROBLEMS]
         if len(self._problems) > MOST_PROBLEMS:
             found.append(f"and {len(self._problems) - MOST_PROBLEMS} more like these")
@@ -87,6 +87,6 @@ async def _outcome(attempt: Coroutine[Any, Any, str]) -> str:
         raise
     except TimeoutError:
         raise
-    # A bug of the service's client, or of ours: a problem like any other.
+    # A bug of the client or of this code: a problem like any other.
     except Exception as error:
         return type(error).__name__

@@ -1,4 +1,4 @@
-"""Changes to the gRPC messages of a call: prefixes that lie, and messages that are none."""
+"""Mutations of the gRPC messages of a call: false prefixes, and undecodable messages."""
 
 from __future__ import annotations
 

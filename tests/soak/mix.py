@@ -1,4 +1,4 @@
-"""The mix: which calls, how often, and how each may end."""
+"""The mix of calls: kinds, frequencies and allowed statuses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.soak.ledger import Ledger
 from tests.soak.reference import Reference
 
 STALL_SECONDS = 1.0
-# A queue that some callers can fill, so that requests are shed as well.
+# A queue that a few callers can fill, so that requests are shed.
 OPTIONS = (
     "--max-queue-tokens",
     "16384",
@@ -29,7 +29,7 @@ OPTIONS = (
 
 
 class Kind(NamedTuple):
-    """A way to call."""
+    """Kind of call."""
 
     name: str
     weight: float
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 def kinds(good: Callers, bad: Faults) -> list[Kind]:
-    """Six calls in ten are in order."""
+    """Return all kinds; six calls in ten are valid."""
     refused = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED"}
     return [
         Kind("embed", 30, good.embed, SHED),
@@ -59,7 +59,7 @@ def kinds(good: Callers, bad: Faults) -> list[Kind]:
 
 
 class Mix:
-    """Callers side by side, each with one call at a time, until told to pause.
+    """Concurrent callers, each with one call at a time, until told to pause.
 
     An async context manager.
 
@@ -78,7 +78,7 @@ class Mix:
 
     async def __aenter__(self) -> Mix:
         client = await self._open.enter_async_context(AsyncClient(self._target, timeout=60.0))
-        # An option of its own, for a channel that differs in nothing would share the client's
+        # A unique option: a channel with equal options would share the client's
         # connection.
         options = [("headlight.soak", "bare")]
         channel = await self._open.enter_async_context(
@@ -92,7 +92,7 @@ class Mix:
         await self._open.aclose()
 
     async def run(self, seconds: float) -> None:
-        """Call for so long, then wait for every call to end."""
+        """Call for a time, then wait for every call to end."""
         end = asyncio.get_running_loop().time() + seconds
         first = iter(self._kinds)
         async with asyncio.TaskGroup() as callers:

@@ -1,4 +1,4 @@
-"""Shipped clients, each on a connection of its own, that call while others misbehave."""
+"""Shipped clients, each on its own connection, that call while others misbehave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.soak.reference import POOLED_TOLERANCE
 TEXTS = ("join two paths", "open a file", "lock a thread", "read json from a socket")
 NEIGHBOURS = 8
 TIMEOUT_SECONDS = 10.0
-PAUSE_SECONDS = 0.02  # leaves the processor to the service and to whoever misbehaves
+PAUSE_SECONDS = 0.02  # leaves the CPU to the service and the misbehaving clients
 # A lost call has to show, so none of gRPC's retries may hide it.
 WITHOUT_RETRIES = [("grpc.enable_retries", 0)]
 
@@ -45,7 +45,7 @@ def right(vector: Floats, expected: Floats) -> bool:
 
 
 class Neighbours:
-    """Clients, one half of them blocking. An async context manager; they call until its end.
+    """Clients, half of them blocking. An async context manager; they call until its end.
 
     Attributes:
         calls: how many were answered.
@@ -62,7 +62,7 @@ class Neighbours:
         options: list[tuple[str, Any]] | None = None,
         **arguments: Any,
     ) -> None:
-        """Nobody calls before the context is entered.
+        """Create the clients; they call once the context is entered.
 
         Args:
             target: host:port.
@@ -75,7 +75,7 @@ class Neighbours:
         self.lost: list[str] = []
         self.slowest = 0.0
         self._expected = [*expected.items()]
-        # A pool of its own for each channel: none shares a connection.
+        # A separate pool for each channel, so that none shares a connection.
         options = [
             *(WITHOUT_RETRIES if options is None else options),
             ("grpc.use_local_subchannel_pool", 1),
@@ -116,7 +116,7 @@ class Neighbours:
             assert not thread.is_alive()
 
     def problems(self) -> list[str]:
-        """Return what was lost; empty: nothing."""
+        """Return the failed calls; empty: none."""
         kinds = dict.fromkeys(self.lost)
         return [
             (

@@ -28,7 +28,7 @@ PROBE_SECONDS = 0.1
 
 
 class Offender:
-    """One connection that sends nothing else. An async context manager.
+    """Connection that sends only such requests. An async context manager.
 
     Attributes:
         statuses: how many requests ended in which grpc-status; -1 if it could not be read. RESET
@@ -63,7 +63,7 @@ class Offender:
         return statuses
 
     async def send(self, count: int) -> None:
-        """Send so many requests and wait until each has ended, or the server has hung up."""
+        """Send so many requests and wait until each has ended, or the server has closed."""
         connection = self._connection
         self._wanted += count
         while (left := self._wanted - self._ended) and not connection.hung_up.is_set():
@@ -75,7 +75,7 @@ class Offender:
 
     @property
     def _ended(self) -> int:
-        """How many requests need not be sent again."""
+        """Return the number of requests that need not be sent again."""
         return len(self._connection.ended) - self._connection.reset[REFUSED_STREAM]
 
 
@@ -84,9 +84,7 @@ async def burst(
 ) -> Counter[int]:
     """Send `count` requests over so many connections, at most 64 of them open at once.
 
-    Returns the statuses.
-
-    There are fewer than requests if the server let nobody in.
+    Returns the statuses, fewer than requests if the server admitted none.
     """
     statuses, opening = Counter[int](), asyncio.Semaphore(64)
 
@@ -103,7 +101,7 @@ async def burst(
 
 
 async def steadily(target: str, count: int, every_seconds: float) -> Counter[int]:
-    """Send a request each so many seconds, over one connection; returns the statuses."""
+    """Send requests at an interval, over one connection; return the statuses."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     async with Offender(target) as offender:
@@ -115,11 +113,11 @@ async def steadily(target: str, count: int, every_seconds: float) -> Counter[int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Endured:
-    """A run of one request a second.
+    """Result of a run of one request a second.
 
     Attributes:
         requests: how many there were, on each port.
-        problems: whatever should not have been.
+        problems: all violations.
     """
 
     requests: int
@@ -137,7 +135,7 @@ class Endured:
 
 
 async def endure(ports: Ports, seconds: int, expected: Mapping[str, Floats]) -> Endured:
-    """Send one request a second to each port that speaks gRPC,
+    """Send one request a second to each gRPC port,
     while shipped clients call and probes are watched.
     """
     text, vector = next(iter(expected.items()))

@@ -1,4 +1,4 @@
-"""Probes compared with a real call, all on fresh connections: a closed port has to show."""
+"""Probes compared with a real call, all on fresh connections, so that a closed port shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FRESH = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ports:
-    """Where a service answers, and how.
+    """Addresses and credentials of a service.
 
     Attributes:
         target: host:port of gRPC.
@@ -50,12 +50,12 @@ def ports_of(service: Service, **more: Any) -> Ports:
 
 
 class Probes:
-    """Every probe beside a real call, as often as asked.
+    """All probes, each compared with a real call.
 
     Attributes:
         looks: how many times they were compared.
         failed: how many of the real calls failed.
-        lies: what a probe said that the call contradicts.
+        lies: probe answers that the call contradicts.
     """
 
     def __init__(self, ports: Ports, text: str, expected: Floats) -> None:
@@ -66,13 +66,13 @@ class Probes:
         self._text, self._expected = text, expected
 
     async def run(self, every_seconds: float) -> None:
-        """Look until cancelled."""
+        """Compare until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(every_seconds)
 
     async def look(self) -> str:
-        """Compare once; returns how the real call ended: OK, WRONG or a status.
+        """Compare once; return the status of the real call: OK, WRONG or a status.
 
         A probe lies if it says the same before and after the call, and the call ends otherwise.
         """

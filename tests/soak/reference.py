@@ -1,4 +1,4 @@
-"""The right answers, known before the service starts.
+"""Reference answers, computed before the service starts.
 
 Each text encoded alone, in this process, without a server.
 """
@@ -41,7 +41,7 @@ LONG_WORDS = 900  # all heads of one layer take some 13 MB: more than the transp
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Known:
-    """A text and the answers to it."""
+    """Text and its reference answers."""
 
     text: str
     ids: tuple[int, ...]
@@ -49,16 +49,16 @@ class Known:
     attention: Floats  # [layers, H, n, n]
 
     def check_pooled(self, vector: Floats) -> None:
-        """Raises Wrong unless this is its vector."""
+        """Raise Wrong unless this is its vector."""
         check(vector, self.pooled, POOLED_TOLERANCE, "a vector")
 
     def check_attention(self, weights: Floats) -> None:
-        """Raises Wrong unless these are its weights."""
+        """Raise Wrong unless these are its weights."""
         check(weights, self.attention, WEIGHTS_TOLERANCE, "attention")
 
 
 def check(found: Floats, expected: Floats, tolerance: float, what: str) -> None:
-    """Raises Wrong where shapes or numbers differ, or a number is none."""
+    """Raise Wrong if shapes or numbers differ, or a number is not finite."""
     if found.shape != expected.shape:
         raise Wrong(f"{what} has shape {found.shape}, not {expected.shape}")
     apart = float(np.abs(found - expected).max())
@@ -68,7 +68,7 @@ def check(found: Floats, expected: Floats, tolerance: float, what: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """What callers ask for.
+    """Texts for callers, with their answers.
 
     Attributes:
         texts: from a word to beyond the training length.

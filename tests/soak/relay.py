@@ -1,4 +1,4 @@
-"""Connections that end without a word.
+"""Connections that end abruptly.
 
 A relay whose sockets can be reset, and a client process that can be killed.
 """
@@ -19,7 +19,7 @@ PIECE = 1 << 16
 
 
 class Relay:
-    """Passes bytes between a client and the service until it is cut. An async context manager.
+    """Relay between a client and the service until it is cut. An async context manager.
 
     Attributes:
         target: host:port for the client.
@@ -46,7 +46,7 @@ class Relay:
         await asyncio.gather(*self._pipes, return_exceptions=True)
 
     def cut_connections(self) -> None:
-        """Reset both sides at once, and let nobody in again."""
+        """Reset both sides at once, and accept no more connections."""
         self._server.close()
         for pipe in self._pipes:
             pipe.cancel()
@@ -70,7 +70,7 @@ class Relay:
 
 @contextlib.asynccontextmanager
 async def doomed_client(target: str) -> AsyncIterator[None]:
-    """A client process in the middle of calls; killed with SIGKILL at the end of the block."""
+    """Run a client process in the middle of calls; killed with SIGKILL at the end of the block."""
     command = (sys.executable, "-m", "tests.soak.doomed", target)
     process = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT, stdout=asyncio.subprocess.PIPE

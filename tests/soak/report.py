@@ -21,7 +21,7 @@ from tests.system.fuzz import Fuzzed
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """Everything that a run has found out."""
+    """Everything that a run has found."""
 
     command: str
     seconds: float
@@ -33,7 +33,7 @@ class Found:
     framed: Framed | None
 
     def problems(self) -> list[str]:
-        """Whatever fails the run; empty: nothing."""
+        """Return the reasons for failure; empty: none."""
         found = [*self.ledger.problems(), *watch.problems(self.watched.quiet), *self.failures]
         found += flatness(self.watched.samples).problems()
         if self.fuzzed is not None:
@@ -45,7 +45,7 @@ class Found:
         return found
 
     def lines(self) -> list[str]:
-        """As Markdown."""
+        """Return the report as Markdown."""
         problems = self.problems()
         lines = [
             "# Soak",
@@ -130,7 +130,7 @@ class Found:
 
 
 def processor() -> str:
-    """What the kernel calls this machine's CPU."""
+    """Return the kernel's name of this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next(
         (line.split(":")[1].strip() for line in lines if line.startswith("model name")),

@@ -1,4 +1,4 @@
-"""What one connection of the fuzzer sends: valid calls, then changed at random.
+"""Scripts of the fuzzer's connections: valid calls with random mutations.
 
 The same seed gives the same bytes.
 """
@@ -82,7 +82,7 @@ def _apply(
     things: list[Any],
     chance: random.Random,
 ) -> str:
-    """Make one of the changes, if there is something left to change; returns its name."""
+    """Apply one mutation, if any applies; return its name."""
     mutation = chance.choice(mutations)
     if things:
         mutation(things, chance)
@@ -106,8 +106,8 @@ def _start(chance: random.Random) -> bytes:
 def _calls(
     chance: random.Random, layers: Sequence[str], changed: list[str]
 ) -> tuple[list[Frame], int]:
-    """Return the frames of one to three calls, side by side,
-    some of them changed before they became frames.
+    """Return the frames of one to three concurrent calls,
+    some of them mutated before they became frames.
     """
     count = min(chance.randint(1, 3), chance.randint(1, 3))
     streams = [

@@ -1,4 +1,4 @@
-"""What the kernel and the service itself say about the service's process."""
+"""Observations of the service's process, by the kernel and by its own metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headlight_service.frontends.grpc.transport.call_threads import KEPT_THREADS
 from tests.soak.flat import MIB, Sample
 from tests.system.processes import Service
 
-# After the last call of the clients has ended; dead ones are found out by their sockets.
+# After the last call of the clients has ended; dead clients are noticed by their sockets.
 QUIET_SECONDS = 30.0
 LOOK_SECONDS = 0.1
 # gRPC's own pool takes on and lets go as it likes; of the threads of calls some stay when nothing
@@ -27,7 +27,7 @@ HELD = ("headlight_queue_tokens", "headlight_held_request_bytes", "headlight_hel
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Quiet:
-    """The process while nobody calls.
+    """State of the process while no client calls.
 
     Attributes:
         held: what it says it holds all the same, by metric; and the calls it has started and not
@@ -48,7 +48,7 @@ class Quiet:
 
 
 class Watch:
-    """Looks at a service from its start on."""
+    """Observer of a service from its start."""
 
     def __init__(self, service: Service) -> None:
         self.samples: list[Sample] = []
@@ -64,15 +64,15 @@ class Watch:
             await asyncio.sleep(every_seconds)
 
     async def when_quiet(self) -> Quiet:
-        """Look once nothing is held any more and no socket is left over,
-        or after so long that nothing ever will be.
+        """Sample once nothing is held and no socket is left,
+        or after the time limit.
         """
         give_up = time.monotonic() + QUIET_SECONDS
         while True:
             found = await asyncio.to_thread(self._look)
             first = self.quiet[0] if self.quiet else found
             settled = not any(found.held.values()) and found.descriptors <= first.descriptors
-            # Idle ones end after a while.
+            # Idle threads end after a while.
             settled = settled and found.threads <= first.threads + THREADS_ALLOWED
             if settled or time.monotonic() > give_up:
                 self.quiet.append(found)
@@ -90,7 +90,7 @@ class Watch:
 
 
 def held_of(exposition: str) -> dict[str, float]:
-    """From /metrics: what is held, and the calls that were started and have not been handled."""
+    """Return what /metrics reports as held, and the calls that were started and not handled."""
     values = dict.fromkeys((*HELD, "calls"), 0.0)
     for family in text_string_to_metric_families(exposition):
         for sample in family.samples:
@@ -102,7 +102,7 @@ def held_of(exposition: str) -> dict[str, float]:
 
 
 def problems(quiet: list[Quiet]) -> list[str]:
-    """What was not given back by a time when nobody called; empty: nothing."""
+    """Return what was not released while no client called; empty: none."""
     found = []
     for look in quiet:
         left = {name: value for name, value in look.held.items() if value}

@@ -1,4 +1,4 @@
-"""Bad requests as no client of gRPC would send them, written byte by byte."""
+"""Bad requests that no gRPC client would send, written byte by byte."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREFACE = frames.PREFACE + frame(SETTINGS, 0, 0)
 
 
 def fields(**changed: bytes) -> bytes:
-    """The headers of a call, some changed or added; `_method` is :method, a_b is a-b."""
+    """Return the headers of a call, with changes; `_method` is :method, a_b is a-b."""
     found = dict(hpack.request(b"/headlight.v1.HeadlightService/Encode"))
     for name, value in changed.items():
         field = ":" + name[1:] if name.startswith("_") else name.replace("_", "-")
@@ -52,7 +52,7 @@ CALLS = {
 
 
 def connection(headers: bytes, body: bytes, calls: int = 1) -> bytes:
-    """All that a client sends on a connection of its own."""
+    """Return all bytes that a client sends on its own connection."""
     asked = (
         frame(HEADERS, END_HEADERS, stream, headers) + frame(DATA, END_STREAM, stream, body)
         for stream in range(1, 2 * calls, 2)
@@ -60,7 +60,7 @@ def connection(headers: bytes, body: bytes, calls: int = 1) -> bytes:
     return PREFACE + b"".join(asked)
 
 
-# Not even a call.
+# Not a call at all.
 CONNECTIONS = {
     "noise": SECRET * 100,
     "HTTP/1": b"GET /" + SECRET + b" HTTP/1.1\r\n\r\n",
@@ -72,7 +72,7 @@ CONNECTIONS = {
 
 
 def send(target: str, content: bytes, seconds: float = 0.2) -> None:
-    """Send on a new connection; wait until it is closed, or so long."""
+    """Send on a new connection; wait until it is closed, or for a time."""
     host, _, port = target.rpartition(":")
     with (
         socket.create_connection((host, int(port)), timeout=30) as client,

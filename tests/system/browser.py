@@ -1,4 +1,4 @@
-"""A real headless Chromium, driven through the DevTools protocol over two pipes.
+"""A headless Chromium, controlled by the DevTools protocol over two pipes.
 
 No port, no driver, no WebSocket.
 """
@@ -22,7 +22,7 @@ LAUNCH = ["bash", "-c", 'exec "$@" 3<&"$COMMANDS" 4>&"$ANSWERS"', "launch"]
 OPTIONS = (
     "--headless",
     "--remote-debugging-pipe",
-    # Refuses to start for root without it; it opens nothing but files made by the tests.
+    # Required for root; only files made by the tests are opened.
     "--no-sandbox",
     "--no-first-run",
     "--disable-gpu",
@@ -37,7 +37,7 @@ class Browser:
 
     Attributes:
         requests: addresses that the page asked for.
-        problems: exceptions and messages of the page's console, refusals by its policy among them.
+        problems: exceptions and console messages of the page, including violations of its policy.
     """
 
     def __init__(self, profile: Path) -> None:
@@ -68,7 +68,7 @@ class Browser:
         self._attach()
 
     def _attach(self) -> None:
-        self.call("Target.setDiscoverTargets", discover=True)  # tells of those there are, too
+        self.call("Target.setDiscoverTargets", discover=True)  # also reports existing pages
         while not (pages := self._pages()):  # Chromium may answer before it has one
             self._next()
         page = pages[0]
@@ -78,7 +78,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def _pages(self) -> list[str]:
-        """Those that Chromium has told of so far."""
+        """Return the pages that Chromium has reported so far."""
         told = [
             event["params"]["targetInfo"]
             for event in self._events
@@ -87,7 +87,7 @@ class Browser:
         return [target["targetId"] for target in told if target["type"] == "page"]
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """One command of the protocol, and its result."""
+        """Send one command of the protocol; return its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -100,7 +100,7 @@ class Browser:
                 return answer["result"]
 
     def _next(self) -> dict[str, Any]:
-        """The next message; events are also kept."""
+        """Return the next message; keep events, too."""
         end = time.monotonic() + SECONDS
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
@@ -131,9 +131,9 @@ class Browser:
             self.problems.append(f"dialog: {parameters['message']}")
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Loads a file anew, and waits until it is drawn."""
+        """Load a file afresh, and wait until it is drawn."""
         self._number += 1
-        address = f"{path.as_uri()}?{self._number}"  # else another fragment would load nothing
+        address = f"{path.as_uri()}?{self._number}"  # otherwise another fragment would load nothing
         self._events.clear()
         self.call("Page.navigate", url=f"{address}{fragment}")
         while not self._loaded(address):
@@ -141,7 +141,7 @@ class Browser:
         self.settle()
 
     def _loaded(self, address: str) -> bool:
-        """Whether the page of this address, not the one before it, has been loaded."""
+        """Return whether the page of this address, not the previous one, has been loaded."""
         methods = [event["method"] for event in self._events]
         for at, event in enumerate(self._events):
             if event["method"] == "Page.frameNavigated" and event["params"]["frame"][
@@ -151,13 +151,13 @@ class Browser:
         return False
 
     def settle(self) -> None:
-        """Two frames: what the last event changed has been drawn."""
+        """Wait for two frames, so that the effect of the last event is drawn."""
         self.evaluate(
             "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         )
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in the page, awaited where it is a promise."""
+        """Return the value of an expression in the page; promises are awaited."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
@@ -165,12 +165,12 @@ class Browser:
         return answer["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """What a reader sees of an element."""
+        """Return the visible text of an element."""
         found: str = self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
         return found
 
     def point(self, selector: str) -> tuple[float, float]:
-        """The middle of an element, brought into sight."""
+        """Scroll to an element and return its middle."""
         x, y = self.evaluate(
             f"(() => {{ const found = document.querySelector({json.dumps(selector)}); "
             f"found.scrollIntoView({{block: 'nearest'}});"
@@ -180,20 +180,20 @@ class Browser:
         return x, y
 
     def move(self, selector: str) -> None:
-        """Puts the pointer on an element."""
+        """Move the pointer to an element."""
         x, y = self.point(selector)
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         self.settle()
 
     def click(self, selector: str) -> None:
-        """A click of the left button in the middle of an element."""
+        """Click the left button in the middle of an element."""
         x, y = self.point(selector)
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
     def press(self, key: str) -> None:
-        """One key, by its name: "Tab", "ArrowDown", "Enter", "Escape"."""
+        """Press a key, by its name: "Tab", "ArrowDown", "Enter", "Escape"."""
         code = {
             "Tab": 9,
             "Enter": 13,
@@ -215,7 +215,7 @@ class Browser:
         self.settle()
 
     def screen(self, width: int, height: int, *, dark: bool = False) -> None:
-        """A screen of this size in CSS pixels, with a light or dark theme."""
+        """Set a screen of this size in CSS pixels, with a light or dark theme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -228,13 +228,13 @@ class Browser:
         self.settle()
 
     def picture(self, **options: Any) -> bytes:
-        """A PNG of what is seen."""
+        """Return a PNG of the visible page."""
         return base64.b64decode(
             self.call("Page.captureScreenshot", format="png", **options)["data"]
         )
 
     def log(self) -> str:
-        """The end of what Chromium wrote."""
+        """Return the end of Chromium's log."""
         return Path(self._log.name).read_text(errors="replace")[-2000:]
 
     def __enter__(self) -> Browser:
@@ -246,11 +246,11 @@ class Browser:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._commands)  # Chromium ends when nobody can command it any more
+        os.close(self._commands)  # Chromium ends when its command pipe closes
         try:
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            # A group of its own, so its helpers and nobody else.
+            # A process group of its own: ends only its helpers.
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         os.close(self._answers)

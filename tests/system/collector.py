@@ -1,4 +1,4 @@
-"""A collector of OTLP over gRPC on loopback, which keeps what it is sent."""
+"""OTLP collector over gRPC on loopback, which keeps all exports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Collector(pb_grpc.TraceServiceServicer):
         self._server.stop(None).wait(10)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what makes this true. It is looked at whenever something has come."""
+        """Wait until this is true. It is checked after each export."""
         with self._changed:
             assert self._changed.wait_for(condition, SECONDS), (
                 f"never came; {len(self.spans)} spans did"
@@ -74,13 +74,13 @@ class Collector(pb_grpc.TraceServiceServicer):
         return [span for span in self.spans if span.name == name]
 
     def below(self, parent: Span) -> list[Span]:
-        """By the time of their beginning."""
+        """Return the child spans, by start time."""
         found = [span for span in self.spans if span.parent_span_id == parent.span_id]
         return sorted(found, key=lambda span: span.start_time_unix_nano)
 
 
 def attributes(span: Span) -> dict[str, Any]:
-    """By name; lists as lists."""
+    """Return attributes by name; lists as lists."""
     return {pair.key: _value(pair.value) for pair in span.attributes}
 
 

@@ -1,5 +1,6 @@
-"""One running service for each shipped model and one browser,
-shared by the tests that leave them as they found them.
+"""One running service for each shipped model and one browser.
+
+For tests that do not change them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MODELS = ("docs-rope", "docs-sinusoidal")
 
 
 def bundle_of(model: str) -> Path:
-    """Made by `make export`, on which `make system` depends."""
+    """Return the bundle made by `make export`, on which `make system` depends."""
     return ROOT / "build" / "bundles" / model
 
 
@@ -44,7 +45,7 @@ def sinusoidal() -> Iterator[Service]:
 
 @pytest.fixture(scope="session", params=MODELS)
 def served(request: pytest.FixtureRequest) -> tuple[str, Service]:
-    """Each model in turn: its name and the service that has it."""
+    """Return each model in turn: its name and the service that has it."""
     service: Service = request.getfixturevalue(
         "rope" if request.param == "docs-rope" else "sinusoidal"
     )
@@ -62,7 +63,7 @@ def makers() -> Iterator[ProcessPoolExecutor]:
 def fresh(
     makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Future[Path]]:
-    """By kind, the folder of its checkpoint and bundle, in the making."""
+    """Return folders by kind with checkpoint and bundle, being made."""
     return {
         kind: makers.submit(making.fresh, kind, tmp_path_factory.mktemp(kind)) for kind in KINDS
     }
@@ -70,7 +71,7 @@ def fresh(
 
 @pytest.fixture(scope="session", params=list(KINDS))
 def small(request: pytest.FixtureRequest, fresh: dict[str, Future[Path]]) -> Iterator[Small]:
-    """Each kind of small model in turn, freshly initialised, its attention sharpened.
+    """Return each kind of small model in turn, freshly initialised, with sharpened attention.
 
     Name, service, the model in PyTorch.
     """
@@ -87,9 +88,9 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser) -> Iterator[Browser]:
-    """A screen of 1280 × 900, light.
+    """Return a light screen of 1280 × 900.
 
-    No page may load anything, throw, or be stopped by its own policy.
+    No page may load anything, throw, or violate its own policy.
     """
     chromium.screen(1280, 900)
     chromium.problems.clear()
@@ -101,7 +102,7 @@ def browser(chromium: Browser) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def attentions(rope: Service) -> dict[str, Attention]:
-    """By text."""
+    """Return attention by text."""
     with Client(rope.target) as client:
         return {text: client.attend(text) for text in (SHORT, MIDDLE, LONG)}
 
@@ -110,7 +111,7 @@ def attentions(rope: Service) -> dict[str, Attention]:
 def pages(
     attentions: dict[str, Attention], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """By text."""
+    """Return pages by text."""
     folder, made = tmp_path_factory.mktemp("pages"), {}
     for number, (text, attention) in enumerate(attentions.items()):
         made[text] = folder / f"{number}.html"

@@ -1,4 +1,4 @@
-"""The service with a fault put into gRPC: a call of ENDS ends the thread that serves all calls."""
+"""The service with a fault injected into gRPC: a call of ENDS ends the serving thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several real replicas that are restarted and replaced, and callers who should not notice."""
+"""Real replicas that are restarted and replaced, and callers that must not notice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.system.names import NAME, Names
 from tests.system.processes import Service
 
 CROWD = 64  # callers at once
-# Of each caller: enough to meet every moment of a restart, and leaves CPU for those who start.
+# For each caller: frequent enough to hit every phase of a restart, and leaves CPU for starting
+# replicas.
 CALLS_A_SECOND = 8
 TEXT = "open a file and read its lines"
 # Of both: callers in step with each other could have it that one replica gets all of a kind.
@@ -45,7 +46,7 @@ class Fleet:
 
     @property
     def target(self) -> str:
-        """For a client that asks the name server."""
+        """Return a target for a client that asks the name server."""
         return f"dns://127.0.0.1:{self.names.port}/{NAME}:{self.port}"
 
     @property
@@ -53,7 +54,7 @@ class Fleet:
         return [f"{address}:{self.port}" for address in self.replicas]
 
     async def add(self, address: str | None = None) -> str:
-        """A further replica, at a fresh address unless one is named; told of once it serves."""
+        """Add a replica, at a fresh address unless given; announced once it serves."""
         address = address or next(self._fresh)
         at = f"{address}:{self.port}"
         self.replicas[address] = await asyncio.to_thread(
@@ -62,12 +63,12 @@ class Fleet:
         return address
 
     async def remove(self, address: str) -> None:
-        """Kubernetes' order: it is told of no longer, and asked to end."""
+        """Remove a replica in Kubernetes' order: first from the name, then SIGTERM."""
         replica = self.replicas.pop(address)
         await asyncio.to_thread(replica.__exit__, None, None, None)
 
     def answered(self) -> dict[str, float]:
-        """Calls answered so far, by address."""
+        """Return the calls answered so far, by address."""
         return {address: replica.counted(OK) for address, replica in self.replicas.items()}
 
     async def __aenter__(self) -> Fleet:
@@ -86,7 +87,7 @@ class Fleet:
 
 
 class Callers:
-    """Calls of all kinds, at a pace, by the client as it is shipped; each answer is looked at.
+    """Callers of all kinds at a rate, with the shipped client; each answer is checked.
 
     Use as a context manager.
 
@@ -123,7 +124,7 @@ class Callers:
         await self._client.close()
 
     async def further(self, calls: int) -> None:
-        """So many more calls have been answered, or one failed."""
+        """Wait until so many more calls have been answered, or one failed."""
         until = self.calls + calls
         while self.calls < until and not self.failed:
             await asyncio.sleep(0.05)
@@ -140,8 +141,8 @@ class Callers:
             except asyncio.CancelledError as error:
                 if (task := asyncio.current_task()) is None or task.cancelling():
                     raise
-                self.failed.append(error)  # gRPC has been known to make one of its own
-            except Exception as error:  # counted; the test shows them
+                self.failed.append(error)  # gRPC may raise a CancelledError of its own
+            except Exception as error:  # counted, and shown by the test
                 self.failed.append(error)
             due = max(due + apart, loop.time())
             await asyncio.sleep(due - loop.time())

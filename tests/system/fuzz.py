@@ -1,6 +1,6 @@
-"""Mutated messages, from good ones of every kind, sent to a service of their own.
+"""Mutated messages of every kind, sent to a service of their own.
 
-And what must not come of it.
+With the violations that must not occur.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ HIDDEN = pb.HiddenOutput(
 
 
 def seeds() -> tuple[list[bytes], list[bytes]]:
-    """Good messages of every kind, for unary methods and for streams.
+    """Return valid messages of every kind, for unary methods and for streams.
 
-    Short, so that most of the time is spent on reading them.
+    Short, so that most of the time is spent on decoding them.
     """
     inputs = [
         pb.Input(text=f"{SECRET} at dawn"),
@@ -111,7 +111,7 @@ def seeds() -> tuple[list[bytes], list[bytes]]:
 
 
 def mutated(message: bytes, chance: random.Random) -> bytes:
-    """One change, or up to four: a bit, a byte, a cut, a piece said twice, a piece of noise."""
+    """Apply one to four changes: a bit, a byte, a cut, a repeated piece, a piece of noise."""
     data = bytearray(message)
     for _ in range(min(chance.randint(1, 4), chance.randint(1, 4))):
         place = chance.randrange(len(data) + 1)
@@ -130,7 +130,7 @@ def mutated(message: bytes, chance: random.Random) -> bytes:
 
 
 class Fuzzer:
-    """Callers that share what was found."""
+    """Callers that share their findings."""
 
     def __init__(self, target: str, count: int, seed: str) -> None:
         self.codes: Counter[grpc.StatusCode] = Counter()
@@ -142,7 +142,7 @@ class Fuzzer:
         self._seed = seed
 
     def add(self, other: Fuzzer) -> None:
-        """Take over what another found."""
+        """Merge the findings of another."""
         self.codes += other.codes
         self.in_band += other.in_band
         self.leaks += other.leaks
@@ -209,7 +209,7 @@ class Fuzzer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fuzzed:
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
         failures: entries of the service's log that it should not have.
@@ -223,7 +223,7 @@ class Fuzzed:
     failures: list[dict[str, Any]]
 
     def problems(self) -> list[str]:
-        """Everything that should not have been; empty: nothing."""
+        """Return all violations; empty: none."""
         sent = self.codes.total()
         found = [
             f"{count} calls ended as {code.name}"

@@ -1,6 +1,6 @@
 """Small models, made in processes beside that of the tests.
 
-Most of the work is on one core, and the tests need little of the other.
+Most of the work is on one core, and the tests use little of the other.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ PROCESSES = 2
 
 
 def makers() -> ProcessPoolExecutor:
-    """Processes that import PyTorch once for all that they make."""
-    # A fork of a process with threads, gRPC's among them, may hang.
+    """Return processes that import PyTorch once for all models."""
+    # Forking a process with threads, such as gRPC's, may hang.
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(PROCESSES, context, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def fresh(kind: str, folder: Path) -> Path:
-    """A key of KINDS, its attention sharpened.
+    """Make the model of a key of KINDS, with sharpened attention.
 
-    `checkpoint` and `bundle` in the folder -> the folder.
+    Writes `checkpoint` and `bundle` into the folder, and returns it.
     """
     checkpoint = write_checkpoint(folder / "checkpoint", kind_config(kind))
     if kind == "none":  # one of them takes ids alone
@@ -41,9 +41,9 @@ def fresh(kind: str, folder: Path) -> Path:
 
 
 def trained(positions: str, folder: Path) -> Path:
-    """A scheme of positions, trained for a few steps on a small part of the corpus.
+    """Train a scheme of positions for a few steps on a small part of the corpus.
 
-    The same two in the folder -> the folder.
+    Writes `checkpoint` and `bundle` into the folder, and returns it.
     """
     with small_library():
         train(

@@ -1,6 +1,6 @@
-"""A name server that knows one name.
+"""A name server for one name.
 
-Of replicas that come and go, as a headless Kubernetes service does.
+Replicas come and go, as behind a headless Kubernetes service.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AUTHORITATIVE = 0x8580
 
 
 class Names(asyncio.DatagramProtocol):
-    """Answers whatever is asked with the addresses there are now, to be kept for no time at all.
+    """Server that answers every query with the current addresses, with a TTL of zero.
 
     Attributes:
         port: on 127.0.0.1, of UDP.
@@ -31,7 +31,7 @@ class Names(asyncio.DatagramProtocol):
 
     @classmethod
     async def serve(cls, addresses: Callable[[], Collection[str]]) -> Names:
-        """Listening; it ends by `close`."""
+        """Listen until `close`."""
         loop = asyncio.get_running_loop()
         _, names = await loop.create_datagram_endpoint(
             lambda: cls(addresses), local_addr=("127.0.0.1", 0)
@@ -50,7 +50,7 @@ class Names(asyncio.DatagramProtocol):
         self._lost.set()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        # Behind the header stand the labels of the name, each after its length, a zero, then type
+        # After the header: the labels of the name, each after its length, a zero, then type
         # and class.
         end = 12
         while data[end]:

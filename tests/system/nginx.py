@@ -1,4 +1,4 @@
-"""A real nginx before replicas, with the settings that deploy/proxies offers."""
+"""A real nginx in front of replicas, with the settings of deploy/proxies."""
 
 from __future__ import annotations
 
@@ -41,18 +41,17 @@ http {{
 
 
 def of_addresses(addresses: Collection[str]) -> tuple[str, str]:
-    """Replicas that stay where they are: connections to them are kept.
+    """Return the configuration for fixed replicas: connections to them are kept.
 
-    One that refuses a connection is asked again by the next call: a replica that restarts in less
-    than the time for which nginx would leave it out would else be missed while the next one is
-    down.
+    A replica that refuses a connection is asked again by the next call. Otherwise one that restarts
+    faster than nginx's exclusion time would be missing while the next one is down.
     """
     servers = " ".join(f"server {address} max_fails=0;" for address in addresses)
     return f"upstream replicas {{ {servers} keepalive 16; }}", "grpc_pass grpc://replicas;"
 
 
 def of_name(name: str, port: int, names_port: int) -> tuple[str, str]:
-    """Replicas that come and go under one name."""
+    """Return the configuration for changing replicas under one name."""
     resolver = f"resolver 127.0.0.1:{names_port} valid=1s ipv6=off;"
     return resolver, f"set $replicas {name}; grpc_pass grpc://$replicas:{port};"
 
@@ -77,7 +76,7 @@ class Nginx:
 
     @property
     def errors(self) -> str:
-        """What it has complained about."""
+        """Return the lines of its error log."""
         return (self._folder / "error.log").read_text(encoding="utf-8")
 
     def __enter__(self) -> Nginx:
@@ -91,7 +90,7 @@ class Nginx:
                 socket.create_connection((host, int(port))),
             ):
                 return self
-            # A pause is the process's own, whose end shows here.
+            # The pause is on the process, so that its end shows here.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"nginx ended with {self._process.wait(0.1)}: {self.errors}")
         raise AssertionError("nginx never listened")

@@ -1,4 +1,4 @@
-"""What the tests of the page share: texts, and what is read off a page."""
+"""Shared helpers for tests of the page: texts, and values read from a page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG = "\n".join(
     f"def read_{name}(path, mode): return json.loads(open(path, mode).read())"
     for name in "abcdefgh"
 )
-# Reads a copy: Chromium complains of canvases that are drawn upon and read in turn.
+# Reads a copy: Chromium warns about canvases that are alternately drawn and read.
 INK = """
 (() => { const canvas = document.createElement("canvas"), shown = document.querySelector(SELECTOR);
   [canvas.width, canvas.height] = [shown.width, shown.height];
@@ -29,18 +29,18 @@ INK = """
 
 
 def ink(browser: Browser, selector: str) -> tuple[int, int]:
-    """How many pixels of a canvas are drawn upon, and a number that depends on all of them."""
+    """Return the number of drawn pixels of a canvas, and a checksum of all pixels."""
     inked, digest = browser.evaluate(INK.replace("SELECTOR", json.dumps(selector)))
     return inked, digest
 
 
 def as_shown(weights: Floats) -> list[str]:
-    """Three decimals; nothing beside a token whose weight would be 0.000."""
+    """Return three decimals; empty beside a token whose weight would be 0.000."""
     return [f"{weight:.3f}" if weight >= 0.0005 else "" for weight in weights]
 
 
 def shown_weights(browser: Browser, column: str) -> list[str]:
-    """The numbers beside the tokens of a column."""
+    """Return the numbers beside the tokens of a column."""
     found: list[str] = browser.evaluate(
         f"[...document.querySelectorAll('#{column} .weight')].map((each) => each.textContent)"
     )

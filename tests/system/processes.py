@@ -1,6 +1,6 @@
 """The real service in a process of its own.
 
-Started on free ports, waited for by its log, stopped by process id.
+Started on free ports, awaited by its log, stopped by process id.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Service:
         self._lines.put(None)
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """The next log entry with this event."""
+        """Return the next log entry with this event."""
         try:
             while (entry := self._lines.get(timeout=START_SECONDS)) is not None:
                 if entry.get("event") == event:
@@ -107,22 +107,22 @@ class Service:
         raise AssertionError(f"the service ended before {event!r}; its log: {self.log[-5:]}")
 
     def counted(self, name: str | tuple[str, ...]) -> float:
-        """The sum of the series in its metrics whose lines begin so, or in one of these ways."""
+        """Return the sum of the metric series whose lines begin with one of these prefixes."""
         lines = get(self.http, "/metrics").splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
     def resident_bytes(self) -> int:
-        """Memory of the process that is in RAM now."""
+        """Return the resident memory of the process."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def peak_bytes(self) -> int:
-        """The most memory that the process ever had in RAM, or since that was forgotten."""
+        """Return the peak resident memory of the process, or since the peak was reset."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
 
     def forget_peak(self) -> None:
-        """From now on `peak_bytes` begins with what is in RAM now."""
+        """Reset `peak_bytes` to the resident memory now."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def terminate(self) -> None:
@@ -130,7 +130,7 @@ class Service:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self) -> int:
-        """The exit code."""
+        """Return the exit code."""
         code = self.process.wait(timeout=STOP_SECONDS)
         self._reader.join(timeout=5)
         return code
@@ -161,7 +161,7 @@ class Service:
 
 
 def get(address: str, path: str) -> str:
-    """A page over HTTP."""
+    """Return a page over HTTP."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=60) as answer:
         return str(answer.read().decode())
 

@@ -1,4 +1,4 @@
-"""Debian's Prometheus, for the tests that ask it."""
+"""Debian's Prometheus, for tests that query it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_SECONDS = 60
 
 
 class Prometheus:
-    """Debian's prometheus on loopback, its data in a folder of the test's."""
+    """Debian's prometheus on loopback, with its data in a folder of the test."""
 
     def __init__(self, config: str, folder: Path) -> None:
         self.address = free_address()
@@ -40,7 +40,7 @@ class Prometheus:
             return json.load(response)["data"]
 
     def until(self, condition: Callable[[], bool], seconds: int = START_SECONDS) -> None:
-        """Ask again and again; a pause between is the process's own, whose end would show here."""
+        """Poll repeatedly; the pause is on the process, so that its end shows."""
         for _ in range(10 * seconds):
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if condition():
@@ -50,7 +50,7 @@ class Prometheus:
         raise AssertionError("it never came to that")
 
     def value(self, query: str) -> float:
-        """Of the only series that matches; 0 where there is none yet."""
+        """Return the only matching series; 0 if there is none yet."""
         found = self.get("query", query=query)["result"]
         assert len(found) <= 1, found
         return float(found[0]["value"][1]) if found else 0.0

@@ -1,7 +1,4 @@
-"""Clients of every kind: stock grpcio with default limits, which knows nothing but the contract.
-
-Node; the command line.
-"""
+"""Clients of every kind: stock grpcio with default limits and only the contract, Node, CLI."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ Buffers = dict[int, NDArray[np.uint8]]
 def everything_of(
     stub: pb_grpc.HeadlightServiceStub, length: int
 ) -> tuple[pb.EncodeResponse, Buffers]:
-    """All outputs of one text of so many tokens, as the contract's comments say.
+    """Return all outputs of one text of so many tokens, as the contract's comments say.
 
-    Each chunk copied to its offset.
+    Each chunk is copied to its offset.
     """
     wanted = pb.Outputs(
         pooled=pb.PooledOutput(),
@@ -62,7 +59,7 @@ def everything_of(
 
 
 def sizes_of(header: pb.EncodeResponse) -> dict[int, int]:
-    """Bytes of each output, by kind."""
+    """Return the bytes of each output, by kind."""
     return {
         pb.OUTPUT_KIND_POOLED: 4 * int(np.prod(header.pooled[0].shape)),
         pb.OUTPUT_KIND_TOKENS: 4 * header.tokens.offsets[-1],
@@ -91,7 +88,7 @@ def test_a_stock_client_receives_every_output_of_the_longest_text(rope: Service)
     assert abs(np.linalg.norm(buffers[pb.OUTPUT_KIND_POOLED].view("<f4")) - 1) < 1e-5
 
 
-def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: Service) -> None:
+def test_a_unary_call_too_large_is_refused_with_the_remedy(rope: Service) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         outputs = pb.Outputs(attention=pb.AttentionOutput())
@@ -105,7 +102,7 @@ def test_a_unary_call_that_would_be_too_large_is_refused_with_the_way_out(rope: 
     assert "EncodeStream" in str(caught.value.details())
 
 
-def test_a_client_in_node_reads_vectors(rope: Service, tmp_path: Path) -> None:
+def test_a_node_client_reads_vectors(rope: Service, tmp_path: Path) -> None:
     client = Path(shutil.copytree(ROOT / "tests" / "system" / "node", tmp_path / "node"))
     subprocess.run(
         ["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=client, check=True, timeout=300

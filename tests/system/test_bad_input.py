@@ -1,6 +1,6 @@
-"""Whatever a caller sends has its documented status.
+"""Bad input: every request gets its documented status.
 
-Neighbours do not notice, and the service serves on.
+Other clients are not affected, and the service continues.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNLIMITED = [("grpc.max_send_message_length", -1)]
 
 
 class Bad(NamedTuple):
-    """A request, the status it must get, and what its message must say."""
+    """Bad request, its required status, and the required text of the message."""
 
     name: str
     raw: bytes
@@ -245,7 +245,7 @@ def service() -> Iterator[Service]:
 
 
 def log_is_clean(ended: Service) -> None:
-    """Of a service that has ended: until then the last lines may not have been read."""
+    """Check the log of an ended service: earlier, the last lines may be missing."""
     assert [entry for entry in ended.log if entry.get("level") in ("error", "critical")] == []
     assert SECRET not in str(ended.log)
 
@@ -259,8 +259,8 @@ def channel(service: Service) -> Iterator[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def neighbour(service: Service) -> Iterator[None]:
-    """Another caller, on a connection of its own,
-    who is right all the while and gets the same answer each time.
+    """Run another client on its own connection
+    with valid calls and the same answer each time.
     """
     done, wrong = threading.Event(), list[str]()
 
@@ -284,21 +284,21 @@ def neighbour(service: Service) -> Iterator[None]:
 
 
 def answer(channel: Any, bad: Bad) -> Any:
-    """The error that it is refused with."""
+    """Return the error that refuses it."""
     with pytest.raises(grpc.RpcError) as error:
         channel.unary_unary(f"{SERVICE}/Encode")(bad.raw, timeout=60, **bad.options)
     return error.value
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda each: each.name.replace(" ", "_"))
-def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
+def test_bad_input_has_its_documented_status(channel: Any, bad: Bad) -> None:
     error = answer(channel, bad)
     message = error.details()
     assert error.code() is bad.status, message
     assert bad.says in message
     assert SECRET not in message
     if bad.status is CODE.RESOURCE_EXHAUSTED:
-        return  # by gRPC itself, which tells machines nothing
+        return  # by gRPC itself, without machine-readable details
     details = details_of(error)
     info = details.pop("ErrorInfo")
     reason = "NOT_FOUND" if bad.status is CODE.NOT_FOUND else "INVALID_INPUT"
@@ -313,7 +313,7 @@ def test_it_has_its_documented_status(channel: Any, bad: Bad) -> None:
     assert details == {}
 
 
-def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
+def test_bad_stream_requests_are_refused_separately(channel: Any) -> None:
     requests = [
         pb.EncodeStreamRequest(id=bad.name, encode=pb.EncodeRequest.FromString(bad.raw))
         for bad in BAD
@@ -335,15 +335,15 @@ def test_what_a_stream_sends_is_refused_one_by_one(channel: Any) -> None:
     assert frames == {}
 
 
-def test_truncation_is_done_where_it_is_asked_for_and_told(channel: Any) -> None:
+def test_truncation_is_done_if_requested_and_reported(channel: Any) -> None:
     raw = text("zebra " * 3000, truncation=pb.TRUNCATION_CUT_END)
     [item] = pb.EncodeResponse.FromString(channel.unary_unary(f"{SERVICE}/Encode")(raw)).items
     assert (item.token_count, item.truncated) == (2048, True)
     assert item.original_token_count > 3000
 
 
-def test_what_is_refused_costs_bounded_memory(service: Service, channel: Any) -> None:
-    """Megabytes of tiny messages are decoded before they are refused, then let go at once.
+def test_refused_requests_cost_bounded_memory(service: Service, channel: Any) -> None:
+    """Megabytes of tiny messages are decoded before they are refused, then released at once.
 
     The process had 0.24 GB over 30 rounds, and 0.65 if they were left to the garbage collector.
     """
@@ -354,7 +354,7 @@ def test_what_is_refused_costs_bounded_memory(service: Service, channel: Any) ->
 
 
 def test_many_senders_of_too_many_ids_cost_bounded_memory() -> None:
-    """Sixteen at once took 1.7 to 2.9 GB where they were converted before they were counted.
+    """Sixteen at once took 1.7 to 2.9 GB when ids were converted before they were counted.
 
     Now 0.3.
     """

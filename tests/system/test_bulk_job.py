@@ -1,5 +1,6 @@
-"""The script that the Indexed Job of deploy/examples/bulk-job runs, as its pods run it,
-against the real service.
+"""The script of the Indexed Job in deploy/examples/bulk-job, as its pods run it.
+
+Against the real service.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def outputs(data: Path) -> list[str]:
     return sorted(path.name for path in (data / "out").iterdir())
 
 
-def test_workers_share_the_files_and_do_none_twice(rope: Service, data: Path) -> None:
+def test_workers_divide_the_files_without_duplicates(rope: Service, data: Path) -> None:
     first = worker(data, 0, rope.target)
     assert first.returncode == 0, first.stderr
     assert outputs(data) == ["part 0.npz", "part 2.npz", "part 4.npz"]
@@ -69,10 +70,10 @@ def test_workers_share_the_files_and_do_none_twice(rope: Service, data: Path) ->
         [found] = [array for array in archive.values() if array.shape == expected.shape]
         assert np.abs(found - expected).max() <= 1e-6
     again = worker(data, 0, rope.target)
-    assert (again.returncode, again.stdout) == (0, "")  # all is there
+    assert (again.returncode, again.stdout) == (0, "")  # every row exists
 
 
-def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, data: Path) -> None:
+def test_a_permanent_failure_fails_only_its_index(rope: Service, data: Path) -> None:
     (data / "in" / "part 0.txt").write_text("a line\n\nand another\n", encoding="utf-8")
     done = worker(data, 0, rope.target)
     assert done.returncode == 2, done.stderr  # for FailIndex of the Job's podFailurePolicy
@@ -80,9 +81,9 @@ def test_what_can_never_be_embedded_fails_its_part_and_no_more(rope: Service, da
     assert outputs(data) == ["part 2.npz", "part 4.npz"]
 
 
-def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path) -> None:
-    """Where it ended for a line that can never be embedded, once that is mended."""
-    lines = [f"line {number}" for number in range(600)]  # more than one request has
+def test_a_retry_resumes_from_the_checkpoint(rope: Service, data: Path) -> None:
+    """It stopped at a line that can never be embedded, which is corrected then."""
+    lines = [f"line {number}" for number in range(600)]  # more than one request can carry
     (data / "in" / "part 0.txt").write_text("\n".join([*lines, "word " * 4000]), encoding="utf-8")
     assert worker(data, 0, rope.target).returncode == 2
     assert outputs(data) == ["part 0.npz.partial", "part 2.npz", "part 4.npz"]
@@ -97,8 +98,8 @@ def test_another_try_goes_on_where_the_last_one_ended(rope: Service, data: Path)
         assert archive["lines"].tolist() == [1, 2]
 
 
-def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
-    """The command line ends with 1 where the service is away, after a minute of trying.
+def test_a_service_failure_is_left_for_a_retry(data: Path) -> None:
+    """The command line exits with 1 after a minute of retries.
 
     Here at once.
     """
@@ -107,22 +108,22 @@ def test_what_the_service_failed_is_left_for_another_try(data: Path) -> None:
     python.write_text("#!/bin/sh\necho away >&2\nexit 1\n", encoding="utf-8")
     python.chmod(0o755)
     done = worker(data, 0, "127.0.0.1:1", programs=data / "bin")
-    # At the first file: the others would fare no better.
+    # At the first file: the others would fail as well.
     assert (done.returncode, done.stderr) == (1, "away\n")
     assert outputs(data) == []
 
 
-def test_a_model_that_is_not_there_is_left_for_another_try(rope: Service, data: Path) -> None:
+def test_a_missing_model_is_left_for_a_retry(rope: Service, data: Path) -> None:
     done = worker(data, 0, rope.target, "--model", "other")
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("headlight: ") == 1  # at the first file
     assert outputs(data) == []
 
 
-def test_a_token_that_is_not_known_yet_is_left_for_another_try(data: Path) -> None:
-    """Not 2, by which the Job would give the part up.
+def test_an_unknown_token_is_left_for_a_retry(data: Path) -> None:
+    """Not exit code 2, which would make the Job give up the index.
 
-    Tokens are replaced in two places, one a moment before the other.
+    Tokens are replaced on two sides, one a moment before the other.
     """
     known, mine = data / "tokens", data / "token"
     known.write_text("bulk the-token-of-bulk-jobs\n", encoding="ascii")

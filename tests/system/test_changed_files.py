@@ -1,4 +1,4 @@
-"""Files of the bundle that change while the service has calls.
+"""Bundle files that change while the service handles calls.
 
 No answer changes, and nothing crashes.
 """
@@ -24,9 +24,9 @@ TEXTS = [
     "sort a list of words by their length",
 ]
 CALLERS = 3
-CALLS = 4  # of each caller after each change: the first may have begun before
+CALLS = 4  # calls of each caller after each change: the first may have started before it
 TIMEOUT_SECONDS = 60
-TOLERANCE = 2e-5  # between batches of other companions
+TOLERANCE = 2e-5  # between batches with other batch-mates
 
 
 def overwrite(path: Path) -> None:
@@ -46,7 +46,7 @@ def replace(path: Path) -> None:
 
 
 class Callers:
-    """Threads that ask the same again and again, and compare each answer with the first."""
+    """Threads that repeat a request, and compare each answer with the first."""
 
     def __init__(self, target: str) -> None:
         self.problems: list[str] = []
@@ -77,7 +77,7 @@ class Callers:
             self._changed.notify_all()
 
     def wait_for_calls(self) -> None:
-        """Until each has had `CALLS` more answers, or one has a problem."""
+        """Wait until each has had `CALLS` more answers, or one has a problem."""
         with self._changed:
             wanted = [count + CALLS for count in self._counts]
             done = self._changed.wait_for(
@@ -96,7 +96,7 @@ class Callers:
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
 @pytest.mark.parametrize("change", [overwrite, truncate, replace, Path.unlink])
-def test_answers_stay_as_they_were(
+def test_changed_bundle_files_do_not_change_answers(
     provider: str, change: Callable[[Path], None], tmp_path: Path
 ) -> None:
     if provider == "openvino":

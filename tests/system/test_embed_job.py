@@ -1,5 +1,6 @@
-"""`headlight embed` of many texts, whose service is killed and which is interrupted itself,
-against the real service.
+"""A `headlight embed` job whose service is killed and which is interrupted itself.
+
+Against the real service.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TEXTS = [
 REQUEST = 32  # texts
 
 
-def test_a_job_outlives_its_service_and_goes_on_after_ctrl_c(tmp_path: Path) -> None:
+def test_a_job_survives_a_service_restart_and_resumes_after_ctrl_c(tmp_path: Path) -> None:
     texts, out = tmp_path / "texts.txt", tmp_path / "vectors.npz"
     rows = tmp_path / "vectors.npz.partial" / "rows"
     texts.write_text("\n".join(TEXTS), encoding="utf-8")

@@ -37,7 +37,7 @@ TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "float16", "binar
 
 @pytest.fixture(scope="module")
 def whole(rope: Service) -> Floats:
-    """What PyTorch says of the texts before anything is cut or normalised, float32 [N, D]."""
+    """Return PyTorch's vectors before truncation and normalisation, float32 [N, D]."""
     encoder = load_checkpoint(DOCS_ROPE)
     encoder.config = dataclasses.replace(encoder.config, normalize=False)
     with Client(rope.target) as client, torch.inference_mode():
@@ -54,7 +54,7 @@ def scaled(rows: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.fixture(scope="module")
 def ranges(whole: Floats) -> dict[str, Floats]:
-    """Of all texts but the first, whose values leave them."""
+    """Return the ranges of all texts but the first, whose values exceed them."""
     found = {}
     for width in WIDTHS:
         rows = scaled(whole[1:, :width]).astype(np.float32)
@@ -85,7 +85,7 @@ def client(service: Service) -> Iterator[Client]:
 
 @pytest.mark.parametrize("width", [1, 3, 64, 100, DIM, None])
 @pytest.mark.parametrize("unit", [True, False, None])
-def test_cut_then_normalised(
+def test_vectors_are_truncated_then_normalised(
     client: Client, whole: Floats, width: int | None, unit: bool | None
 ) -> None:
     got = client.encode(TEXTS, PooledSpec(dimensions=width, normalize=unit), prompt="")
@@ -102,7 +102,9 @@ def test_cut_then_normalised(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_all_types_in_one_answer(client: Client, ranges: dict[str, Floats], width: int) -> None:
+def test_one_answer_can_have_all_types(
+    client: Client, ranges: dict[str, Floats], width: int
+) -> None:
     found = client.encode_with_info(TEXTS, PooledSpec(dimensions=width, dtypes=TYPES), prompt="")
     assert tuple(found.by_type) == TYPES
     exact = found.by_type["float32"]
@@ -122,7 +124,7 @@ def test_all_types_in_one_answer(client: Client, ranges: dict[str, Floats], widt
     np.testing.assert_array_equal(found.by_type["binary"].astype(int), bits.astype(int) - 128)
 
 
-def test_the_same_text_in_any_batch_in_every_form(client: Client) -> None:
+def test_every_form_is_independent_of_the_batch(client: Client) -> None:
     others = [" ".join(f"word{i} number {j}" for j in range(1 + (i * 5) % 23)) for i in range(40)]
     spec = PooledSpec(dimensions=64, dtypes=TYPES)
     alone = client.encode_with_info(TEXTS[:1], spec).by_type
@@ -131,7 +133,7 @@ def test_the_same_text_in_any_batch_in_every_form(client: Client) -> None:
         np.testing.assert_allclose(batch["float32"][place], alone["float32"][0], atol=1e-6, rtol=0)
         assert (
             np.abs(batch["int8"][place].astype(int) - alone["int8"][0]).max() <= 1
-        )  # a step, where it lies on its edge
+        )  # one step, if the value is on its edge
         clear = np.abs(alone["float32"][0]) > 1e-6
         for name in ("ubinary", "binary"):
             told, before = (
@@ -140,7 +142,7 @@ def test_the_same_text_in_any_batch_in_every_form(client: Client) -> None:
             np.testing.assert_array_equal(told[clear], before[clear])
 
 
-def test_prompts_stand_before_texts(client: Client) -> None:
+def test_prompts_precede_texts(client: Client) -> None:
     for asked, prefix in (
         ({}, PROMPTS["passage"]),
         ({"prompt_name": "query"}, PROMPTS["query"]),
@@ -158,7 +160,7 @@ def test_prompts_stand_before_texts(client: Client) -> None:
         assert found.usage.prompt_tokens == found.prompt_token_counts.sum()
 
 
-def test_ids_are_taken_as_they_are(client: Client) -> None:
+def test_ids_are_used_unchanged(client: Client) -> None:
     ids = client.tokenize(TEXTS[:1], prompt="")[0].ids
     np.testing.assert_allclose(
         client.encode([ids]), client.encode(TEXTS[:1], prompt=""), atol=1e-6, rtol=0
@@ -170,7 +172,7 @@ def test_ids_are_taken_as_they_are(client: Client) -> None:
         client.encode([ids], prompt_name="query")
 
 
-def test_offsets_and_spans_count_the_callers_text(client: Client) -> None:
+def test_offsets_and_spans_refer_to_the_text_without_its_prompt(client: Client) -> None:
     text = "日本 paths"
     [bare], [prompted] = (
         client.tokenize([text], prompt=""),
@@ -192,7 +194,7 @@ def test_offsets_and_spans_count_the_callers_text(client: Client) -> None:
 
 
 @pytest.mark.parametrize("side", ["end", "start"])
-def test_truncation_cuts_the_text_and_not_its_prompt(client: Client, side: Any) -> None:
+def test_truncation_shortens_the_text_and_not_its_prompt(client: Client, side: Any) -> None:
     text = " ".join(f"word{number}" for number in range(2500))
     [found] = client.token_vectors(
         [text], TokensSpec(skip_special=True), truncate=side, prompt_name="query"
@@ -211,7 +213,7 @@ def test_truncation_cuts_the_text_and_not_its_prompt(client: Client, side: Any) 
     assert reached == ((True, False) if side == "end" else (False, True))
 
 
-def test_token_vectors_for_late_interaction(client: Client) -> None:
+def test_filtered_token_vectors_equal_the_selected_rows(client: Client) -> None:
     [whole] = client.encode_tokens(TEXTS[1:2], prompt_name="query")
     [found] = client.token_vectors(
         TEXTS[1:2],
@@ -240,10 +242,10 @@ async def test_the_asyncio_client_has_the_same_options(service: Service, client:
         assert tokens.places == tuple(range(1, len(tokens.tokens) - 1))
 
 
-def test_a_stream_in_chunks_is_what_one_message_holds(service: Service) -> None:
+def test_chunked_answers_equal_unary_ones(service: Service) -> None:
     """Some megabytes: each type of pooled vectors, and the vectors of chosen tokens.
 
-    A dry run knows the bytes before.
+    A dry run reports the bytes before.
     """
     outputs = pb.Outputs(
         pooled=pb.PooledOutput(
@@ -293,7 +295,7 @@ def test_a_stream_in_chunks_is_what_one_message_holds(service: Service) -> None:
     )
 
 
-def test_occlusion_sees_the_prompt(client: Client) -> None:
+def test_occlusion_includes_the_prompt(client: Client) -> None:
     with_default, bare = client.occlusion(TEXTS[0]), client.occlusion(TEXTS[0], prompt="")
     assert len(with_default.places) - len(bare.places) == sum(with_default.tokens.prompt) > 0
     whole, *holes = np.asarray(client.encode([TEXTS[0]], prompt="")), *bare.moved
@@ -301,7 +303,7 @@ def test_occlusion_sees_the_prompt(client: Client) -> None:
     assert max(holes) > 1e-3
 
 
-def test_the_model_tells_what_can_be_asked(client: Client, rope: Service) -> None:
+def test_the_model_description_lists_the_embedding_options(client: Client, rope: Service) -> None:
     model = client.model()
     assert (model.prompts, model.default_prompt, model.include_prompt) == (PROMPTS, "passage", True)
     assert (model.pooled_dim, model.trained_dimensions, model.int8_dimensions) == (
@@ -351,7 +353,7 @@ REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("spec", "asked", "message"), REFUSED)
-def test_what_cannot_be_is_refused_with_a_remedy(
+def test_impossible_options_are_refused_with_a_remedy(
     client: Client, spec: PooledSpec, asked: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -376,7 +378,7 @@ def test_int8_without_ranges_is_refused(rope: Service) -> None:
         (TokensSpec(skip_special=True, skip_prompt=True), r"outputs\.tokens"),
     ],
 )
-def test_tokens_that_cannot_be_told_apart_are_refused(
+def test_token_filters_that_ids_do_not_support_are_refused(
     client: Client, spec: TokensSpec, message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):

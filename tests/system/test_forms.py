@@ -1,5 +1,6 @@
-"""Every form of attention over the wire, of every scheme of positions,
-against NumPy on PyTorch's whole maps.
+"""Every form of attention over the wire, for every position scheme.
+
+Against NumPy on PyTorch's whole maps.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ WORDS = st.lists(st.text("abcxyz09", min_size=1, max_size=7), min_size=1, max_si
 
 
 def reference(encoder: Encoder, tokens: TokenList, head_mask: Floats | None = None) -> Text:
-    """What PyTorch says of tokens.
+    """Return PyTorch's outputs for tokens.
 
-    Words are runs of tokens without a space between: so it is in these texts.
+    Words are runs of tokens without a space between, as in these texts.
     """
     ids = torch.tensor(tokens.ids)[None]
     mask = None if head_mask is None else torch.from_numpy(head_mask)[None]
@@ -62,7 +63,7 @@ def compare(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
-def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> None:
+def test_any_form_of_any_text_matches_pytorch(small: Small, text: str, data: st.DataObject) -> None:
     kind, service, encoder = small
     config = encoder.config
     with Client(service.target, timeout=60) as client:
@@ -87,12 +88,12 @@ def test_any_form_of_any_text(small: Small, text: str, data: st.DataObject) -> N
         )
         assert client.attention_bytes(value, spec) == sent
     if "statistics" in spec.reduce and kind == "none":
-        assert np.isnan(answer.values[..., 1]).all()  # what is special is not known of ids
+        assert np.isnan(answer.values[..., 1]).all()  # special tokens of ids are unknown
         answer.values[..., 1] = 0
     compare(spec, encoder, answer)
 
 
-def test_masked_heads_are_pytorchs(small: Small) -> None:
+def test_masked_heads_match_pytorch(small: Small) -> None:
     _, service, encoder = small
     config = encoder.config
     mask = (
@@ -125,7 +126,7 @@ def test_masked_heads_are_pytorchs(small: Small) -> None:
 
 
 def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
-    """PyTorch sees a mask with a hole where the token was."""
+    """PyTorch gets a mask with a hole at the token."""
     _, service, encoder = small
     ids = [7, 9, 30, 8, 12, 9]
     vector_at = {"cls": 0, "last": 5}.get(encoder.config.pooling)
@@ -147,7 +148,7 @@ def test_hidden_tokens_move_the_vector_as_in_pytorch(small: Small) -> None:
     assert chosen.moved == pytest.approx([by_place[3], by_place[4]], abs=1e-6)
 
 
-def test_states_of_chosen_tokens(small: Small) -> None:
+def test_hidden_states_of_selected_tokens_match_pytorch(small: Small) -> None:
     _, service, encoder = small
     ids = [7, 9, 30, 8, 12, 9]
     with Client(service.target) as client:
@@ -162,7 +163,7 @@ def test_states_of_chosen_tokens(small: Small) -> None:
     assert np.abs(some.states[0] - expected[[4, 0]]).max() < 1e-2
 
 
-def test_one_masked_input_among_others(small: Small) -> None:
+def test_a_head_mask_of_one_input_does_not_affect_others(small: Small) -> None:
     """All items of a request run on one graph; those without a mask are as they would be alone."""
     _, service, encoder = small
     config = encoder.config
@@ -323,7 +324,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("spec", "message"), BAD)
-def test_a_bad_wish_names_field_and_remedy(
+def test_an_invalid_spec_names_field_and_remedy(
     rope: Service, spec: AttentionSpec, message: str
 ) -> None:
     with Client(rope.target) as client:

@@ -1,6 +1,6 @@
 """Mutated HTTP/2 frames and header blocks.
 
-The service serves on, its probes tell the truth, and nothing is held afterwards.
+The service continues, its probes agree with real calls, and nothing is held afterwards.
 
 HEADLIGHT_FRAMES and HEADLIGHT_FRAMES_SEED choose a longer run or another one; a failure names the
 command that sends its block again.
@@ -20,7 +20,7 @@ SEED = int(os.environ.get("HEADLIGHT_FRAMES_SEED", "1"))
 
 
 @pytest.mark.timeout(max(600, CONNECTIONS // 10))
-async def test_mutated_frames_harm_nobody() -> None:
+async def test_mutated_frames_do_not_affect_other_clients() -> None:
     found = await frames(bundle_of("docs-rope"), CONNECTIONS, SEED)
     assert found.problems() == []
     print(found)

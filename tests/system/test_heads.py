@@ -1,6 +1,6 @@
 """Head analysis of the trained model.
 
-The heads that its evaluation names (bench/results/evaluation.md) are found by the client.
+The client finds the heads that its evaluation names (bench/results/evaluation.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headlight.analysis import Analysis, analyse
 from tests.shipped import HEADS, LAYERS
 from tests.system.processes import Service
 
-# Taught in training (docs/model-card.md).
+# Supervised in training (docs/model-card.md).
 PREVIOUS, NEXT = (0, 0), (0, 1)
 TEXTS = [
     "def read_lines(path): return open(path).read().splitlines()",
@@ -35,7 +35,7 @@ def analysis(rope: Service) -> Analysis:
         return analyse(client, TEXTS, ablate=True)
 
 
-def test_the_heads_that_the_evaluation_names(analysis: Analysis) -> None:
+def test_the_client_finds_the_heads_named_in_the_evaluation(analysis: Analysis) -> None:
     named = {(head.layer, head.head): head.kind for head in analysis.heads}
     assert named[PREVIOUS] == "previous"
     assert named[NEXT] == "next"
@@ -49,7 +49,7 @@ def test_links_of_a_positional_head_are_neighbours(analysis: Analysis) -> None:
         assert head.link.weight > 0.9
 
 
-def test_every_head_moves_vectors(analysis: Analysis, rope: Service) -> None:
+def test_removing_any_head_changes_vectors(analysis: Analysis, rope: Service) -> None:
     moved = analysis.importance
     assert moved is not None
     assert moved.distance.shape == moved.cosine.shape == (LAYERS, HEADS)

@@ -1,6 +1,4 @@
-"""Streams of callers who leave, or whose time is over,
-while the service waits for their next message.
-"""
+"""Cancelled and expired streams, while the service waits for their next message."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ HANDLED = 'grpc_server_handled_total{grpc_code="%s",grpc_method="EncodeStream"'
 
 
 def ended(service: Service) -> dict[str, float]:
-    """Streams by the code that they were counted with, once none is open."""
+    """Return the streams by the status they were counted with, once none is open."""
     while True:
         codes = {code.name: service.counted(HANDLED % code.name) for code in grpc.StatusCode}
         if sum(codes.values()) == service.counted(STARTED):
@@ -31,7 +29,9 @@ def ended(service: Service) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(60.0, "CANCELLED"), (0.05, "DEADLINE_EXCEEDED")])
-def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None:
+def test_abandoned_streams_are_counted_with_their_cancel_cause(
+    rope: Service, seconds: float, code: str
+) -> None:
     before = ended(rope)
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
@@ -51,7 +51,7 @@ def test_they_did_not_end_well(rope: Service, seconds: float, code: str) -> None
             with pytest.raises(grpc.RpcError):
                 list(call)
             over.set()
-        # Behind which each of them has been started, or never will be.
+        # After this call, each of them has been started or never will be.
         stub.GetModel(pb.GetModelRequest(), timeout=60)
     after = ended(rope)
     assert after["OK"] - before["OK"] <= BY_LUCK

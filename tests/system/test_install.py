@@ -1,4 +1,4 @@
-"""The wheel in a stranger's environment, away from the repository.
+"""The wheel in an environment of its own, away from the repository.
 
 The client alone, the service, the exporter.
 """
@@ -22,7 +22,7 @@ from tests.shipped import DIM
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service, by_hand
 
-# What a client depends on: the three it names, and what grpcio itself asks for.
+# Dependencies of a client: the three it declares, and those of grpcio.
 CLIENT_ONLY = {"headlight-serving", "grpcio", "protobuf", "numpy", "typing-extensions"}
 MOST_BYTES = 30 << 20
 CALL = """
@@ -33,7 +33,7 @@ with headlight.Client(sys.argv[1]) as client:
 """
 CONSTRAINED = ("--constraint", str(ROOT / "constraints.txt"))
 ENDS = {"lowest": ("grpcio==1.76.0", "protobuf==6.31.1"), "pinned": CONSTRAINED}
-# Without what would make a checkout visible.
+# Without variables that would make a checkout visible.
 CLEAN = {
     name: value
     for name, value in os.environ.items()
@@ -42,7 +42,7 @@ CLEAN = {
 
 
 def call(*command: str | Path) -> str:
-    """Run to its end, outside the repository, whose folders must not help -> standard output."""
+    """Run a command to its end, outside the repository; return standard output."""
     done = subprocess.run(
         [str(word) for word in command], cwd="/", capture_output=True, text=True, check=False
     )
@@ -51,7 +51,7 @@ def call(*command: str | Path) -> str:
 
 
 def refused(*command: str | Path, environment: dict[str, str] | None = None) -> str:
-    """Run a command that must end with wrong usage -> its one line on standard error."""
+    """Run a command that must end with wrong usage; return its one line on standard error."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd="/",
@@ -65,12 +65,12 @@ def refused(*command: str | Path, environment: dict[str, str] | None = None) -> 
 
 
 class Environment:
-    """A virtual environment with the wheel and some of its extras."""
+    """Virtual environment with the wheel and some of its extras."""
 
     def __init__(self, folder: Path, wheel: Path, extras: str, *more: str) -> None:
         call(sys.executable, "-m", "venv", "--without-pip", folder)
         self.python, self.command = folder / "bin" / "python", folder / "bin" / "headlight"
-        # A pip of its own would take longer than all the rest.
+        # Installing pip would take longer than all the rest.
         self.pip = (sys.executable, "-m", "pip", "--python", str(self.python))
         call(*self.pip, "install", "--quiet", f"{wheel}{extras}", *more)
 
@@ -117,7 +117,7 @@ def test_the_wheel_holds_four_packages_with_their_types_and_one_model(wheel: Pat
     assert wheel.stat().st_size <= MOST_BYTES
 
 
-def test_links_of_the_long_description_are_absolute_where_an_address_is_known() -> None:
+def test_relative_links_become_absolute_if_an_address_is_known() -> None:
     text = "[a](docs/a.md) ![b](docs/b.png) [c](https://c.example/d) [d](#there)"
     assert absolute(text, "") == text
     assert absolute(text, "https://e.example/x/") == (
@@ -153,7 +153,7 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
 
 
 def serves_correctly(environment: Environment, variables: dict[str, str] | None = None) -> None:
-    """Serve the shipped model and ask it."""
+    """Serve the shipped model and check an answer."""
     program = (str(environment.command),)
     serving = by_hand(
         bundle=None,
@@ -181,7 +181,7 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
         serve.command, "export", "x", "--out", "y"
     )
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
-    # Whatever a cache holds.
+    # Regardless of caches.
     assert "pip install 'headlight-serving[serve,export]'" in refused(serve.command, "serve")
 
 
@@ -222,7 +222,7 @@ def test_serving_and_exporting_on_a_gpu_brings_one_onnxruntime(wheel: Path, tmp_
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])
-def test_newer_pythons_find_wheels_of_everything_that_serves(
+def test_newer_pythons_have_wheels_for_all_serving_dependencies(
     wheel: Path, tmp_path: Path, version: str
 ) -> None:
     """Resolved, not run."""

@@ -1,4 +1,4 @@
-"""The same text, the same vector: alone, in a crowd, under load, with and without attention."""
+"""Batch invariance: the same vector alone, in a batch, under load, with and without attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS = [" ".join(f"word{i} number {j}" for j in range(1 + (i * 5) % 23)) for i
 # A short text, one near the training length among texts a little shorter and longer, one far beyond
 # it.
 @pytest.mark.parametrize("text", [TEXT, OTHERS[-1], TEXT * 40], ids=["short", "ordinary", "long"])
-def test_alone_in_a_batch_and_with_attention(rope: Service, text: str) -> None:
+def test_vectors_do_not_depend_on_batch_or_attention(rope: Service, text: str) -> None:
     with Client(rope.target) as client:
         alone = client.encode([text])[0]
         for place in (0, 31, 63):
@@ -32,7 +32,7 @@ def test_alone_in_a_batch_and_with_attention(rope: Service, text: str) -> None:
         np.testing.assert_allclose(client.encode([ids])[0], alone, atol=1e-6, rtol=0)
 
 
-async def test_under_a_hundred_callers_with_and_without_attention(rope: Service) -> None:
+async def test_vectors_do_not_change_under_a_hundred_callers(rope: Service) -> None:
     async with AsyncClient(rope.target) as client:
         [alone] = await client.encode([TEXT])
         weights = (await client.attend(TEXT)).weights
@@ -52,8 +52,8 @@ async def test_under_a_hundred_callers_with_and_without_attention(rope: Service)
         await asyncio.gather(*(caller(number) for number in range(100)))
 
 
-def test_pooled_asked_together_with_attention_is_the_same(rope: Service) -> None:
-    """The two graphs agree: one request that wants both is answered by `attend`."""
+def test_pooled_is_the_same_if_requested_with_attention(rope: Service) -> None:
+    """The two graphs agree: one request for both is answered by `attend`."""
     with grpc.insecure_channel(rope.target) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
         inputs = [pb.Input(text=TEXT)]

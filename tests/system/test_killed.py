@@ -1,6 +1,6 @@
-"""A service that is killed, as for want of memory.
+"""A killed service, as by the OOM killer.
 
-Whoever waits for it is told so, and does not wait for ever.
+Waiting callers get an error, and do not wait for ever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PATIENCE = 4 * TIMEOUT
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_whoever_waits_for_a_service_that_is_killed_is_told(streamed: bool) -> None:
-    """gRPC for Python leaves a blocking stream that it is to send again waiting for ever,
+def test_callers_of_a_killed_service_get_an_error(streamed: bool) -> None:
+    """gRPC for Python lets a blocking stream that it retries wait for ever,
     whatever its deadline.
     """
     service, killed, ends = Service(bundle_of("docs-rope")), threading.Event(), list[str]()

@@ -1,4 +1,4 @@
-"""The log of the real process under bad requests and unread; files that become FIFOs."""
+"""Log of the real process: bad requests, an unread log, and files that become FIFOs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service, by_hand, get
 
 TOKEN = "the-first-token-of-search"
-CALLS_AT_ONCE = 50  # of a kind on one connection, which is as many as the server allows
+CALLS_AT_ONCE = 50  # per kind on one connection, the most that the server allows
 KINDS = 8  # of lines that bad requests cause, at most
 PIPE_BYTES = 4096
 
 
-def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Path) -> None:
-    """At level debug, which has the lines of all others."""
+def test_no_caller_data_is_logged_and_floods_are_bounded(tmp_path: Path) -> None:
+    """At level debug, which includes the lines of all others."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
     options = ("--auth-tokens", str(tokens), "--log-level", "debug")
@@ -57,7 +57,7 @@ def test_nothing_that_callers_send_is_logged_and_a_flood_is_bounded(tmp_path: Pa
 
 @contextlib.contextmanager
 def unread(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    """A service whose log nobody reads: the process and its addresses for gRPC and HTTP."""
+    """Start a service with an unread log; yield the process, its gRPC and its HTTP address."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     try:
@@ -68,9 +68,9 @@ def unread(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
         os.close(reader)
 
 
-def test_a_log_that_nobody_reads_stops_nothing() -> None:
+def test_an_unread_log_does_not_block_the_service() -> None:
     with unread("--log-level", "debug") as (process, target, http):
-        for _ in range(2):  # a line for each call
+        for _ in range(2):  # one line for each call
             send(target, connection(*CALLS["undecodable"], CALLS_AT_ONCE))
         with Client(target, timeout=20) as client:
             for _ in range(5):
@@ -80,7 +80,7 @@ def test_a_log_that_nobody_reads_stops_nothing() -> None:
         assert process.wait(30) == 0
 
 
-def test_files_that_become_fifos_leave_the_old_ones_in_use(tmp_path: Path) -> None:
+def test_files_replaced_by_fifos_leave_the_old_contents_in_use(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     pair = authority.sign("server")
     tokens = tmp_path / "tokens"

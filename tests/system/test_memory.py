@@ -1,4 +1,4 @@
-"""What the service holds for one large answer.
+"""Memory of the service for one large answer.
 
 Little more than the answer, however often and however slowly it is read.
 """
@@ -18,7 +18,7 @@ REPEATS = 40
 CHUNK = 1 << 20
 
 
-def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: Service) -> None:
+def test_attention_pieces_are_complete_and_held_one_at_a_time(rope: Service) -> None:
     ids, spec = [7 + at % 300 for at in range(600)], AttentionSpec.of(layers=[2, 0])
     with Client(rope.target) as client:
         whole = client.attend(ids, [2, 0])
@@ -38,7 +38,7 @@ def test_pieces_are_all_of_it_and_the_client_need_not_hold_more_than_one(rope: S
     assert small.values.shape == (HEADS, 3, 3)
 
 
-async def test_pieces_for_asyncio(rope: Service) -> None:
+async def test_attention_pieces_are_complete_with_asyncio(rope: Service) -> None:
     async with AsyncClient(rope.target) as client:
         pieces = [
             piece
@@ -53,7 +53,7 @@ async def test_pieces_for_asyncio(rope: Service) -> None:
     assert sum(piece.values.size for piece in pieces) == LAYERS * 395**2
 
 
-def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time() -> None:
+def test_whole_maps_cost_at_most_two_and_a_half_times_their_size() -> None:
     with Service(bundle_of("docs-rope")) as service, Client(service.target) as client:
         ids = [7 + at % 300 for at in range(TOKENS)]
         client.encode([ids])
@@ -64,6 +64,6 @@ def test_whole_maps_of_a_long_text_cost_twice_their_size_and_a_half_every_time()
             assert client.attend(ids).weights.nbytes == item
             peaks.append(service.peak_bytes() - base)
     assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
-    # How many pieces are on their way at once varies; what is never freed would show in every later
+    # The number of pieces in flight varies; a leak would show in every later
     # call.
     assert min(peaks[-15:]) <= max(peaks[:15]) + CHUNK, peaks

@@ -1,6 +1,6 @@
-"""A process that may have no more memory.
+"""A process with limited memory.
 
-What does not fit is refused at once, and all else is answered.
+A request that does not fit is refused at once, and all others are answered.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headlight import AttentionSpec, Client, Overloaded
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
-# Enough for small requests and a new copy of the graph; less than either form of attention below
-# takes.
+# Enough for small requests and a new copy of the graph; less than each attention request below
+# needs.
 ROOM = 200 << 20
 LONG = [7 + at % 300 for at in range(2048)]
 SMALL = [7 + at % 300 for at in range(40)]
@@ -30,14 +30,14 @@ MEAN = AttentionSpec.of(reduce="head_mean")
 
 
 def allow(service: Service, more: int | None) -> None:
-    """Limit the addresses of the process to what it has now and so many bytes; None: no limit."""
+    """Limit the address space to its current size and so many bytes; None: no limit."""
     pages = int(Path(f"/proc/{service.process.pid}/statm").read_text(encoding="ascii").split()[0])
     limit = resource.RLIM_INFINITY if more is None else pages * resource.getpagesize() + more
     resource.prlimit(service.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_attention_that_does_not_fit_is_refused_and_the_service_lives_on(provider: str) -> None:
+def test_attention_beyond_memory_is_refused_and_the_service_continues(provider: str) -> None:
     options = ("--provider", provider, "--threads", "1", "--streams", "2")
     with (
         Service(bundle_of("docs-rope"), *options) as service,

@@ -1,9 +1,8 @@
-"""A real Prometheus with the shipped rules scrapes the real service, which has TLS,
-tokens and quotas, under every kind of traffic.
+"""A real Prometheus with the shipped rules scrapes the real service under every kind of traffic.
 
-No expression is empty. kube-state-metrics is absent in a test without a cluster, so a page with the
-names that are read of it stands in (KUBE_STATE in deploy/prometheus/names.py), with values on which
-all is well: what these stand for is not tested here.
+The service has TLS, tokens and quotas. No expression is empty. kube-state-metrics is absent without
+a cluster, so a page with the names that are read of it stands in (KUBE_STATE in
+deploy/prometheus/names.py), with healthy values: their meaning is not tested here.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 from tests.system.scraper import Prometheus
 
-TRIES = 50  # streams that run into their deadline, until one has been counted so
+TRIES = 50  # streams that reach their deadline, until one has been counted as such
 LATE = 'grpc_server_handled_total{grpc_code="DEADLINE_EXCEEDED"'
-SECONDS = 30  # until all is scraped, recorded and there
+SECONDS = 30  # until all is scraped and recorded
 TOKEN = "the-token-of-search-in-a-test"
 BEARER = (("authorization", f"Bearer {TOKEN}"),)
 TEXT = "def read(path): return json.loads(open(path).read()) "
@@ -43,12 +42,12 @@ PLACE = {
     "namespace": "test",
     "pod": "headlight-0",
     "container": "headlight",
-}  # as the operator labels what a PodMonitor selects
+}  # as the operator labels the pods of a PodMonitor
 RULES = [(rule.get("alert") or rule["record"], rule["expr"]) for rule in sources.rules()]
 
 
 class StandIn(http.server.BaseHTTPRequestHandler):
-    """The page of those who are not here."""
+    """Page of metrics for components that are absent here."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -74,7 +73,10 @@ def stand_in() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """It has scraped the service before and after the traffic; the service's queue is short."""
+    """Return a Prometheus that scraped the service before and after the traffic.
+
+    The service has a short queue.
+    """
     folder = tmp_path_factory.mktemp("access")
     authority = Authority(folder / "authority")
     pair = authority.sign("headlight", days=90)
@@ -110,9 +112,9 @@ def prometheus(stand_in: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def drive(service: Service, ca: Path) -> None:
-    """Everything that callers do.
+    """Make every kind of traffic.
 
-    Unary, in streams, with attention, in bulk, too late, wrongly, too much, and without a token.
+    Unary, streams, attention, bulk, late, invalid, over quota, and without a token.
     """
     many, target = [TEXT * 4] * 150, service.target
     credentials = grpc.ssl_channel_credentials(ca.read_bytes())
@@ -140,9 +142,10 @@ def drive(service: Service, ca: Path) -> None:
 
 
 def until_one_is_counted_as_late(service: Service, stub: Any) -> None:
-    """A caller hears of its deadline by itself.
+    """Make calls until one is counted as DEADLINE_EXCEEDED.
 
-    Before the service has counted the call, and whatever the service takes it for.
+    A client ends the call by its own clock, maybe before the service has counted it,
+    whatever status the service gives it.
     """
     for _ in range(TRIES):
         late(stub)
@@ -154,7 +157,7 @@ def until_one_is_counted_as_late(service: Service, stub: Any) -> None:
 
 
 def late(stub: Any) -> None:
-    """A stream whose deadline passes while nothing is said."""
+    """Open a stream whose deadline passes while no message is sent."""
     over = threading.Event()
 
     def silence() -> Iterator[pb.EncodeStreamRequest]:
@@ -173,7 +176,7 @@ def late(stub: Any) -> None:
 
 
 def found(prometheus: Prometheus, expression: str) -> list[float]:
-    """The values of its series now; those that are no numbers left out.
+    """Return the current values of its series, without those that are no numbers.
 
     An expression that is refused raises.
     """
@@ -182,9 +185,9 @@ def found(prometheus: Prometheus, expression: str) -> list[float]:
 
 
 def all_there(prometheus: Prometheus, expressions: list[tuple[str, str]]) -> None:
-    """Each of them has a value that is a number, at last."""
+    """Wait until each of them has a numeric value."""
     for _, expression in expressions:
-        prometheus.get("query", query=expression)  # an error is one at once
+        prometheus.get("query", query=expression)  # an error is raised at once
     left = expressions
 
     def none_left() -> bool:
@@ -203,15 +206,15 @@ def test_no_expression_of_the_dashboard_is_empty(prometheus: Prometheus) -> None
     all_there(prometheus, [(title, substituted(expr)) for title, expr in dashboard.expressions()])
 
 
-def test_nothing_that_is_recorded_is_empty(prometheus: Prometheus) -> None:
+def test_no_recording_rule_is_empty(prometheus: Prometheus) -> None:
     all_there(
         prometheus, [(name, expr) for name, expr in RULES if not name.startswith("Headlight")]
     )
     all_there(prometheus, [(name, name) for name in sorted(sources.recorded())])
 
 
-def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) -> None:
-    """Neither as a whole, its conditions taken out, nor any one selector in it."""
+def test_every_alert_has_the_series_it_reads(prometheus: Prometheus) -> None:
+    """Neither the whole expression without its conditions nor any single selector is empty."""
     alerts = [(name, expr) for name, expr in RULES if name.startswith("Headlight")]
     all_there(prometheus, [(name, without_conditions(expr)) for name, expr in alerts])
     all_there(
@@ -220,7 +223,7 @@ def test_no_alert_is_silent_for_want_of_what_it_reads(prometheus: Prometheus) ->
     )
 
 
-def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
+def test_no_runbook_query_is_empty(prometheus: Prometheus) -> None:
     local = [
         (where, query.replace('namespace="headlight"', 'namespace="test"'))
         for where, query in queries()
@@ -228,7 +231,7 @@ def test_no_query_of_a_runbook_is_empty(prometheus: Prometheus) -> None:
     all_there(prometheus, [(where, without_conditions(query)) for where, query in local])
 
 
-def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> None:
+def test_prometheus_reports_no_rule_errors(prometheus: Prometheus) -> None:
     def rules() -> list[dict[str, Any]]:
         return [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
 
@@ -239,7 +242,7 @@ def test_prometheus_has_no_complaint_about_any_rule(prometheus: Prometheus) -> N
     assert len(rules()) == len(RULES)
 
 
-def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Prometheus) -> None:
+def test_only_the_alert_for_the_flood_fires(prometheus: Prometheus) -> None:
     def firing() -> set[str]:
         return {
             alert["labels"]["alertname"]
@@ -251,7 +254,7 @@ def test_the_alert_that_the_flood_deserves_fires_and_no_other(prometheus: Promet
     assert firing() == {"HeadlightOverloadBudgetBurn"}
 
 
-def test_the_choices_of_the_dashboard_have_values(prometheus: Prometheus) -> None:
+def test_the_dashboard_variables_have_values(prometheus: Prometheus) -> None:
     for label, values in (("namespace", ["test"]), ("model", ["docs-rope"])):
         assert (
             prometheus.get(f"label/{label}/values", **{"match[]": "headlight_model_info"}) == values

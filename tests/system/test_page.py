@@ -1,6 +1,6 @@
 """The page of `headlight attend --html` in a real browser.
 
-What is clicked, pointed at and typed changes what is drawn.
+Clicks, pointer and keys change the drawing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_a_click_on_a_head_or_a_layer_changes_the_lines(
     assert browser.text("#detail h2") == "Layer 0, head 3"
 
 
-def test_several_heads_at_once(browser: Browser, pages: dict[str, Path]) -> None:
+def test_several_heads_can_be_shown_at_once(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages[MIDDLE], "#layer=1&head=2")
     alone = ink(browser, "#lines")[0]
     browser.click("#several")
@@ -59,7 +59,7 @@ def test_several_heads_at_once(browser: Browser, pages: dict[str, Path]) -> None
     )
 
 
-def test_a_query_pointed_at_shows_its_weights_and_a_click_keeps_them(
+def test_hovering_a_query_shows_its_weights_and_a_click_keeps_them(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
     browser.open(pages[SHORT], "#layer=0&head=1")
@@ -100,7 +100,7 @@ def test_the_keyboard_reaches_tokens_and_heads(browser: Browser, pages: dict[str
     assert ink(browser, "#lines") != before
 
 
-def test_special_tokens_are_hidden_and_that_is_said(
+def test_special_tokens_can_be_hidden_with_a_note(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
     browser.open(pages[SHORT], "#layer=1&head=0")
@@ -113,7 +113,7 @@ def test_special_tokens_are_hidden_and_that_is_said(
     assert f"{row[0] + row[4]:.3f} of this row is on special tokens" in browser.text("#detail")
 
 
-def test_the_slider_and_the_number_of_lines_say_what_they_leave_out(
+def test_the_slider_and_line_limit_state_what_they_omit(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
     weights = attentions[LONG].head(2, 1)
@@ -155,7 +155,7 @@ def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) ->
     assert ink(browser, "#lines") == opened
 
 
-def test_the_matrix_tells_the_weight_of_a_cell(
+def test_the_matrix_shows_the_weight_of_a_cell(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
     browser.open(pages[SHORT], "#view=matrix&layer=0&head=2")

@@ -1,5 +1,6 @@
-"""The page of `headlight attend --html` in both themes, at every width,
-and with tokens that are up to no good.
+"""Appearance of the page of `headlight attend --html`.
+
+In both themes, at every width, and with hostile tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.system.pages import LONG, MIDDLE, SHORT, ink
 
 
 @pytest.mark.parametrize("view", ["head", "model", "matrix"])
-def test_both_themes_and_the_switch_between_them(
+def test_the_page_has_two_themes_and_a_switch(
     view: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
@@ -38,7 +39,7 @@ def test_both_themes_and_the_switch_between_them(
 @pytest.mark.parametrize("text", [SHORT, MIDDLE, LONG])
 @pytest.mark.parametrize("view", ["head", "model", "matrix"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_sticks_out_of_the_window(
+def test_no_element_overflows_the_window(
     width: int, view: str, text: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.screen(width, 800)
@@ -48,7 +49,7 @@ def test_nothing_sticks_out_of_the_window(
     browser.screen(1280, 900)
 
 
-def test_hostile_tokens_do_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_hostile_tokens_are_shown_as_text(browser: Browser, tmp_path: Path) -> None:
     evil = "<img src=x onerror=\"document.title='owned'\">"
     pieces = (
         "</script>" + evil,

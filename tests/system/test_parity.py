@@ -1,4 +1,4 @@
-"""Over the wire, with the real service: what PyTorch computes."""
+"""Parity with PyTorch over the wire, with the real service."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ def encoder(served: tuple[str, Service]) -> Encoder:
 
 @pytest.fixture(scope="module")
 def tolerance(served: tuple[str, Service]) -> Tolerance:
-    """What the bundle declares.
+    """Return the tolerance that the bundle declares.
 
-    The project's own, and where PyTorch itself is less exact in float32 than those, four times
-    that.
+    The project's own, or four times PyTorch's own float32 error if that is larger.
     """
     return Bundle(bundle_of(served[0])).manifest.tolerance("cpu", "fp32")
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_every_output_of_both_models_is_pytorchs(
+def test_every_output_of_both_models_matches_pytorch(
     served: tuple[str, Service], encoder: Encoder, tolerance: Tolerance, length: int
 ) -> None:
     ids = random_ids(encoder.config, length, seed=7)

@@ -48,19 +48,19 @@ def service() -> Iterator[Service]:
 
 
 def log_is_clean(ended: Service) -> None:
-    """Of a service that has ended: until then its last lines may not have been read."""
+    """Check the log of an ended service: earlier, the last lines may be missing."""
     assert [entry for entry in ended.log if entry.get("level") in ("error", "critical")] == []
     assert "a.b" not in str(ended.log)
 
 
 async def serves(ports: Ports, expected: dict[str, Floats]) -> None:
-    """Every probe says ready, and a call is answered."""
+    """Check that every probe says ready, and a call is answered."""
     probes = Probes(ports, *next(iter(expected.items())))
     assert await probes.look() == "OK"
     assert probes.problems() == []
 
 
-async def test_one_request_each_100_ms_costs_no_neighbour_a_call(
+async def test_a_request_every_100_ms_fails_no_call_of_others(
     service: Service, expected: dict[str, Floats]
 ) -> None:
     ports = ports_of(service)
@@ -76,7 +76,7 @@ async def test_one_request_each_100_ms_costs_no_neighbour_a_call(
 
 @pytest.mark.parametrize("connections", [FEW, MANY])
 @pytest.mark.parametrize("port", ["target", "health"])
-async def test_a_burst_costs_no_neighbour_a_call(
+async def test_a_burst_fails_no_call_of_others(
     service: Service, expected: dict[str, Floats], port: str, connections: int
 ) -> None:
     ports = ports_of(service)
@@ -87,14 +87,14 @@ async def test_a_burst_costs_no_neighbour_a_call(
     await serves(ports, expected)
 
 
-async def test_probes_tell_the_truth(service: Service, expected: dict[str, Floats]) -> None:
+async def test_probes_agree_with_real_calls(service: Service, expected: dict[str, Floats]) -> None:
     endured = await endure(ports_of(service), TRUTH_SECONDS, expected)
     assert endured.problems == []
     assert endured.probes.looks >= TRUTH_SECONDS
     assert service.process.poll() is None
 
 
-async def test_a_client_without_a_token_costs_no_other_a_call(
+async def test_a_client_without_a_token_fails_no_call_of_others(
     tmp_path: Path, expected: dict[str, Floats]
 ) -> None:
     tokens = tmp_path / "tokens"
@@ -110,7 +110,9 @@ async def test_a_client_without_a_token_costs_no_other_a_call(
     log_is_clean(service)
 
 
-async def test_over_tls(tmp_path: Path, expected: dict[str, Floats]) -> None:
+async def test_requests_over_tls_fail_no_call_of_others(
+    tmp_path: Path, expected: dict[str, Floats]
+) -> None:
     authority = Authority(tmp_path / "authority")
     pair = authority.sign("service")
     context = ssl.create_default_context(cafile=str(authority.cert))
@@ -127,8 +129,10 @@ async def test_over_tls(tmp_path: Path, expected: dict[str, Floats]) -> None:
     log_is_clean(service)
 
 
-async def test_through_nginx(service: Service, tmp_path: Path, expected: dict[str, Floats]) -> None:
-    """nginx hands the path on as it is; clients of its port and of the service's lose no call."""
+async def test_requests_through_nginx_fail_no_call_of_others(
+    service: Service, tmp_path: Path, expected: dict[str, Floats]
+) -> None:
+    """nginx passes the path unchanged; clients of its port and of the service's lose no call."""
     ports = ports_of(service)
     with Nginx(tmp_path, *of_addresses([ports.target])) as nginx:
         async with (

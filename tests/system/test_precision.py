@@ -1,6 +1,4 @@
-"""A reduced precision, from the command that writes it to the answers of the service that was told
-to serve it.
-"""
+"""A reduced precision, from the export command to the answers of the service."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ TEXTS = [f"{'some words of text '[: 3 + i % 16]}{i}" for i in range(30)]
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A bundle of fp32, fp16 and int8, and what the exporter printed."""
+    """Return a bundle of fp32, fp16 and int8, and the exporter's output."""
     folder = tmp_path_factory.mktemp("precision")
     write_checkpoint(folder / "checkpoint", kind_config("sinusoidal"))
     (folder / "texts").write_text("\n".join(TEXTS), encoding="utf-8")
@@ -42,7 +40,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder / "bundle", done.stdout
 
 
-def test_the_exporter_shows_what_each_precision_keeps(exported: tuple[Path, str]) -> None:
+def test_the_exporter_prints_the_quality_of_each_precision(exported: tuple[Path, str]) -> None:
     lines = exported[1].splitlines()
     [begin] = [
         i
@@ -53,9 +51,7 @@ def test_the_exporter_shows_what_each_precision_keeps(exported: tuple[Path, str]
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_every_answer_says_which_precision_it_came_from(
-    exported: tuple[Path, str], precision: str
-) -> None:
+def test_every_answer_names_its_precision(exported: tuple[Path, str], precision: str) -> None:
     bundle, _ = exported
     exact = np.stack(
         [
@@ -89,7 +85,7 @@ def test_every_answer_says_which_precision_it_came_from(
     np.testing.assert_allclose(attention.weights.sum(-1), 1, atol=1e-5)
 
 
-def test_what_the_bundle_has_not_is_refused_with_what_it_has(exported: tuple[Path, str]) -> None:
+def test_a_missing_precision_is_refused_with_the_available_ones(exported: tuple[Path, str]) -> None:
     command = [
         sys.executable,
         "-m",

@@ -1,6 +1,6 @@
 """Interactive before bulk, in the real service with a real queue.
 
-Told by who is answered before whom.
+Measured by the order of answers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headlight.wire.vector_codec import PRIORITIES
 from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
-REQUESTS, TEXTS = 120, 16  # of the flood: a queue of seconds on any machine
+REQUESTS, TEXTS = 120, 16  # of the flood; texts per request: a queue of seconds anywhere
 TEXT = "def read(path): return json.loads(open(path).read()) "
 SECONDS = 300  # for the flood to end
 TRIES = 5  # floods, until this process kept up with one
@@ -39,12 +39,10 @@ def message(place: int, count: int, priority: Priority) -> pb.EncodeRequest:
 
 
 def share_answered_before(service: Service, priority: Priority) -> float:
-    """Of the requests of a flood of bulk that all wait.
+    """Return the share of waiting bulk requests answered before a single later request.
 
-    The share that is answered before a single one that comes behind them.
-
-    Where this process stood still and most of the flood went by meanwhile, that flood says nothing:
-    there is another.
+    If this process stood still and most of the flood passed meanwhile, that flood does not count,
+    and another one is sent.
     """
     for _ in range(TRIES):
         if (share := of_one_flood(service, priority)) is not None:
@@ -53,7 +51,7 @@ def share_answered_before(service: Service, priority: Priority) -> float:
 
 
 def of_one_flood(service: Service, priority: Priority) -> float | None:
-    """None: too little of it waited still, or it cannot be told how much."""
+    """Return the share for one flood; None if too little of it waited, or it cannot be measured."""
     with contextlib.ExitStack() as stack:
         flooding, asking = (
             stack.enter_context(
@@ -71,12 +69,12 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
         expected = service.counted("headlight_tokens_total") + sum(
             sizes[at % 3] for at in range(REQUESTS)
         )
-        # In their order, whenever this thread comes to look.
+        # Recorded in order, whenever this thread runs.
         ended: queue.Queue[str] = queue.Queue()
         flood = [stub.Encode.future(each, timeout=SECONDS) for each in messages]
         for call in flood:
             call.add_done_callback(lambda _: ended.put("bulk"))
-        # Two connections keep no order between them: before the last of the flood has come, a
+        # Two connections have no common order: before the last of the flood has arrived, a
         # single one might overtake it.
         while (
             service.counted("headlight_tokens_total") + service.counted("headlight_queue_tokens")
@@ -89,24 +87,24 @@ def of_one_flood(service: Service, priority: Priority) -> float | None:
         single.add_done_callback(lambda _: ended.put("single"))
         missed = ended.qsize() - done  # while it was sent
         for call in (*flood, single):
-            call.result()  # none is refused, none forgotten
+            call.result()  # none is refused, none lost
         before = [ended.get(timeout=SECONDS) for _ in range(REQUESTS + 1)].index("single")
     waiting = REQUESTS - done
     return (before - done) / waiting if waiting >= REQUESTS / 2 and missed <= waiting / 10 else None
 
 
-def test_an_interactive_request_is_answered_before_most_of_the_bulk_that_came_first(
+def test_an_interactive_request_is_answered_before_most_earlier_bulk(
     service: Service,
 ) -> None:
     assert share_answered_before(service, "interactive") < 0.5
 
 
-def test_bulk_takes_its_turn_behind_the_bulk_that_came_first(service: Service) -> None:
-    """What the interactive one is spared."""
+def test_bulk_is_answered_after_earlier_bulk(service: Service) -> None:
+    """For comparison: the wait that interactive requests avoid."""
     assert share_answered_before(service, "bulk") > 0.5
 
 
-def test_bulk_is_answered_while_interactive_requests_never_cease(service: Service) -> None:
+def test_bulk_is_answered_under_continuous_interactive_load(service: Service) -> None:
     with contextlib.closing(grpc.insecure_channel(service.target)) as channel:
         stub: Any = pb_grpc.HeadlightServiceStub(channel)
         waited = stub.Encode.future(message(0, TEXTS, "interactive"), timeout=SECONDS)
@@ -126,7 +124,7 @@ def test_bulk_is_answered_while_interactive_requests_never_cease(service: Servic
             call.cancel()
 
 
-def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
+def test_vectors_do_not_depend_on_priority(service: Service) -> None:
     with Client(service.target) as client:
         one, other = (
             client.encode([TEXT], priority=priority) for priority in ("interactive", "bulk")
@@ -134,7 +132,7 @@ def test_the_same_text_has_the_same_vector_in_either(service: Service) -> None:
     assert abs(one - other).max() <= 1e-6
 
 
-def test_metrics_tell_them_apart(service: Service) -> None:
+def test_metrics_are_labelled_by_priority(service: Service) -> None:
     with Client(service.target) as client:
         client.encode([TEXT], priority="bulk")
     for priority in ("interactive", "bulk"):

@@ -1,4 +1,4 @@
-"""What an operator sees: the command line, the log, metrics, probes, the demo."""
+"""Operator's view: the command line, the log, metrics, probes, the demo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service, get
 
 
-def test_metrics_tell_of_the_work_done() -> None:
+def test_metrics_count_the_work_done() -> None:
     with Service(bundle_of("docs-rope"), "--wide", "off") as service:
         with Client(service.target) as client:
             client.encode(["one", "two words"])
@@ -73,7 +73,7 @@ def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> Non
     assert "Traceback" not in bad.stderr
 
 
-def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
+def test_a_taken_port_is_reported(rope: Service) -> None:
     done = run_service(
         "--bundle", str(bundle_of("docs-rope")), "--grpc", rope.target, "--http", "127.0.0.1:0"
     )
@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_is_said_plainly(rope: Service) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_the_demo_answers_and_ends() -> None:
+def test_the_demo_answers_and_exits() -> None:
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the service; promtool has no complaint.
+"""A real Prometheus scrapes the service, and promtool accepts the metrics.
 
 No caller can make the metrics grow.
 """
@@ -33,7 +33,7 @@ scrape_configs:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """A service of its own, for its metrics are counted here."""
+    """Start a separate service, because its metrics are counted here."""
     with Service(bundle_of("docs-rope")) as running:
         yield running
 
@@ -61,9 +61,9 @@ def series(service: Service) -> set[str]:
 
 
 def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
-    """All that is expected of one scrape.
+    """Return all expected values of one scrape.
 
-    Where the service is slow to answer one, there is nothing until the next.
+    If the service is slow to answer one, there is nothing until the next.
     """
     ours = prometheus.get("query", query='{__name__=~"headlight_.+"}')["result"]
     models = {found["metric"]["__name__"]: found["metric"].get("model") for found in ours}
@@ -84,7 +84,7 @@ def read(prometheus: Prometheus, texts: str) -> dict[str, Any]:
     }
 
 
-def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometheus) -> None:
+def test_prometheus_scrapes_the_counted_values(service: Service, prometheus: Prometheus) -> None:
     texts = 'headlight_texts_total{model="docs-rope",priority="interactive"}'
     before = next(
         float(line.split()[-1])
@@ -117,7 +117,7 @@ def test_prometheus_reads_what_was_counted(service: Service, prometheus: Prometh
         assert found == expected
 
 
-def test_promtool_has_no_complaint(service: Service) -> None:
+def test_promtool_accepts_the_metrics(service: Service) -> None:
     with Client(service.target) as client:
         client.attend("one")
     done = subprocess.run(
@@ -149,8 +149,8 @@ def ended(call: Callable[[], Any]) -> grpc.StatusCode | None:
     return refused.value.code()
 
 
-def test_no_name_that_a_caller_invents_becomes_a_series(service: Service) -> None:
-    """Whatever is invented: the method, of each of the four kinds of call, or the model."""
+def test_names_invented_by_callers_create_no_series(service: Service) -> None:
+    """For methods, of each of the four kinds of call, and for models."""
     names = [f"made-up-{place}" for place in range(50)] + [
         'x"} 1\nevil{y="',
         "x" * 4000,

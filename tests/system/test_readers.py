@@ -1,6 +1,6 @@
-"""Callers who never take their answers, against the real process.
+"""Callers that never read their answers, against the real process.
 
-Its memory stays bounded, it serves others, and it can end.
+Its memory stays bounded, it serves others, and it can shut down.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OK = (
 )
 
 
-async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> None:
+async def test_unread_answers_are_bounded_in_memory_and_time() -> None:
     options = ("--max-output-bytes", str(LIMIT), "--stall-seconds", str(STALL_SECONDS))
     with Service(bundle_of("docs-rope"), *options) as service:
         async with (
@@ -48,15 +48,15 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
             for _ in range(CALLS):
                 client.ask("Encode", LARGE.SerializeToString())
             largest, served = 0, 0
-            # Which the server does, once the reply timeout has passed.
+            # The server does so, once the reply timeout has passed.
             while not client.hung_up.is_set():
                 await stub.Encode(SMALL)
                 served += 1
                 largest = max(largest, service.resident_bytes())
-            # The last answer can be here before the call that it belongs to has ended.
+            # The last answer can arrive before its call has ended.
             while RETURNED not in (text := await asyncio.to_thread(get, service.http, "/metrics")):
                 pass
-    # What is being sent is there twice, as one message and in the transport; and the engine works
+    # An answer being sent exists twice, as one message and in the transport; and the engine works
     # meanwhile.
     assert largest - at_rest < 4 * LIMIT, (
         f"{(largest - at_rest) >> 20} MiB; they asked for {CALLS * 4} MB"
@@ -66,7 +66,7 @@ async def test_answers_that_nobody_takes_are_bounded_in_memory_and_in_time() -> 
     assert f"{OK}{served + 1:.1f}" in text
 
 
-async def test_sigterm_waits_no_longer_for_them_than_they_have() -> None:
+async def test_sigterm_waits_for_unread_answers_no_longer_than_the_reply_timeout() -> None:
     with Service(bundle_of("docs-rope"), "--stall-seconds", "10") as service:
         async with closed_window(service.target) as client:
             for _ in range(10):

@@ -1,4 +1,4 @@
-"""The way of one request: how many files it enters, and that docs/architecture.md names them."""
+"""Files that one request enters: their number, and their list in docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.request_path import REQUESTS, RequestPath, profiled_service, request_
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
 
-# A request that needs more files than these is harder to follow; fewer: lower the number.
+# A request through more files is harder to follow; if it needs fewer, lower the number.
 MOST_FILES = {"text": 30, "attention": 32}
 MOST_CALLS = {"text": 200, "attention": 225}
 
@@ -28,7 +28,7 @@ def paths() -> Iterator[dict[str, RequestPath]]:
 
 
 def listed_files(page: Path) -> list[str]:
-    """The files that the section of the page walks through."""
+    """Return the files that the section of the page lists."""
     for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
         title, _, body = section.partition("\n")
         if title == SECTION:
@@ -37,14 +37,16 @@ def listed_files(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_call_enters_no_more_files_than_today(name: str, paths: dict[str, RequestPath]) -> None:
+def test_a_call_enters_no_more_files_than_the_limit(
+    name: str, paths: dict[str, RequestPath]
+) -> None:
     files, calls = paths[name]
     assert len(files) <= MOST_FILES[name], files
     assert len(files) == len(set(files)) < sum(calls.values()) <= MOST_CALLS[name], calls
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_path_holds_files_of_the_project_alone(name: str, paths: dict[str, RequestPath]) -> None:
+def test_a_request_path_has_only_project_files(name: str, paths: dict[str, RequestPath]) -> None:
     files = paths[name].files
     assert all((ROOT / file).is_file() for file in files)
     assert all(file.startswith(("service/", "headlight/")) for file in files)
@@ -54,6 +56,6 @@ def test_a_path_holds_files_of_the_project_alone(name: str, paths: dict[str, Req
         assert any(file.startswith(room) for file in files), room
 
 
-def test_the_page_lists_the_files_that_a_text_enters(paths: dict[str, RequestPath]) -> None:
+def test_the_architecture_page_lists_the_files_of_a_request(paths: dict[str, RequestPath]) -> None:
     listed = listed_files(PAGE)
     assert sorted(listed) == sorted(paths["text"].files)

@@ -1,6 +1,6 @@
-"""What the lab trains, served.
+"""A lab model, served: it reverses sequences.
 
-The model that reverses sequences, its answers and the head that reads them from the other end.
+Its answers, and the head that attends to the mirrored position.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def sequence(seed: int, length: int = LENGTH) -> list[str]:
 
 
 def mirrored(weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Mean weight on the mirrored token: [..., S, S] -> [...]."""
+    """Return the mean weight on the mirrored token: [..., S, S] -> [...]."""
     diagonals = np.diagonal(weights[..., ::-1], axis1=-2, axis2=-1)
     return np.asarray(diagonals.mean(axis=-1, dtype=np.float64))
 
@@ -67,13 +67,13 @@ def test_the_command_shows_the_head_that_looks_at_the_mirrored_token(
     assert (weights[layer, head].argmax(axis=1) == np.arange(LENGTH)[::-1]).all()
 
 
-def test_it_is_so_for_sequences_at_large(reversing: Service) -> None:
+def test_the_mirrored_head_is_found_on_average_over_sequences(reversing: Service) -> None:
     with Client(reversing.target) as client:
         masses = [mirrored(client.attend(" ".join(sequence(seed))).weights) for seed in range(16)]
     assert np.mean(masses, axis=0).max() >= 0.8
 
 
-def test_the_token_vectors_that_are_served_read_as_the_sequence_reversed(
+def test_served_token_vectors_decode_to_the_reversed_sequence(
     reversing: Service,
 ) -> None:
     embeddings = (
@@ -106,7 +106,7 @@ def test_a_sequence_longer_than_the_table_is_refused(reversing: Service) -> None
         client.attend(" ".join(sequence(0, LENGTH + 1)))
 
 
-def test_any_other_checkpoint_of_the_lab_becomes_a_bundle_that_gives_its_vectors(
+def test_other_lab_checkpoints_are_exported_with_equal_vectors(
     tmp_path: Path,
 ) -> None:
     training = Training(

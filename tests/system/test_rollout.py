@@ -1,5 +1,6 @@
-"""Replicas are restarted, replaced and added under load,
-behind the client's own balancing and behind nginx: no call fails.
+"""Replicas restarted, replaced and added under load: no call fails.
+
+Behind the client's own balancing and behind nginx.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ RESTARTS = 12  # in place
 REPLACEMENTS = 9  # each new one at an address of its own, as pods are
 BETWEEN = 6  # calls of each client from one restart to the next
 EVEN = 0.8
-# Of a connection, in place of minutes: after so long a client looks for new replicas.
+# Maximum connection age, instead of minutes: after it a client looks for new replicas.
 AGE_SECONDS = 5
 
 
@@ -33,9 +34,9 @@ async def test_restarts_in_place_under_load_fail_no_call(tmp_path: Path) -> None
                 check(direct, proxied)
 
 
-async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
-    """A replica that refuses is free at once, and would draw most of what many callers send,
-    until they have no more tries.
+async def test_restarts_in_place_fail_none_of_many_parallel_calls() -> None:
+    """A replica that refuses is free at once, and would attract most of the calls of many clients,
+    until they have no retries left.
     """
     async with Fleet() as fleet:
         addresses = [await fleet.add() for _ in range(REPLICAS)]
@@ -50,7 +51,7 @@ async def test_restarts_in_place_fail_none_of_many_calls_at_once() -> None:
 async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Path) -> None:
     """A rolling update with maxSurge 1 and maxUnavailable 0.
 
-    The new one serves before the old one is asked to end.
+    The new one serves before the old one gets SIGTERM.
     """
     async with Fleet() as fleet:
         for _ in range(REPLICAS):
@@ -65,7 +66,7 @@ async def test_replicas_replaced_by_others_under_load_fail_no_call(tmp_path: Pat
                 check(direct, proxied)
 
 
-async def test_load_evens_out_after_one_joins() -> None:
+async def test_load_is_balanced_after_a_replica_joins() -> None:
     async with Fleet("--max-connection-age-seconds", str(AGE_SECONDS)) as fleet:
         for _ in range(REPLICAS - 1):
             await fleet.add()
@@ -76,7 +77,7 @@ async def test_load_evens_out_after_one_joins() -> None:
 
 
 async def even(fleet: Fleet, callers: Callers) -> None:
-    """Until, of some calls in a row, every replica has had at least so much of its share."""
+    """Wait until every replica has had its minimal share of some calls in a row."""
     shares = [0.0]
     while min(shares) < EVEN * sum(shares) / len(shares) or not sum(shares):
         before = fleet.answered()
@@ -85,7 +86,7 @@ async def even(fleet: Fleet, callers: Callers) -> None:
 
 
 async def further(*callers: Callers) -> None:
-    """Each is answered a few times more."""
+    """Wait until each caller has a few more answers."""
     await asyncio.wait_for(asyncio.gather(*(each.further(BETWEEN) for each in callers)), timeout=60)
 
 

@@ -1,6 +1,6 @@
-"""All schemes of positions over the wire.
+"""All position schemes over the wire.
 
-Small models, freshly initialised, their attention sharpened.
+Small models, freshly initialised, with sharpened attention.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pytorch(encoder: Encoder, ids: Ids, segments: Ids | None = None) -> EncoderO
 
 
 def one_input(encoder: Encoder, length: int, seed: int) -> tuple[Ids, Ids | None]:
-    """Random ids, with segments where the model knows them."""
+    """Return random ids, with segments if the model has them."""
     return random_ids(encoder.config, length, seed), random_segments(encoder.config, length, seed)
 
 
@@ -48,7 +48,7 @@ def ask(
     pooled: bool = True,
     tokens: bool = True,
 ) -> list[dict[str, Floats]]:
-    """Vectors, and the named layers of attention and hidden states, of one request.
+    """Return vectors, and the named layers of attention and hidden states, of one request.
 
     By input and output.
     """
@@ -84,7 +84,7 @@ def ask(
     return found
 
 
-def test_every_output_is_pytorchs(small: Small) -> None:
+def test_every_output_matches_pytorch(small: Small) -> None:
     _, service, encoder = small
     with Client(service.target) as client:
         for length in LENGTHS:
@@ -106,7 +106,7 @@ def test_every_output_is_pytorchs(small: Small) -> None:
             np.testing.assert_allclose(attention.weights.sum(-1), 1.0, atol=1e-5)
 
 
-def test_attention_is_sharp_enough_to_tell(small: Small) -> None:
+def test_attention_of_the_test_models_is_far_from_uniform(small: Small) -> None:
     _, service, encoder = small
     with Client(service.target) as client:
         weights = client.attend(random_ids(encoder.config, 64, seed=7)).weights
@@ -114,7 +114,7 @@ def test_attention_is_sharp_enough_to_tell(small: Small) -> None:
     assert entropy < 0.7 * np.log(64)
 
 
-def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(small: Small) -> None:
+def test_results_do_not_depend_on_batch_or_attention(small: Small) -> None:
     _, service, encoder = small
     config = encoder.config
     inputs = [one_input(encoder, 1 + (i * 7) % 60, seed=i) for i in range(24)]
@@ -139,14 +139,14 @@ def test_a_text_is_the_same_alone_and_in_a_batch_with_and_without_attention(smal
 
 @st.composite
 def some_layers(draw: st.DrawFn, count: int) -> tuple[int, ...]:
-    """Some of `count` layers in any order, each by either of its numbers; none for all of them."""
+    """Return some of `count` layers in any order, each by either index; none means all of them."""
     chosen = draw(st.lists(st.integers(0, count - 1), unique=True, max_size=count))
     return tuple(layer - count if draw(st.booleans()) else layer for layer in chosen)
 
 
 @settings(max_examples=20)
 @given(data=st.data())
-def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.DataObject) -> None:
+def test_any_request_for_any_texts_matches_pytorch(small: Small, data: st.DataObject) -> None:
     _, service, encoder = small
     config = encoder.config
     lengths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=5), label="lengths")
@@ -177,7 +177,7 @@ def test_whatever_is_asked_of_whatever_texts_is_pytorchs(small: Small, data: st.
             assert distance(name, value, expected[name].numpy()) <= BASE_TOLERANCE[name], name
 
 
-def test_what_lies_beyond_the_longest_text_is_refused(small: Small) -> None:
+def test_texts_beyond_the_longest_are_refused(small: Small) -> None:
     _, service, encoder = small
     with (
         Client(service.target) as client,
@@ -186,7 +186,7 @@ def test_what_lies_beyond_the_longest_text_is_refused(small: Small) -> None:
         client.encode([random_ids(encoder.config, 161, seed=0)])
 
 
-def test_reordered_texts_give_what_the_scheme_promises(small: Small) -> None:
+def test_reordered_texts_have_the_property_of_their_scheme(small: Small) -> None:
     kind, service, encoder = small
     ids = random_ids(encoder.config, 20, seed=3)
     orders = {"reversed": np.arange(20)[::-1], "shuffled": np.random.default_rng(0).permutation(20)}
@@ -201,7 +201,7 @@ def test_reordered_texts_give_what_the_scheme_promises(small: Small) -> None:
             assert bool(np.abs(plain[order] - changed).max() < 1e-5) is (name in promised), name
 
 
-def test_pairs_and_segments_are_served_where_the_model_knows_them(small: Small) -> None:
+def test_pairs_and_segments_are_served_by_models_with_segments(small: Small) -> None:
     kind, service, encoder = small
     ids, segments = (
         random_ids(encoder.config, 12, seed=1),

@@ -1,4 +1,4 @@
-"""The contract with dashboards: every metric by name, on a scrape of the real service."""
+"""Metrics contract for dashboards: every name, on a scrape of the real service."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headlight import Client
 from tests.system.processes import Service, get
 
-# What is scraped, with which labels (`le` and those of the process aside).
+# The scraped metrics with their labels (except `le` and those of the process).
 SERIES = {
     **{
         f"grpc_server_{name}": "grpc_type grpc_service grpc_method"
@@ -63,7 +63,7 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
 
 @pytest.fixture(scope="module")
 def scraped(rope: Service) -> dict[str, list[dict[str, str]]]:
-    """The labels of each series by name, after one call that was answered."""
+    """Return the labels of each series by name, after one answered call."""
     with Client(rope.target) as client:
         client.attend("one")
     found: dict[str, list[dict[str, str]]] = {}
@@ -76,21 +76,21 @@ def scraped(rope: Service) -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_every_metric_that_was_promised_is_scraped(
+def test_every_documented_metric_is_scraped(
     scraped: dict[str, list[dict[str, str]]], name: str
 ) -> None:
     assert all(set(labels) == set(SERIES[name].split()) for labels in scraped[name])
 
 
 @pytest.mark.parametrize(("name", "label"), VALUES)
-def test_every_value_of_a_closed_label_is_there(
+def test_every_value_of_a_closed_label_is_scraped(
     scraped: dict[str, list[dict[str, str]]], name: str, label: str
 ) -> None:
     assert {labels[label] for labels in scraped[name]} == VALUES[name, label]
 
 
-def test_nothing_else_is_scraped(scraped: dict[str, list[dict[str, str]]]) -> None:
-    """A metric that is added is added to the contract."""
+def test_no_undocumented_metric_is_scraped(scraped: dict[str, list[dict[str, str]]]) -> None:
+    """A new metric must be added to the contract."""
     histograms = {
         name.removesuffix("_bucket") + end
         for name in SERIES

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what was admitted is answered."""
+"""SIGTERM under load: admitted requests are answered."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
 CALLERS = 24
-SECONDS = 250  # for anything to come: a slow machine is no failure
+SECONDS = 250  # for any answer: a slow machine is no failure
 
 
 async def test_sigterm_under_load_loses_no_admitted_request() -> None:
     """Each caller sends until it is refused.
 
-    Every call must end in an answer or in what may be sent again; none may break off.
+    Every call must end with an answer or a retryable status; none may break off.
     """
     answered = 0
     refusals: list[grpc.aio.AioRpcError] = []
@@ -59,14 +59,14 @@ async def test_sigterm_under_load_loses_no_admitted_request() -> None:
     for refusal in refusals:
         assert refusal.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), refusal
         assert "Cancelling all calls" not in (refusal.details() or "")
-    # What reaches gRPC while it stops is not read, and CANCELLED; it is told to stop in a pause, so
-    # that hardly any does.
+    # Requests that arrive while gRPC stops are not read, but CANCELLED; it stops in a pause, so
+    # that hardly any do.
     assert [refusal.code() for refusal in refusals].count(grpc.StatusCode.CANCELLED) <= 2
-    # Calls were under way when the signal came, and they were answered.
+    # Calls were in flight at the signal, and they were answered.
     assert answered > before
 
 
-async def test_sigterm_answers_what_a_stream_has_sent_and_then_says_so() -> None:
+async def test_sigterm_answers_sent_stream_requests_and_ends_as_unavailable() -> None:
     with Service(bundle_of("docs-rope")) as service:
         async with grpc.aio.insecure_channel(service.target) as channel:
             stub = pb_grpc.HeadlightServiceStub(channel)

@@ -25,7 +25,7 @@ PROBE_SECONDS = 1.0
 
 @pytest.fixture
 def limited() -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    """A service under `ulimit -n 128`: the process and its addresses for gRPC and HTTP."""
+    """Start a service under `ulimit -n 128`; yield the process, its gRPC and its HTTP address."""
     limit = ("sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh")
     with by_hand(bundle=bundle_of("docs-rope"), stderr=subprocess.DEVNULL, before=limit) as service:
         yield service

@@ -1,4 +1,4 @@
-"""Texts that cost most for their size: what they cost the service, and a shutdown meanwhile."""
+"""The most expensive texts for their size: their cost, and a shutdown meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.system.processes import Service
 
 GRACE_SECONDS = 20
 MESSAGE_BYTES = 4_000_000
-SECONDS = 250  # for anything to come: a slow machine is no failure
+SECONDS = 250  # for any answer: a slow machine is no failure
 
 
 def limit_of(model: str) -> TokenizerLimit:
@@ -28,13 +28,13 @@ def limit_of(model: str) -> TokenizerLimit:
 
 
 def cpu_seconds(process: int) -> float:
-    """Of all threads of a process."""
+    """Return the CPU time of all threads of a process."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize("unit", ["\n", "\r\n", "\n "])
-def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_well(
+def test_sigterm_while_tokenising_the_largest_message_ends_cleanly(
     unit: str,
 ) -> None:
     characters = limit_of("docs-rope").max_characters
@@ -54,7 +54,7 @@ def test_sigterm_while_a_whole_message_of_the_longest_texts_is_tokenised_ends_we
 
 
 def test_a_small_request_with_a_long_prompt_of_line_breaks_costs_little() -> None:
-    """6.6 kB: 13 s before, for the pattern of the tokenizer."""
+    """6.6 kB: 13 s before, due to the tokenizer's pattern."""
     with (
         Service(bundle_of("docs-rope")) as service,
         grpc.insecure_channel(service.target) as channel,

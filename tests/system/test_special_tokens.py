@@ -1,4 +1,4 @@
-"""Special tokens that texts spell out, through the service.
+"""Special tokens spelled out in texts, through the service.
 
 The option of the process, and that of a request.
 """
@@ -15,7 +15,7 @@ from tests.system.processes import Service
 TEXT = "open [SEP] file"
 
 
-def test_they_are_parsed_unless_a_request_says_text(rope: Service) -> None:
+def test_special_tokens_are_parsed_unless_a_request_says_text(rope: Service) -> None:
     with Client(rope.target) as client:
         assert client.model().special_tokens == "parse"
         [parsed], [plain] = client.tokenize(TEXT), client.tokenize(TEXT, special_tokens="text")
@@ -38,7 +38,9 @@ def test_they_are_parsed_unless_a_request_says_text(rope: Service) -> None:
         assert whole.values.shape[-2:] == (len(plain) - 2,) * 2
 
 
-def test_the_service_reads_text_where_it_is_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_service_option_reads_special_tokens_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with (
         Service(bundle_of("docs-rope"), "--special-tokens", "text") as service,
         Client(service.target) as client,

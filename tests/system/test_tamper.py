@@ -1,4 +1,4 @@
-"""`headlight serve --check` on a bundle that was tampered with.
+"""`headlight serve --check` on a tampered bundle.
 
 Exit code 3, and one line that names the file.
 """
@@ -43,15 +43,15 @@ def assert_refused(done: subprocess.CompletedProcess[str], file: str) -> None:
 @pytest.mark.parametrize(
     "tampering", [*TAMPERINGS, *MISFITS], ids=lambda each: each.name.replace(" ", "_")
 )
-def test_tampering_is_told_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
+def test_tampering_is_reported_in_one_line(tmp_path: Path, tampering: Tampering) -> None:
     copy = Path(shutil.copytree(bundle_of("docs-rope"), tmp_path / "bundle"))
     tampering.apply(copy)
     assert_refused(check(copy), tampering.file)
 
 
-def test_a_digest_from_outside_refuses_a_bundle_that_agrees_with_itself() -> None:
+def test_a_pinned_digest_refuses_a_consistent_but_different_bundle() -> None:
     assert_refused(check(bundle_of("docs-rope"), "--bundle-sha256", "00" * 32), "manifest.json")
 
 
-def test_a_folder_that_is_not_there_is_told_the_same_way(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     assert_refused(check(tmp_path / "nowhere"), "manifest.json")

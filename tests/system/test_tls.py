@@ -1,6 +1,6 @@
 """TLS of the real process.
 
-Certificates replaced under load, and everything that must be refused.
+Certificates replaced under load, and connections that must be refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Secret:
         folder.mkdir()
 
     def write(self, **files: bytes) -> None:
-        """A new version. `tls_crt` becomes tls.crt."""
+        """Write a new version. `tls_crt` becomes tls.crt."""
         self._version += 1
         version = self._folder / f"..{self._version}"
         version.mkdir()
@@ -87,7 +87,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Se
 
 @pytest.fixture(scope="module")
 def mutual(secret: Secret) -> Iterator[Service]:
-    """A service with mutual TLS, its certificates in a mounted Secret."""
+    """Start a service with mutual TLS, its certificates in a mounted Secret."""
     files = {
         "--tls-cert": "tls.crt",
         "--tls-key": "tls.key",
@@ -111,7 +111,7 @@ EXPIRY = "headlight_tls_certificate_expiry_timestamp_seconds"
 
 
 def connect(service: Service, authority: Authority, pair: Pair | None) -> grpc.aio.Channel:
-    """A new connection, shared with nobody."""
+    """Return a new connection, shared with no other channel."""
     shown = (None, None) if pair is None else (pair.key.read_bytes(), pair.cert.read_bytes())
     credentials = grpc.ssl_channel_credentials(authority.cert.read_bytes(), *shown)
     return grpc.aio.secure_channel(
@@ -120,9 +120,9 @@ def connect(service: Service, authority: Authority, pair: Pair | None) -> grpc.a
 
 
 async def encode(service: Service, authority: Authority, pair: Pair | None) -> pb.EncodeResponse:
-    """One call on a connection of its own.
+    """Make one call on a connection of its own.
 
-    Without a retry, that a failed handshake could hide behind.
+    Without retries, which could hide a failed handshake.
     """
     async with connect(service, authority, pair) as channel:
         stub = pb_grpc.HeadlightServiceStub(channel)
@@ -133,7 +133,7 @@ async def encode(service: Service, authority: Authority, pair: Pair | None) -> p
 
 
 class Load:
-    """Callers who make a connection for each call, beside a client that stays connected.
+    """Callers that make a connection for each call, beside a client that stays connected.
 
     Attributes:
         handshakes: so far.
@@ -164,7 +164,7 @@ class Load:
                 self.stayed += 1
 
     async def during(self, steps: Iterable[Callable[[], None]]) -> None:
-        """Between two steps, and after the last, there are BEFORE handshakes."""
+        """Run steps; between two steps, and after the last, there are BEFORE handshakes."""
         async with asyncio.TaskGroup() as tasks:
             for work in (self.stay, *[self.knock] * CALLERS):
                 tasks.create_task(work())
@@ -201,7 +201,7 @@ async def test_ten_rotations_under_load_fail_no_handshake_and_no_call(
 
 
 @pytest.mark.parametrize("fault", ["expired", "half", "mixed", "authority", "foreign"])
-async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
+async def test_unusable_certificates_are_refused_and_the_old_ones_kept(
     mutual: Service,
     secret: Secret,
     authority: Authority,
@@ -232,12 +232,12 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
     assert metric(mutual, EXPIRY) > expiry
 
 
-async def test_who_is_not_of_the_family_is_refused(
+async def test_unauthenticated_and_foreign_peers_are_refused(
     mutual: Service, authority: Authority, client_pair: Pair, tmp_path: Path
 ) -> None:
-    """Clients without a certificate or with somebody else's.
+    """Clients without a certificate or with a foreign one.
 
-    And by the client, a server of another authority; and plaintext.
+    By the client: a server of another authority, and plaintext.
     """
     other = Authority(tmp_path / "other")
     strangers = [(authority, None), (authority, other.sign("stranger")), (other, client_pair)]

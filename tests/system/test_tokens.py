@@ -1,4 +1,4 @@
-"""Tokens and quotas of the real process, and what it does not start with."""
+"""Tokens and quotas of the real process, and errors at its start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_service(*options: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
+def test_unusable_token_options_exit_with_2_at_start(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path / "authority"), Authority(tmp_path / "other")
     client_pair = authority.sign("good")
     expired = authority.sign("expired", days=-1)
@@ -69,7 +69,7 @@ def test_at_start_what_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
 
 
 def until_let_in(client: Client) -> None:
-    """The file is looked at once a second."""
+    """Retry until admitted; the file is read once a second."""
     end = time.monotonic() + 120
     while True:
         try:
@@ -79,13 +79,13 @@ def until_let_in(client: Client) -> None:
             assert time.monotonic() < end, "the new token was never taken"
 
 
-def test_tokens_and_quotas(tmp_path: Path) -> None:
-    """Tokens are replaced without a restart, nobody gets in without one, reflection included,
+def test_tokens_are_required_and_rotated_and_quotas_enforced(tmp_path: Path) -> None:
+    """Tokens are replaced without a restart, every method including reflection requires one,
     and no token reaches the log.
     """
     tokens = tmp_path / "tokens"
     tokens.write_text(f"search {TOKEN}\n", encoding="ascii")
-    # The second of these has to wait for minutes: a client does not, whose timeout is shorter.
+    # The second of these would have to wait for minutes, beyond the client's timeout.
     large = "word " * 600
     quota = ("--quota-tokens-per-second", "1", "--quota-burst-seconds", "1000")
     with Service(bundle_of("docs-rope"), "--auth-tokens", str(tokens), *quota) as service:

@@ -1,6 +1,6 @@
 """A real service and a collector.
 
-The tree of spans, and that a collector that is away does no harm.
+The tree of spans, and an unreachable collector that does no harm.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ ANSWERED = 1 + 3 + 4 * CALLERS  # requests, of calls and in a stream
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the environment says of tracing."""
+    """Remove tracing variables from the environment."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture(scope="module")
 def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
-    """What a collector has, and the log, after calls of each sort.
+    """Return the collector's spans, and the log, after calls of each sort.
 
-    It is waited for: how long the end may take over it is bounded.
+    Export is awaited before the end, because the end waits for it only a limited time.
     """
     with Collector() as collector, pytest.MonkeyPatch.context() as patched:
         patched.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")  # milliseconds
@@ -83,7 +83,7 @@ def traced() -> Iterator[tuple[Collector, list[dict[str, object]]]]:
 
 
 def complete(collector: Collector) -> bool:
-    """Whether as much has come as is looked at below."""
+    """Return whether everything that the tests below read has arrived."""
     come = Counter(span.name for span in collector.spans)
     batches = {span.span_id for span in collector.named("batch")}
     linked = {link.span_id for span in collector.named("infer") for link in span.links}
@@ -142,8 +142,8 @@ def test_a_stream_has_spans_for_its_messages(traced: tuple[Collector, list[objec
     assert attributes(bad) == told
 
 
-def test_batches_and_their_members(traced: tuple[Collector, list[object]]) -> None:
-    """With one stream, of sixteen callers at once some share a batch."""
+def test_batch_spans_link_to_their_members(traced: tuple[Collector, list[object]]) -> None:
+    """With one slot, some of sixteen concurrent callers share a batch."""
     collector, _ = traced
     infers = {span.span_id: span for span in collector.named("infer")}
     batches = {span.span_id: span for span in collector.named("batch")}
@@ -165,7 +165,7 @@ def test_batches_and_their_members(traced: tuple[Collector, list[object]]) -> No
     assert 0 < attributes(shared)["headlight.batch.padding"] < 1
 
 
-def test_all_of_it_came_and_nothing_of_what_was_sent(
+def test_all_spans_arrive_without_caller_data(
     traced: tuple[Collector, list[dict[str, object]]],
 ) -> None:
     collector, log = traced
@@ -186,7 +186,7 @@ def test_all_of_it_came_and_nothing_of_what_was_sent(
     assert CANARY not in json.dumps(log)
 
 
-def test_what_was_not_yet_sent_is_sent_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_spans_are_exported_at_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     with Collector() as collector:
         with Service(BUNDLE, "--otlp-endpoint", collector.endpoint) as service:
@@ -198,7 +198,7 @@ def test_what_was_not_yet_sent_is_sent_at_the_end(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("listening", [False, True], ids=["refuses connections", "never answers"])
-def test_a_collector_that_is_away_does_no_harm(
+def test_an_unreachable_collector_is_harmless(
     listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")  # milliseconds: so that it is tried at once

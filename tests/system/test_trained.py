@@ -1,8 +1,8 @@
-"""A model of every scheme of positions, trained for a few steps, exported and served.
+"""Every position scheme: trained for a few steps, exported and served.
 
-One by the commands that a user would give, on the whole corpus; the others by what these commands
-call, on a small part of it: the time went into reading the standard library and importing PyTorch,
-which are the same for all.
+One by the commands of a user, on the whole corpus; the others by the functions behind them, on a
+small part of it, because reading the standard library and importing PyTorch take the most time and
+are the same for all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(module: str, *arguments: str) -> None:
 
 
 def make(positions: str, folder: Path) -> Path:
-    """Writes `checkpoint` and `bundle` into the folder -> the folder."""
+    """Write `checkpoint` and `bundle` into the folder, and return it."""
     run(
         "headlight_model.train",
         "--positions",
@@ -55,7 +55,7 @@ def make(positions: str, folder: Path) -> Path:
 def folders(
     makers: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, Future[Path]]]:
-    """Checkpoint and bundle of each scheme, in the making."""
+    """Return checkpoint and bundle of each scheme, being made."""
     empty = {name: tmp_path_factory.mktemp(name) for name in sorted(POSITIONS)}
     with ThreadPoolExecutor(1) as waiting:
         by_command = {BY_COMMAND: waiting.submit(make, BY_COMMAND, empty.pop(BY_COMMAND))}
@@ -65,14 +65,14 @@ def folders(
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_trained_exported_and_served_it_is_what_pytorch_computes(
+def test_a_trained_exported_and_served_model_matches_pytorch(
     folders: Mapping[str, Future[Path]], positions: str
 ) -> None:
     folder = folders[positions].result()
     encoder = load_checkpoint(folder / "checkpoint")
     assert encoder.config.positions == positions
     with Service(folder / "bundle", "--threads", "1") as service, Client(service.target) as client:
-        vectors = client.encode(TEXTS, truncate="end")  # some schemes take no more than was trained
+        vectors = client.encode(TEXTS, truncate="end")  # limited by training in some schemes
         every_token = client.encode_tokens(TEXTS, truncate="end")
         for text, vector, tokens in zip(TEXTS, vectors, every_token, strict=True):
             attention, hidden = (

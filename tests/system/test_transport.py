@@ -1,4 +1,7 @@
-"""The gRPC server of a real process: crowds that keep no new call waiting, and its own end."""
+"""The gRPC server of a real process.
+
+Idle crowds that do not delay new calls, and failures of the server itself.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ HEALTH = health_pb2.HealthCheckRequest()
 
 
 def channel(target: str, number: int = 0) -> Any:
-    """A connection of its own, which no other channel shares."""
+    """Return a connection of its own, which no other channel shares."""
     return grpc.aio.insecure_channel(target, options=[("headlight.number", number)])
 
 
@@ -46,7 +49,7 @@ async def new_calls_are_answered(target: str) -> None:
             assert (await stub.Encode(REQUEST, timeout=30)).items
 
 
-async def test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting() -> None:
+async def test_idle_callers_do_not_delay_new_calls() -> None:
     with Service(bundle_of("docs-rope")) as service:
         channels = [channel(service.target, number) for number in range(1, CONNECTIONS + 1)]
 
@@ -91,7 +94,7 @@ async def test_a_crowd_of_callers_who_do_nothing_keeps_no_new_call_waiting() -> 
 
 
 async def gathered(start: Any, count: int) -> list[Any]:
-    """So many calls, a hundred begun at a time."""
+    """Make so many calls, a hundred started at a time."""
     found: list[Any] = []
     for begin in range(0, count, 100):
         found += await asyncio.gather(*map(start, range(begin, min(count, begin + 100))))
@@ -99,7 +102,7 @@ async def gathered(start: Any, count: int) -> list[Any]:
 
 
 def ask_and_read_nothing(clients: list[ClosedWindow]) -> None:
-    """Ask on streams whose window is closed: not a byte of an answer can be sent."""
+    """Send requests on streams with a closed window: no byte of an answer can be sent."""
     message = pb.EncodeStreamRequest(id="a", encode=REQUEST).SerializeToString()
     for place in range(DEAF):
         clients[place % len(clients)].ask("EncodeStream", message)
@@ -116,7 +119,7 @@ def watchers_left(service: Service) -> float:
 
 
 class Probes:
-    """What every probe says, asked again and again beside a real call."""
+    """All probes, polled repeatedly beside a real call."""
 
     def __init__(self, service: Service, health: str) -> None:
         self._service = service
@@ -125,9 +128,9 @@ class Probes:
         self.looks = 0
 
     def look(self) -> None:
-        """Ask all; what says "well" on both sides of a call that finds nobody listening is a lie.
+        """Poll all; "well" on both sides of a call that finds no listener is a lie.
 
-        Unless a server was lost and replaced in between, which takes less time than a look may.
+        Unless a server was lost and replaced in between, which takes less time than a poll may.
         """
         lost = self._service.counted(RESTARTS)
         before = self._well()
@@ -155,7 +158,7 @@ class Probes:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     def _is_answering(self) -> bool | None:
-        """True: a real call on a new connection is answered; None: nobody listens."""
+        """Return True if a call on a new connection is answered; None without a listener."""
         with grpc.insecure_channel(
             self._service.target, options=[("headlight.look", self.looks)]
         ) as fresh:
@@ -166,8 +169,8 @@ class Probes:
 
 
 @pytest.mark.parametrize("seconds", [5])
-def test_a_server_that_ends_once_a_second_fails_no_call(seconds: int) -> None:
-    """Its replacement listens before a shipped client has run out of tries,
+def test_a_grpc_server_ending_every_second_fails_no_call(seconds: int) -> None:
+    """Its replacement listens before a shipped client has run out of retries,
     and no probe lies meanwhile.
     """
     options = ("--health", "127.0.0.1:0")
@@ -224,7 +227,7 @@ def ask_for_the_end(target: str, seconds: float) -> None:
         fresh.unary_unary(ENDS)(b"", timeout=seconds)
 
 
-def test_a_health_port_that_ends_comes_back() -> None:
+def test_a_health_server_that_ends_is_replaced() -> None:
     options = ("--health", "127.0.0.1:0")
     with Service(
         bundle_of("docs-rope"), *options, module=("tests.system.failing_grpc",)
@@ -243,7 +246,7 @@ def test_a_health_port_that_ends_comes_back() -> None:
         )
 
 
-def test_a_server_that_ends_three_times_within_a_second_ends_the_process() -> None:
+def test_three_grpc_server_failures_within_a_second_end_the_process() -> None:
     service = Service(bundle_of("docs-rope"), module=("tests.system.failing_grpc",))
     try:
         while service.process.poll() is None:

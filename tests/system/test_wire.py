@@ -1,4 +1,4 @@
-"""The service of today, asked as clients of published versions asked: the answers mean the same."""
+"""Today's service with requests of clients of published versions: answers mean the same."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NUMBERS = {
     "BINARY": "u1",
     "UBINARY": "u1",
 }
-# Which weights answered, and how long it took, are no part of the meaning; nor the words of an
+# The answering weights and durations are no part of the meaning, nor the words of an
 # error.
 VOLATILE = ("model", "timings", "message", "data")
 BITS = 4  # of a vector's signs: values next to 0 may fall on either side
 
 
 def check(found: list[Any], expected: list[Any]) -> None:
-    """The same messages, but for VOLATILE; the same numbers within tolerance."""
+    """Compare messages except VOLATILE, and numbers within tolerance."""
     assert [without(meaning(each)) for each in found] == [
         without(meaning(each)) for each in expected
     ]
@@ -64,9 +64,9 @@ def without(said: Any) -> Any:
 
 
 def whole(frames: list[Any]) -> list[Any]:
-    """Answers of a stream by id, put together from their chunks as the contract says.
+    """Return the answers of a stream by id, assembled from their chunks as the contract says.
 
-    By offset, blindly.
+    By offset alone.
     """
     outputs = {
         pb.OUTPUT_KIND_TOKENS: "tokens",
@@ -105,14 +105,14 @@ def answers_of(call: Recorded) -> list[Any]:
 
 
 def described(answers: list[Any]) -> list[Any]:
-    """Of a model's description what the model is: limits and measurements may change."""
+    """Return the fixed part of a model's description: limits and measurements may change."""
     return [
         answer.info if isinstance(answer, pb.GetModelResponse) else answer for answer in answers
     ]
 
 
 @pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
-def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> None:
+def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call)
     check(
@@ -123,9 +123,7 @@ def test_an_old_request_is_answered_as_it_was(rope: Service, call: Recorded) -> 
 @pytest.mark.parametrize(
     "call", [call for call in RECORDED if call.name in ("pooled", "tokenize", "model")]
 )
-def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(
-    rope: Service, call: Recorded
-) -> None:
+def test_unknown_fields_outside_specs_are_ignored(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
     check(
@@ -133,8 +131,8 @@ def test_a_field_of_a_newer_client_that_refines_nothing_is_ignored(
     )
 
 
-def test_a_wish_of_a_newer_client_is_refused_by_name(rope: Service) -> None:
-    """Else it would be answered with something else than it asked for."""
+def test_unknown_fields_in_specs_are_refused_by_name(rope: Service) -> None:
+    """Otherwise the answer would differ from the request."""
     newer = pb.EncodeRequest(inputs=[pb.Input(text="open")], outputs=pb.Outputs.FromString(UNKNOWN))
     occlude = pb.OccludeRequest.FromString(
         pb.OccludeRequest(input=pb.Input(text="open")).SerializeToString() + UNKNOWN

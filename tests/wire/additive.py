@@ -1,4 +1,4 @@
-"""Differences between two contracts that break a peer: anything but an addition."""
+"""Breaking differences between two contracts: all except additions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METHOD = ("input_type", "output_type", "client_streaming", "server_streaming")
 
 
 def broken(old: FileDescriptorProto, new: FileDescriptorProto) -> list[str]:
-    """What a peer of the old contract would misread, or call in vain; empty if `new` only adds."""
+    """Return what breaks a peer of the old contract; empty if `new` only adds."""
     found = (
         [] if old.package == new.package else [f"the package is {new.package}, not {old.package}"]
     )

@@ -37,7 +37,7 @@ def tokens(**form: Any) -> Case:
 
 
 def streamed() -> Case:
-    """A whole answer, some in chunks, and a refusal, by their ids."""
+    """Return a whole answer, some in chunks, and a refusal, by their ids."""
     text = [pb.Input(text=TEXT)]
     maps = pb.Outputs(attention=pb.AttentionOutput(), token_info=pb.TokenInfoOutput())
     vectors = pb.Outputs(pooled=pb.PooledOutput(), hidden=pb.HiddenOutput(layers=[0]))

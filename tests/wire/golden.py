@@ -1,4 +1,4 @@
-"""Recorded messages of a published version: bytes as they were on the wire, and what they meant."""
+"""Recorded messages of a published version: bytes on the wire, and their meaning."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
     said: dict[str, list[Any]]
 
     def parsed(self, side: str) -> list[Any]:
-        """Its messages, read by the stubs of today."""
+        """Return its messages, read by the stubs of today."""
         kind = TYPES[self.method][side == "responses"]
         return [
             kind.FromString(raw)
@@ -51,7 +51,7 @@ class Recorded(NamedTuple):
 
 
 def recorded() -> list[Recorded]:
-    """All calls of all versions."""
+    """Return all calls of all versions."""
     found = []
     for version in VERSIONS:
         folder = FOLDER / version
@@ -64,7 +64,7 @@ def recorded() -> list[Recorded]:
 
 
 def meaning(message: Message) -> Any:
-    """A message as JSON by the names of its fields.
+    """Return a message as JSON by the names of its fields.
 
     The data of tensors is replaced by its digest.
     """
@@ -77,12 +77,12 @@ def meaning(message: Message) -> Any:
 
 
 def contract(version: str) -> FileDescriptorProto:
-    """The contract as that version published it."""
+    """Return the contract as that version published it."""
     return FileDescriptorProto.FromString((FOLDER / version / "descriptor.bin").read_bytes())
 
 
 def as_known_to(version: str, message: Message) -> Message:
-    """The message as a reader of that version sees it: without the fields that came later."""
+    """Return the message as a reader of that version sees it: without later fields."""
     published = contract(version)
     known = {
         (f"{published.package}.{name}", field.number)
@@ -99,7 +99,7 @@ def as_known_to(version: str, message: Message) -> Message:
 
 
 def _messages(published: FileDescriptorProto) -> Iterator[tuple[str, DescriptorProto]]:
-    """All messages of a contract by name, those within others included."""
+    """Return all messages of a contract by name, nested ones included."""
     waiting = [(each.name, each) for each in published.message_type]
     while waiting:
         name, each = waiting.pop()
@@ -108,7 +108,7 @@ def _messages(published: FileDescriptorProto) -> Iterator[tuple[str, DescriptorP
 
 
 def parts(message: Message) -> Iterator[Message]:
-    """The message and all messages in it."""
+    """Return the message and all messages in it."""
     yield message
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
@@ -117,7 +117,7 @@ def parts(message: Message) -> Iterator[Message]:
 
 
 def unpack(path: Path) -> list[bytes]:
-    """The messages of a file, each after its length in 4 bytes, big-endian."""
+    """Return the messages of a file, each after its length in 4 bytes, big-endian."""
     raw, at, found = path.read_bytes(), 0, []
     while at < len(raw):
         (length,) = struct.unpack_from(">I", raw, at)

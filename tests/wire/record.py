@@ -1,4 +1,4 @@
-"""Recording of the wire before a release: `python -m tests.wire.record 0.2.0`.
+"""Recorder of the wire before a release: `python -m tests.wire.record 0.2.0`.
 
 A version is recorded once.
 """
@@ -47,7 +47,7 @@ def main(version: str) -> None:
                 side: [meaning(each) for each in messages] for side, messages in sides[name].items()
             }
             said[name] = {"method": method, **spelled}
-    folder.mkdir()  # what was published is never written anew
+    folder.mkdir()  # published recordings are never overwritten
     contract = FileDescriptorProto()
     pb.DESCRIPTOR.CopyToProto(contract)
     (folder / "descriptor.bin").write_bytes(contract.SerializeToString(deterministic=True))

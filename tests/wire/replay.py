@@ -1,4 +1,4 @@
-"""A server of an old version: it answers with what that version answered, whatever is asked."""
+"""Server of an old version: it returns that version's recorded answers to every request."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SERVICE = "headlight.v1.HeadlightService"
 def replaying(
     calls: dict[str, Recorded], chosen: dict[str, str], more: bytes = b""
 ) -> Iterator[str]:
-    """Serve recorded answers -> target.
+    """Serve recorded answers; yield the target.
 
     Args:
         calls: by name.
         chosen: by method, the name of the call whose answer is given.
-        more: bytes behind each message, as of fields that a later version has.
+        more: bytes after each message, as of fields that a later version has.
     """
 
     def unary(name: str) -> Callable[[bytes, Any], bytes]:
@@ -57,7 +57,7 @@ def replaying(
 
 
 def frames_of(calls: dict[str, Recorded], name: str) -> list[pb.EncodeStreamResponse]:
-    """The frames that answered one request: "stream/ID" is one of the recorded stream.
+    """Return the frames that answered one request: "stream/ID" is one of the recorded stream.
 
     A unary answer is one frame.
     """

@@ -2,7 +2,7 @@
 
 `small_chunks.py PYTHON -W error -m headlight serve OPTIONS`.
 
-Recorded streams then hold chunks of every kind without megabytes of data.
+Recorded streams then contain chunks of every kind without megabytes of data.
 """
 
 from __future__ import annotations

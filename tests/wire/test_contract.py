@@ -1,6 +1,6 @@
-"""The contract of today beside those of published versions.
+"""Today's contract and those of published versions.
 
-It only adds, and their messages mean what they meant.
+It only adds, and their messages keep their meaning.
 """
 
 from __future__ import annotations
@@ -115,18 +115,18 @@ def test_additions_break_no_contract() -> None:
 
 @ALL
 @SIDES
-def test_an_old_message_means_what_it_meant(call: Recorded, side: str) -> None:
+def test_recorded_messages_keep_their_meaning(call: Recorded, side: str) -> None:
     assert [meaning(each) for each in call.parsed(side)] == call.said[side]
 
 
 @ALL
 @SIDES
-def test_fields_of_a_newer_peer_change_nothing(call: Recorded, side: str) -> None:
+def test_unknown_fields_are_ignored(call: Recorded, side: str) -> None:
     raw = call.requests if side == "requests" else call.responses
     kind = TYPES[call.method][side == "responses"]
     newer = [kind.FromString(each + UNKNOWN) for each in raw]
     assert [meaning(each) for each in newer] == call.said[side]
-    # And a peer in between hands them on.
+    # A peer in between passes them on.
     assert all(each.SerializeToString().endswith(UNKNOWN) for each in newer)
 
 

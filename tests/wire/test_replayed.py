@@ -1,6 +1,4 @@
-"""The client of today against servers of published versions,
-and against one that is newer than itself.
-"""
+"""Today's client against servers of published versions and a newer one."""
 
 from __future__ import annotations
 
@@ -48,21 +46,23 @@ def answer(calls: Calls, name: str) -> pb.EncodeResponse:
     return pb.EncodeResponse.FromString(calls[name].responses[0])
 
 
-def test_vectors(calls: Calls, target: str) -> None:
+def test_vectors_are_read_from_recorded_servers(calls: Calls, target: str) -> None:
     expected = np.frombuffer(answer(calls, "pooled-prompt").pooled[0].data, "<f4")
     with Client(target) as client:
         [vector] = client.encode([TEXT])
     np.testing.assert_array_equal(vector, expected)
 
 
-async def test_vectors_for_asyncio(calls: Calls, target: str) -> None:
+async def test_vectors_are_read_from_recorded_servers_with_asyncio(
+    calls: Calls, target: str
+) -> None:
     expected = np.frombuffer(answer(calls, "pooled-prompt").pooled[0].data, "<f4")
     async with AsyncClient(target) as client:
         [vector] = await client.encode([TEXT])
     np.testing.assert_array_equal(vector, expected)
 
 
-def test_attention_in_chunks(calls: Calls, target: str) -> None:
+def test_chunked_attention_is_read_from_recorded_servers(calls: Calls, target: str) -> None:
     data = bytearray(LAYERS * HEADS * 9 * 9 * 4)
     for frame in frames_of(calls, "stream/maps"):
         if frame.chunk.output == pb.OUTPUT_KIND_ATTENTION:
@@ -77,7 +77,9 @@ def test_attention_in_chunks(calls: Calls, target: str) -> None:
     )
 
 
-def test_tokens_occlusion_and_description(calls: Calls, target: str) -> None:
+def test_tokens_occlusion_and_description_are_read_from_recorded_servers(
+    calls: Calls, target: str
+) -> None:
     tokens = calls["tokenize"].parsed("responses")[0].items[0]
     occluded = calls["occlude"].parsed("responses")[0]
     described = calls["model"].parsed("responses")[0]

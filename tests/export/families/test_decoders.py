@@ -1,4 +1,4 @@
-"""What configs of decoders say of windows and of what a token sees, read without their code."""
+"""Attention direction and windows of decoders, read from their configs without their code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG: dict[str, Any] = {
 
 
 def tensors(family: str) -> dict[str, Tensor]:
-    """Those of a family, all zeros."""
+    """Return the tensors of a family, all zeros."""
     shapes: dict[str, tuple[int, ...]] = {
         "embed_tokens.weight": (VOCABULARY, DIM),
         "norm.weight": (DIM,),
@@ -85,7 +85,7 @@ def read(family: str, **said: Any) -> EncoderConfig:
         ("eurobert", {"sliding_window": 5}, ()),
     ],
 )
-def test_layers_are_local_where_their_code_makes_them(
+def test_local_layers_are_those_of_the_reference_code(
     family: str, said: dict[str, Any], local: tuple[int, ...]
 ) -> None:
     config = read(family, **said)
@@ -94,7 +94,7 @@ def test_layers_are_local_where_their_code_makes_them(
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen3"])
-def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: str) -> None:
+def test_a_bidirectional_window_does_not_count_the_token_itself(family: str) -> None:
     said = {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 0}
     assert read(family, **said, is_causal=False).window == 5
     own = {"auto_map": {"AutoModel": "modeling_own.Model"}}
@@ -102,10 +102,10 @@ def test_a_window_that_looks_both_ways_does_not_count_the_token_itself(family: s
     assert read(family, **said).window == 4
 
 
-def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
-    """As transformers' configuration classes have it.
+def test_a_missing_window_takes_the_default_of_transformers() -> None:
+    """As in transformers' configuration classes:
 
-    4,096 where the key is left out, none where it is null.
+    4,096 if the key is missing, none if it is null.
     """
     assert (read("mistral").window, read("mistral").local_layers) == (4095, (0, 1, 2, 3))
     used = read("qwen2", use_sliding_window=True, max_window_layers=2)
@@ -119,8 +119,8 @@ def test_a_window_of_which_nothing_is_said_is_that_of_their_code() -> None:
 @pytest.mark.parametrize(
     "buffer", ["rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "position_ids"]
 )
-def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
-    """Where every layer had its own, too."""
+def test_stored_buffers_of_old_files_are_recomputed(buffer: str) -> None:
+    """Also if every layer had its own."""
     for family in ("llama", "mistral", "qwen2"):
         found = {f"model.{name}": tensor for name, tensor in tensors(family).items()}
         old = {f"model.layers.{at}.self_attn.{buffer}": torch.ones(2) for at in range(LAYERS)}
@@ -134,7 +134,7 @@ def test_buffers_of_old_files_are_computed_anew(buffer: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) -> None:
+def test_a_decoder_with_custom_code_must_declare_its_attention_direction(family: str) -> None:
     own = {"auto_map": {"AutoModel": "modeling_qwen.Qwen2Model"}}
     with pytest.raises(Refused, match=r"auto_map .* add is_causal true or false"):
         read(family, **own)
@@ -148,7 +148,7 @@ def test_a_decoder_with_code_of_its_own_says_what_its_tokens_see(family: str) ->
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
-def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_would(
+def test_a_flag_that_no_code_reads_is_refused(
     family: str,
 ) -> None:
     flag = {"use_bidirectional_attention": True}
@@ -166,5 +166,5 @@ def test_a_flag_that_transformers_does_not_read_is_refused_where_no_other_code_w
     assert not read("eurobert", **flag).causal
 
 
-def test_an_encoder_with_code_of_its_own_is_its_family() -> None:
+def test_an_encoder_with_custom_code_is_read_as_its_family() -> None:
     assert not read("eurobert", auto_map={"AutoModel": "modeling_eurobert.EuroBertModel"}).causal

@@ -1,4 +1,4 @@
-"""What networks JinaBERT has, by its config."""
+"""Feed-forward variants of JinaBERT, read from its config."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.bert_folder import CONFIG, tensors
         ({"feed_forward_type": "original", "hidden_act": "silu"}, "silu"),
     ],
 )
-def test_the_plain_network_is_berts(said: dict[str, Any], activation: str) -> None:
+def test_the_plain_feed_forward_is_that_of_bert(said: dict[str, Any], activation: str) -> None:
     values = {name: value for name, value in CONFIG.items() if name != "hidden_act"} | {
         "position_embedding_type": "alibi"
     }

@@ -1,5 +1,6 @@
-"""Angles of ModernBERT's local layers, in the words of published configs and in those of
-transformers 5.
+"""Rotary angles of ModernBERT's local layers.
+
+In the keys of published configs and in those of transformers 5.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def tensors() -> dict[str, Tensor]:
         ),
     ],
 )
-def test_local_layers_have_angles_of_their_own(
+def test_local_layers_use_their_own_rope_theta(
     said: dict[str, Any], thetas: tuple[float, float]
 ) -> None:
     sizes = {"vocab_size": VOCABULARY, "hidden_size": DIM, "intermediate_size": FFN}

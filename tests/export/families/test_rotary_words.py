@@ -1,4 +1,4 @@
-"""Which of its words for rotary positions a config.json means, where it has several."""
+"""Precedence of the rotary position keys of a config.json that has several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fields(kind: str | None, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(kind: str | None = None, **values: Any) -> tuple[float, float, str | None]:
-    """Theta, fraction and the kind of scaling."""
+    """Return theta, fraction and the kind of scaling."""
     found = fields(kind, values)
     scaling = found["rope_scaling"]
     return found["rope_theta"], found["rope_fraction"], scaling and scaling.kind
@@ -42,7 +42,7 @@ def scaled(kind: str | None = None, **values: Any) -> RopeScaling | None:
             {"rope_theta": 5e4, "rope_parameters": LINEAR | {"rope_theta": 7e4}},
             (7e4, 1.0, "linear"),
         ),
-        # The older word holds, and nothing of the newer one.
+        # The older key applies alone, without parts of the newer one.
         (
             {
                 "rope_scaling": LINEAR,
@@ -57,7 +57,7 @@ def scaled(kind: str | None = None, **values: Any) -> RopeScaling | None:
         ({"rope_scaling": {}, "rope_parameters": {"rope_theta": 7e4}}, (7e4, 1.0, None)),
     ],
 )
-def test_one_word_holds_whole(
+def test_one_rope_key_is_used_without_mixing_in_the_other(
     values: dict[str, Any], expected: tuple[float, float, str | None]
 ) -> None:
     assert read(**values) == expected
@@ -65,7 +65,7 @@ def test_one_word_holds_whole(
 
 @pytest.mark.parametrize("word", ["rope_scaling", "rope_parameters"])
 @pytest.mark.parametrize("kind", ["yarn", "llama3"])
-def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -> None:
+def test_the_top_level_original_length_takes_precedence(word: str, kind: str) -> None:
     own = {"rope_type": kind, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     for inside, outside, expected in (
         (None, 24, 24),
@@ -86,12 +86,12 @@ def test_the_original_length_beside_the_parameters_holds(word: str, kind: str) -
 @pytest.mark.parametrize(
     "words", [{}, {"rope_scaling": LINEAR}, {"rope_scaling": {"rope_type": "default"}}]
 )
-def test_where_nothing_needs_it_the_original_length_is_left_unread(words: dict[str, Any]) -> None:
+def test_the_original_length_is_ignored_if_no_scaling_needs_it(words: dict[str, Any]) -> None:
     for length in (0, 8192.0, "many"):
         assert read(**words, original_max_position_embeddings=length) == read(**words)
 
 
-def test_of_kinds_of_layers_each_has_its_own() -> None:
+def test_each_layer_type_has_its_own_parameters() -> None:
     nested = {FULL: {"rope_theta": 7e4}, LOCAL: {"rope_theta": 300.0}}
     assert read(FULL, rope_parameters=nested) == (7e4, 1.0, None)
     assert read(LOCAL, rope_parameters=nested) == (300.0, 1.0, None)
@@ -103,7 +103,7 @@ def test_of_kinds_of_layers_each_has_its_own() -> None:
     )
 
 
-def test_parameters_by_kind_are_refused_where_there_are_no_kinds() -> None:
+def test_per_type_parameters_are_refused_if_there_are_no_layer_types() -> None:
     for word in ("rope_parameters", "rope_scaling"):
         with pytest.raises(
             Refused,
@@ -116,6 +116,8 @@ def test_parameters_by_kind_are_refused_where_there_are_no_kinds() -> None:
 @pytest.mark.parametrize(
     "values", [{"rope_scaling": "linear"}, {"rope_parameters": [1]}, {"rope_parameters": 5}]
 )
-def test_what_is_no_object_is_refused(kind: str | None, values: dict[str, Any]) -> None:
+def test_parameters_that_are_no_object_are_refused(
+    kind: str | None, values: dict[str, Any]
+) -> None:
     with pytest.raises(Refused, match="must be objects"):
         read(kind, **values)

@@ -2,7 +2,7 @@ from headlight_export.families.source import Config
 from headlight_export.families.words import activation
 
 
-def test_words_for_one_activation_mean_the_same() -> None:
+def test_aliases_of_an_activation_mean_the_same() -> None:
     found = {
         word: activation(Config({"hidden_act": word}))
         for word in ("gelu", "gelu_new", "gelu_pytorch_tanh", "swish")

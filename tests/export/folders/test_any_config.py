@@ -1,4 +1,4 @@
-"""Whatever a config.json says, a folder is opened or refused in one line."""
+"""Any config.json: a folder is opened, or refused in one line."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ VALUES = st.one_of(
 def folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """Weights, and a config that fits them."""
+    """Create weights and a config that fits them."""
     config, tensors = FAMILIES[request.param]
     path = tmp_path_factory.mktemp(request.param)
     save_file(tensors, path / "model.safetensors")
@@ -100,7 +100,7 @@ def folder(
 
 
 def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
-    """What an export says to a config with other values; empty if it opens it."""
+    """Return the refusal of a config with other values; empty if it is opened."""
     path, config = folder
     (path / "config.json").write_text(json.dumps(config | said), encoding="utf-8")
     try:
@@ -112,7 +112,7 @@ def refusal(folder: tuple[Path, dict[str, Any]], said: dict[str, Any]) -> str:
 
 @settings(max_examples=200, deadline=None)
 @given(said=st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
-def test_it_is_opened_or_refused_in_a_line(
+def test_any_config_is_opened_or_refused_in_one_line(
     folder: tuple[Path, dict[str, Any]], said: dict[str, Any]
 ) -> None:
     message = refusal(folder, said)
@@ -144,7 +144,7 @@ def test_it_is_opened_or_refused_in_a_line(
         ("modernbert", {"local_attention": 0}, "local_attention is 0; it must be at least 2"),
     ],
 )
-def test_the_value_in_the_way_is_named(
+def test_a_refusal_names_the_value_at_fault(
     tmp_path: Path, family: str, said: dict[str, Any], named: str
 ) -> None:
     config, tensors = FAMILIES[family]
@@ -154,7 +154,7 @@ def test_the_value_in_the_way_is_named(
     assert "config.json" in message
 
 
-def test_windows_of_one_are_served_where_tokens_see_both_ways(tmp_path: Path) -> None:
+def test_windows_of_one_token_are_served_in_bidirectional_models(tmp_path: Path) -> None:
     config, tensors = FAMILIES["qwen3"]
     save_file(tensors, tmp_path / "model.safetensors")
     said = {"sliding_window": 1, "is_causal": False, "model_type": "qwen3"}

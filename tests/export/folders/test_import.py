@@ -1,6 +1,6 @@
-"""Folders of Hugging Face through the command.
+"""Import of Hugging Face folders with the command.
 
-One that can be served, and many that cannot, each refused in one line.
+One can be served; many cannot, and each is refused in one line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def configure(**changes: Any) -> Callable[[Path], None]:
-    """Change config.json; None removes."""
+    """Change config.json; None removes a key."""
 
     def change(folder: Path) -> None:
         values = {name: value for name, value in (CONFIG | changes).items() if value is not None}
@@ -142,8 +142,8 @@ def test_a_folder_that_cannot_be_served_is_refused_in_one_line(
     assert not list(folder.parent.glob("out/*"))
 
 
-def test_a_decoder_that_generates_is_no_embedder(folder: Path) -> None:
-    """One that embeds says how it pools, or its owner does."""
+def test_a_generating_decoder_is_refused(folder: Path) -> None:
+    """An embedding decoder declares its pooling, or the option does."""
     values = {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
@@ -180,10 +180,10 @@ def test_a_decoder_that_generates_is_no_embedder(folder: Path) -> None:
     assert (config.pooling, config.causal) == ("last", True)
 
 
-def test_what_can_be_served_is_and_keeps_its_word(
+def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the command to vectors of text, int8 ones and pairs included."""
+    """From the command to vectors of text, including int8 and pairs."""
     texts = folder.parent / "texts"
     texts.write_text("\n".join(f"text {i} of many" for i in range(120)), encoding="utf-8")
     out = folder.parent / "bundle"
@@ -227,10 +227,10 @@ def test_what_can_be_served_is_and_keeps_its_word(
     assert list(out.parent.glob(".bundle-*")) == []
 
 
-def test_texts_that_cannot_be_encoded_are_said_in_one_line(
+def test_texts_that_cannot_be_encoded_are_reported_in_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Behind a prompt that leaves them no room, which shows when the graphs stand."""
+    """A prompt leaves no room for them, which shows only after the graphs are exported."""
     chain(folder, "Transformer", "Pooling")
     configure()(folder)
     prompts = {"prompts": {"long": "a " * ROWS}, "default_prompt_name": "long"}
@@ -264,7 +264,9 @@ def test_texts_that_cannot_be_encoded_are_said_in_one_line(
         ({"max_length": -1}, "--max-length -1 leaves no token; give 1 or more, or leave it out"),
     ],
 )
-def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message: str) -> None:
+def test_options_that_do_not_fit_the_folder_are_refused(
+    folder: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(Refused, match=message):
         read_origin(folder, **options)
 
@@ -277,7 +279,7 @@ def test_options_that_do_not_fit(folder: Path, options: dict[str, Any], message:
         (("Transformer", "Pooling"), {}, "pooling: mean (modules.json)"),
     ],
 )
-def test_pooling_and_the_weights_left_out_are_told_in_a_line(
+def test_pooling_and_unused_weights_are_reported_in_one_line(
     folder: Path, modules: tuple[str, ...], options: dict[str, Any], said: str
 ) -> None:
     if modules:
@@ -307,7 +309,7 @@ def test_a_checkpoint_of_ours_reports_its_pooling(tmp_path: Path) -> None:
     )
 
 
-def test_a_checkpoint_of_ours_says_itself_what_options_say_of_others(tmp_path: Path) -> None:
+def test_options_for_foreign_folders_are_refused_for_headlight_checkpoints(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "ours", small_config())
     assert read_origin(checkpoint).family == "headlight"
     for options in ({"pooling": "cls"}, {"max_length": 9}, {"ids_only": True}):

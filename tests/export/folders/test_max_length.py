@@ -11,7 +11,7 @@ from tests.folders import chain, refusal, write
     ("own", "tokenizer", "positions", "expected"),
     [
         ({"max_seq_length": 256}, {"model_max_length": 128}, 512, 256),
-        ({"max_seq_length": 1024}, {}, 512, 1024),  # the library does not look further either
+        ({"max_seq_length": 1024}, {}, 512, 1024),  # the library stops here too
         ({"max_seq_length": None}, {"model_max_length": 128}, 512, 128),
         ({}, {"model_max_length": 10**30}, 512, 512),
         ({}, {"model_max_length": 1024}, 512, 512),
@@ -22,7 +22,7 @@ from tests.folders import chain, refusal, write
         ({"processor_kwargs": {"model_max_length": 33}}, {}, 512, 33),
     ],
 )
-def test_the_longest_text(
+def test_the_longest_text_is_read_from_the_folder(
     tmp_path: Path,
     own: dict[str, Any],
     tokenizer: dict[str, Any],
@@ -40,7 +40,7 @@ def test_the_longest_text(
 
 
 @pytest.mark.parametrize("length", ["256", 0, -2, 0.5, True, [1]])
-def test_a_length_that_is_none_is_refused(tmp_path: Path, length: object) -> None:
+def test_an_invalid_length_is_refused(tmp_path: Path, length: object) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "sentence_bert_config.json", {"max_seq_length": length})
     assert f"max_seq_length is {length!r}" in refusal(tmp_path)

@@ -35,7 +35,7 @@ def refused(folder: Path) -> str:
         read_tensors(folder)
     message = str(caught.value)
     assert "\n" not in message
-    assert "; " in message  # what, and what to do
+    assert "; " in message  # the problem, and the remedy
     return message
 
 
@@ -44,7 +44,7 @@ def test_a_refusal_is_one_line() -> None:
     assert isinstance(Refused(""), ValueError)
 
 
-def test_a_config_is_read_whatever_code_it_would_like_to_run(tmp_path: Path) -> None:
+def test_a_config_that_names_custom_code_is_read_without_running_it(tmp_path: Path) -> None:
     write(tmp_path, "config.json", {"model_type": "bert", "auto_map": {"AutoModel": "code.Model"}})
     assert read_config(tmp_path)["model_type"] == "bert"
 
@@ -58,26 +58,28 @@ def test_a_config_is_read_whatever_code_it_would_like_to_run(tmp_path: Path) -> 
         ("[" * 10**5, "is not JSON"),
     ],
 )
-def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+def test_an_invalid_config_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "config.json").write_text(text)
     with pytest.raises(Refused, match=message):
         read_config(tmp_path)
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="is not a folder"):
         read_config(tmp_path / "missing")
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b'{"model_type": "\xff"}')
     with pytest.raises(Refused, match="is not JSON"):
         read_json(tmp_path / "config.json")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_numbers_become_float32_and_integers_stay(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_floats_become_float32_and_integers_are_unchanged(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     values = torch.tensor([1.5, -2.0, 0.25], dtype=dtype)
     save_file(
         {"w": values, "n": torch.arange(3), "m": torch.tensor([True])},
@@ -90,7 +92,7 @@ def test_numbers_become_float32_and_integers_stay(tmp_path: Path, dtype: torch.d
     assert tensors["m"].dtype == torch.bool
 
 
-def test_shards_are_put_together(tmp_path: Path) -> None:
+def test_shards_are_merged(tmp_path: Path) -> None:
     sharded(tmp_path)
     tensors = read_tensors(tmp_path)
     assert {name: tensor.shape[0] for name, tensor in tensors.items()} == {"a": 2, "b": 3, "c": 4}
@@ -98,7 +100,7 @@ def test_shards_are_put_together(tmp_path: Path) -> None:
 
 @settings(max_examples=20)
 @given(places=st.dictionaries(st.text("abc.", min_size=1), st.integers(0, 3), min_size=1))
-def test_any_division_into_shards_gives_the_same(
+def test_any_sharding_gives_the_same_tensors(
     tmp_path_factory: pytest.TempPathFactory, places: dict[str, int]
 ) -> None:
     folder = tmp_path_factory.mktemp("shards")
@@ -118,7 +120,7 @@ def test_any_division_into_shards_gives_the_same(
     assert all(torch.equal(read[name], whole[name]) for name in whole)
 
 
-def test_files_may_be_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
+def test_files_may_be_links_as_in_the_hub_cache(tmp_path: Path) -> None:
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots"
     blobs.mkdir()
     snapshot.mkdir()
@@ -143,7 +145,7 @@ def test_files_may_be_links_as_in_the_cache_of_the_hub(tmp_path: Path) -> None:
         ["a"],
     ],
 )
-def test_an_index_that_leads_elsewhere_is_refused(tmp_path: Path, place: object) -> None:
+def test_an_index_that_points_outside_the_folder_is_refused(tmp_path: Path, place: object) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors")
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -182,7 +184,7 @@ def test_pickles_are_refused_unopened(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["tf_model.h5", "flax_model.msgpack", "model.gguf", "other.safetensors", None]
 )
-def test_missing_weights_are_refused_with_what_is_there_instead(
+def test_missing_weights_are_refused_and_the_files_found_are_named(
     tmp_path: Path, name: str | None
 ) -> None:
     if name:
@@ -241,6 +243,6 @@ def test_a_tensor_that_is_not_finite_is_named(
     assert "layer.7.weight holds NaN or infinity" in refused(tmp_path)
 
 
-def test_a_number_beyond_float32_is_not_let_through_as_infinity(tmp_path: Path) -> None:
+def test_a_number_beyond_the_float32_range_is_refused(tmp_path: Path) -> None:
     save_file({"wide": torch.tensor([1e300], dtype=torch.float64)}, tmp_path / "model.safetensors")
     assert "wide holds NaN or infinity" in refused(tmp_path)

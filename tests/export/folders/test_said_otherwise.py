@@ -1,6 +1,4 @@
-"""Folders whose config.json says that vectors are not what they hold,
-or that texts may be longer than is taken.
-"""
+"""Folders whose config.json contradicts their vectors or their maximum length."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A BERT that can be served, for token ids."""
+    """Create a BERT that can be served, for token ids."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     save_file(tensors(), tmp_path / "model.safetensors")
     return tmp_path
@@ -71,7 +69,7 @@ def test_quantized_weights_are_refused_before_they_are_read(
         ),
     ],
 )
-def test_code_of_a_folders_own_is_named_where_tensors_do_not_fit(
+def test_custom_code_is_named_if_tensors_do_not_fit(
     folder: Path, key: str, change: Callable[[dict[str, torch.Tensor]], object], message: str
 ) -> None:
     retouch(change)(folder)
@@ -82,12 +80,12 @@ def test_code_of_a_folders_own_is_named_where_tensors_do_not_fit(
     assert refusal(folder).endswith(told)
 
 
-def test_code_of_a_folders_own_is_no_hindrance_where_they_fit(folder: Path) -> None:
+def test_custom_code_is_accepted_if_tensors_fit(folder: Path) -> None:
     configure(auto_map={"AutoModel": JINA})(folder)
     assert read_origin(folder, ids_only=True).family == "bert"
 
 
-def test_a_classifier_is_no_embedder_unless_somebody_says_how_to_pool(folder: Path) -> None:
+def test_a_classifier_is_refused_unless_pooling_is_specified(folder: Path) -> None:
     configure(architectures=["BertForSequenceClassification"])(folder)
     message = refusal(folder)
     assert message.startswith(
@@ -97,7 +95,7 @@ def test_a_classifier_is_no_embedder_unless_somebody_says_how_to_pool(folder: Pa
     assert read_origin(folder, pooling="cls", ids_only=True).encoder.config.pooling == "cls"
 
 
-def test_so_is_a_model_that_finds_answers(folder: Path) -> None:
+def test_a_question_answering_model_is_refused_unless_pooling_is_specified(folder: Path) -> None:
     retouch(
         lambda found: found.update(
             {f"qa_outputs.{part}": torch.ones(2) for part in ("weight", "bias")}
@@ -112,7 +110,7 @@ def test_so_is_a_model_that_finds_answers(folder: Path) -> None:
     assert origin.about.endswith(", qa_outputs")
 
 
-def test_a_classifier_that_a_library_pools_is_one(folder: Path) -> None:
+def test_a_classifier_with_sentence_transformers_pooling_is_accepted(folder: Path) -> None:
     pooling = chain(folder, "Transformer", "Pooling") / "1_Pooling" / "config.json"
     pooling.write_text(
         json.dumps({"embedding_dimension": CONFIG["hidden_size"], "pooling_mode": "cls"})
@@ -121,8 +119,8 @@ def test_a_classifier_that_a_library_pools_is_one(folder: Path) -> None:
     assert read_origin(folder, ids_only=True).encoder.config.pooling == "cls"
 
 
-def test_what_models_compute_and_old_files_hold_is_not_missed(folder: Path) -> None:
-    """And is no weight that could be left out."""
+def test_stored_position_ids_are_ignored(folder: Path) -> None:
+    """They are not reported as unused weights."""
     before = read_origin(folder, ids_only=True).about
     retouch(
         lambda found: found.update(
@@ -145,7 +143,7 @@ def test_what_models_compute_and_old_files_hold_is_not_missed(folder: Path) -> N
         ),
     ],
 )
-def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
+def test_the_length_is_reported_with_a_longer_one_if_the_folder_allows_it(
     folder: Path, said: int | None, asked: int | None, told: str
 ) -> None:
     if said is not None:
@@ -158,8 +156,10 @@ def test_the_length_is_told_and_a_longer_one_that_the_folder_says(
     assert read_origin(folder, max_length=asked, ids_only=True).about.startswith(told)
 
 
-def test_rows_that_stand_for_no_place_are_no_longer_length(folder: Path) -> None:
-    """RoBERTa's first two; its tokenizer mostly says the length without them, and not always."""
+def test_reserved_position_rows_do_not_extend_the_length(folder: Path) -> None:
+    """RoBERTa reserves the first two rows;
+    most of its tokenizers give the length without them, but not all.
+    """
     save_file(
         {name.replace("bert.", "roberta."): tensor for name, tensor in tensors().items()},
         folder / "model.safetensors",
@@ -171,7 +171,7 @@ def test_rows_that_stand_for_no_place_are_no_longer_length(folder: Path) -> None
 
 
 def nomic(folder: Path) -> None:
-    """As Nomic Embed's config has it, which was trained with fewer tokens than it takes."""
+    """Write Nomic Embed's config, which was trained with fewer tokens than it accepts."""
     dim, ffn, words = 8, 12, len(VOCABULARY)
     values = {
         "model_type": "nomic_bert",
@@ -205,7 +205,7 @@ def nomic(folder: Path) -> None:
     )
 
 
-def test_a_length_that_is_to_be_had_is_told_with_the_way_to_it(tmp_path: Path) -> None:
+def test_a_longer_available_length_is_reported_with_its_option(tmp_path: Path) -> None:
     nomic(tmp_path)
     about = read_origin(tmp_path, ids_only=True).about
     assert about.startswith(

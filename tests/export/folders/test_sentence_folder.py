@@ -12,7 +12,7 @@ from headlight_export.folders.sentence_folder import read_recipe
 from tests.folders import NEW, OLD, chain, refusal, write
 
 
-def test_without_modules_the_folder_is_the_transformer(tmp_path: Path) -> None:
+def test_a_folder_without_modules_is_the_transformer_itself(tmp_path: Path) -> None:
     write(tmp_path / "config.json", {"max_position_embeddings": 40})
     recipe = read_recipe(tmp_path)
     assert (recipe.transformer, recipe.pooling, recipe.normalize, recipe.max_length) == (
@@ -25,7 +25,7 @@ def test_without_modules_the_folder_is_the_transformer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", [OLD, NEW, "sentence_transformers.base.modules.transformer."])
 @pytest.mark.parametrize("transformer", ["", "0_Transformer"])
-def test_transformer_pooling_normalize_is_read(
+def test_transformer_pooling_and_normalize_are_read(
     tmp_path: Path, prefix: str, transformer: str
 ) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Normalize", transformer=transformer, prefix=prefix)
@@ -46,7 +46,7 @@ def test_transformer_pooling_normalize_is_read(
     )
 
 
-def test_the_order_is_that_of_the_list_and_dropout_does_nothing(tmp_path: Path) -> None:
+def test_modules_apply_in_list_order_and_dropout_is_ignored(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dropout", "Dense", "Normalize")
     modules = json.loads((tmp_path / "modules.json").read_text())
     write(tmp_path / "modules.json", [module | {"idx": 9 - module["idx"]} for module in modules])
@@ -68,7 +68,7 @@ def test_the_order_is_that_of_the_list_and_dropout_does_nothing(tmp_path: Path) 
         ("Pooling", "Transformer"),
     ],
 )
-def test_another_order_is_refused(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_an_unsupported_module_order_is_refused(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     message = refusal(chain(tmp_path, *kinds))
     assert f"chains {', '.join(kinds) or 'nothing'}; supported is Transformer, Pooling" in message
 
@@ -83,14 +83,14 @@ def test_another_order_is_refused(tmp_path: Path, kinds: tuple[str, ...]) -> Non
         "my.Pooling",
     ],
 )
-def test_another_module_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_an_unsupported_module_is_refused_by_name(tmp_path: Path, name: str) -> None:
     assert f"module {name} cannot be served" in refusal(
         chain(tmp_path, "Transformer", "Pooling", name)
     )
 
 
 @pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", "a\\b", None, 3])
-def test_modules_elsewhere_are_refused(tmp_path: Path, place: object) -> None:
+def test_modules_outside_the_folder_are_refused(tmp_path: Path, place: object) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "modules.json", [{"type": OLD + "Transformer", "path": place}])
     assert "only a folder inside" in refusal(tmp_path)
@@ -105,7 +105,7 @@ def test_modules_that_are_no_list_are_refused(tmp_path: Path, value: object) -> 
 @pytest.mark.parametrize(
     "name", ["bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"]
 )
-def test_the_transformers_settings_under_each_name(tmp_path: Path, name: str) -> None:
+def test_transformer_settings_are_read_from_each_file_name(tmp_path: Path, name: str) -> None:
     chain(tmp_path, "Transformer", "Pooling", transformer="0_Transformer")
     write(
         tmp_path / f"0_Transformer/sentence_{name}_config.json",
@@ -115,7 +115,7 @@ def test_the_transformers_settings_under_each_name(tmp_path: Path, name: str) ->
     assert (recipe.max_length, recipe.lower_case) == (77, True)
 
 
-def test_of_several_settings_the_first_that_says_anything_holds(tmp_path: Path) -> None:
+def test_the_first_nonempty_settings_file_is_used(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     for name, own in (
         ("bert", {}),
@@ -126,7 +126,7 @@ def test_of_several_settings_the_first_that_says_anything_holds(tmp_path: Path) 
     assert read_recipe(tmp_path).max_length == 7
 
 
-def test_prompts_similarity_and_lengths_of_vectors(tmp_path: Path) -> None:
+def test_prompts_similarity_and_vector_sizes_are_read(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     values = {
         "prompts": {"query": "query: ", "document": None},
@@ -142,7 +142,7 @@ def test_prompts_similarity_and_lengths_of_vectors(tmp_path: Path) -> None:
     assert (recipe.truncate_dim, recipe.dimensions) == (2, (4, 3, 2))
 
 
-def test_lengths_of_vectors_from_a_model_card(tmp_path: Path) -> None:
+def test_vector_sizes_are_read_from_a_model_card(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     loss = {
         "loss": "MultipleNegativesRankingLoss",
@@ -155,7 +155,7 @@ def test_lengths_of_vectors_from_a_model_card(tmp_path: Path) -> None:
     assert read_recipe(tmp_path).dimensions == (768, 256, 64)
 
 
-def test_a_similarity_of_another_kind_of_model_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_similarity_of_another_model_type_is_ignored(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "config_sentence_transformers.json", {"similarity_fn_name": "maxsim"})
     assert read_recipe(tmp_path).similarity is None
@@ -175,7 +175,7 @@ def test_a_similarity_of_another_kind_of_model_is_not_taken_over(tmp_path: Path)
         ),
     ],
 )
-def test_other_settings_of_the_model_are_refused(
+def test_unsupported_model_settings_are_refused(
     tmp_path: Path, values: dict[str, Any], message: str
 ) -> None:
     chain(tmp_path, "Transformer", "Pooling")
@@ -224,7 +224,7 @@ KEYS = {
 
 @settings(max_examples=200)
 @given(data=st.data())
-def test_whatever_a_setting_holds_the_folder_is_read_or_refused(data: st.DataObject) -> None:
+def test_any_setting_value_is_read_or_refused(data: st.DataObject) -> None:
     file = data.draw(st.sampled_from(sorted(KEYS)))
     key, value = data.draw(st.sampled_from(KEYS[file])), data.draw(json_values)
     with tempfile.TemporaryDirectory() as name:

@@ -25,7 +25,7 @@ from tests.folders import chain, dense, refusal, write
         ({"pooling_mode_mean_tokens": False}, "mean"),
     ],
 )
-def test_the_words_for_pooling(tmp_path: Path, config: dict[str, Any], pooling: str) -> None:
+def test_every_pooling_name_is_read(tmp_path: Path, config: dict[str, Any], pooling: str) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "1_Pooling/config.json", {"embedding_dimension": 4} | config)
     assert read_recipe(tmp_path).pooling == pooling
@@ -43,13 +43,15 @@ def test_the_words_for_pooling(tmp_path: Path, config: dict[str, Any], pooling: 
         ({"pooling_mode": [{}]}, "cannot be served"),
     ],
 )
-def test_other_pooling_is_refused(tmp_path: Path, config: dict[str, Any], message: str) -> None:
+def test_unsupported_pooling_is_refused(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "1_Pooling/config.json", config)
     assert message in refusal(tmp_path)
 
 
-def test_a_prompt_may_be_left_out_of_pooling(tmp_path: Path) -> None:
+def test_prompts_can_be_excluded_from_pooling(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     write(tmp_path / "1_Pooling/config.json", {"include_prompt": False})
     assert not read_recipe(tmp_path).include_prompt
@@ -61,7 +63,7 @@ def test_a_missing_pooling_config_is_refused(tmp_path: Path) -> None:
     assert "1_Pooling/config.json" in refusal(tmp_path)
 
 
-def test_dense_layers_in_their_order(tmp_path: Path) -> None:
+def test_dense_layers_are_read_in_order(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense", "Dense")
     dense(
         tmp_path / "2_Dense",
@@ -76,7 +78,7 @@ def test_dense_layers_in_their_order(tmp_path: Path) -> None:
     assert second.bias is not None
 
 
-def test_an_activation_that_is_not_named_is_tanh(tmp_path: Path) -> None:
+def test_the_default_activation_is_tanh(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense")
     write(tmp_path / "2_Dense/config.json", {"in_features": 4, "out_features": 4})
     assert read_recipe(tmp_path).dense[0].activation == "tanh"
@@ -98,7 +100,7 @@ def test_an_activation_that_is_not_named_is_tanh(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_another_dense_layer_is_refused(
+def test_an_unsupported_dense_layer_is_refused(
     tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense")
@@ -109,7 +111,7 @@ def test_another_dense_layer_is_refused(
     assert message in text
 
 
-def test_a_dense_layer_with_a_bias_that_it_denies_is_refused(tmp_path: Path) -> None:
+def test_a_dense_layer_with_an_undeclared_bias_is_refused(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Dense")
     write(tmp_path / "2_Dense/config.json", {"in_features": 4, "out_features": 4, "bias": False})
     assert "holds tensors ['linear.bias', 'linear.weight'], not ['linear.weight']" in refusal(
@@ -123,7 +125,7 @@ def test_a_pickled_dense_layer_is_refused(tmp_path: Path) -> None:
     assert "pickled weights alone" in refusal(tmp_path)
 
 
-def test_normalize_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_normalize_of_another_feature_is_refused(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling", "Normalize")
     write(tmp_path / "2_Normalize/config.json", {"module_input_name": "token_embeddings"})
     assert "'token_embeddings' cannot be served" in refusal(tmp_path)
@@ -144,7 +146,7 @@ def test_normalize_of_something_else_is_refused(tmp_path: Path) -> None:
         ({"tokenizer_args": {"add_prefix_space": True}}, "tokenizer_args sets add_prefix_space"),
     ],
 )
-def test_other_settings_of_the_transformer_are_refused(
+def test_unsupported_transformer_settings_are_refused(
     tmp_path: Path, own: dict[str, Any], message: str
 ) -> None:
     chain(tmp_path, "Transformer", "Pooling")
@@ -152,7 +154,7 @@ def test_other_settings_of_the_transformer_are_refused(
     assert message in refusal(tmp_path)
 
 
-def test_settings_that_leave_the_numbers_alone_are_accepted(tmp_path: Path) -> None:
+def test_settings_without_numeric_effect_are_accepted(tmp_path: Path) -> None:
     chain(tmp_path, "Transformer", "Pooling")
     text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     own = {

@@ -1,7 +1,4 @@
-"""What the exporter proves beside whole maps of whole texts.
-
-And what it holds in memory meanwhile.
-"""
+"""Parity checks of the exporter beyond whole maps of whole texts, and their memory use."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from tests.wrong_graphs import FAULTS
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_graph_that_is_wrong_in_one_thing_alone_is_not_written(
+def test_a_graph_with_a_single_fault_is_not_written(
     name: str,
     make_bundle: MakeBundle,
     make_checkpoint: MakeBundle,
@@ -60,12 +57,12 @@ def test_forms_and_masks_are_reported(make_bundle: MakeBundle) -> None:
     assert by_case["token hidden"] == by_case["prompt left out"] == every
 
 
-def test_of_models_that_pool_their_prompts_none_is_left_out() -> None:
+def test_prompts_are_not_excluded_in_models_that_pool_them() -> None:
     assert "prompt left out" not in {case.name for case in cases(kind_config("rope"))}
 
 
-def test_the_encoder_in_float64_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the bytes of the model would be held through the whole export."""
+def test_the_float64_encoder_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold twice the bytes of the model during the whole export."""
     made: list[weakref.ref[Any]] = []
 
     def recorded(encoder: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Graphs in fewer bits, product by product."""
+"""Graphs in reduced precision, product by product."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headlight_export.precision.variants import known_variants
 from tests.processor import SATURATES, saturates
 
 
-def test_a_weight_that_float16_has_not_is_refused() -> None:
+def test_a_weight_beyond_the_float16_range_is_refused() -> None:
     model = product_of(np.full((4, 3), 1e6, dtype=np.float32))
     with pytest.raises(ValueError, match=r"w holds a number that float16 has not"):
         convert(model, "fp16", ())
     convert(product_of(np.full((4, 3), 1e6, dtype=np.float32)), "bf16", ())
 
 
-def test_precisions_are_known_by_name() -> None:
+def test_known_precisions_and_providers_are_read_and_others_refused() -> None:
     assert known_variants(["int8", "fp32", "fp16", "int8"], []) == [
         ("cpu", "int8"),
         ("cpu", "fp16"),
@@ -42,7 +42,7 @@ def test_precisions_are_known_by_name() -> None:
         known_variants([], ["tpu"])
 
 
-def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
+def test_a_missing_texts_file_is_reported_before_tracing(tmp_path: Path) -> None:
     with pytest.raises(
         FileNotFoundError, match="texts is not a file; --texts takes a file with one text a line"
     ):
@@ -52,7 +52,7 @@ def test_texts_are_looked_for_before_anything_is_traced(tmp_path: Path) -> None:
 
 
 def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
-    """y = x w, x [2, n, K]."""
+    """Return the graph y = x w, with x [2, n, K]."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", weight.shape[0]])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", weight.shape[1]])
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -63,12 +63,12 @@ def product_of(weight: np.ndarray[Any, Any]) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_product_is_what_its_formula_says(precision: str) -> None:
+def test_a_converted_product_matches_its_formula(precision: str) -> None:
     if precision == "int8" and saturates():
         pytest.skip(SATURATES)
     random = np.random.default_rng(0)
     x = random.standard_normal((2, 5, 64)).astype(np.float32)
-    # A row of zeros has no largest; a large one costs the others nothing.
+    # A row of zeros has no maximum; a large row does not affect the others.
     x[0, 1], x[1, 2] = 0, 1000 * x[1, 2]
     weight = random.standard_normal((64, 7)).astype(np.float32)
     model = product_of(weight)
@@ -84,7 +84,7 @@ def test_a_product_is_what_its_formula_says(precision: str) -> None:
         kind = torch.bfloat16 if precision == "bf16" else torch.float16
         expected = x @ torch.from_numpy(weight).to(kind).float().numpy()
     scale = np.maximum(np.abs(x).max(-1, keepdims=True), 1)
-    # A number half-way between two steps may go either way; that is a step of its row, times a
+    # A number half-way between two steps may be rounded either way: one step of its row times a
     # weight.
     np.testing.assert_allclose(
         y / scale,

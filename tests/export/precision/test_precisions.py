@@ -1,4 +1,4 @@
-"""Other precisions of every scheme of positions, served."""
+"""Reduced precisions of every position scheme, served."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def pytorch(encoder: Encoder, item: EncodeItem) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", [*SCHEMES, "causal"])
-def test_every_precision_of_every_scheme_serves_within_what_it_declares(
+def test_every_precision_of_every_scheme_is_within_its_declared_tolerance(
     kind: str, make_variants: MakeBundle, make_checkpoint: MakeBundle
 ) -> None:
-    """On inputs that the exporter did not try, against PyTorch; the gate lets it pass, too."""
+    """Uses inputs that the exporter did not try, against PyTorch; the self-test passes, too."""
     encoder = load_checkpoint(make_checkpoint(kind))
     here = [("cpu", "fp32"), *(("cpu", precision) for precision in PRECISIONS)]
     here += [("openvino", precision) for precision in usable_precisions("openvino")]
@@ -84,11 +84,9 @@ def test_every_precision_of_every_scheme_serves_within_what_it_declares(
                 assert error <= tolerance.of(name), (provider, precision, name)
 
 
-def test_what_families_have_beyond_the_schemes_is_converted_too(
-    tmp_path: Path, texts: Path
-) -> None:
+def test_family_specific_layers_are_converted(tmp_path: Path, texts: Path) -> None:
     """Narrow embeddings, shared keys, norms of queries and keys,
-    local layers with angles of their own, dense layers.
+    local layers with their own angles, dense layers.
     """
     config = small_config(
         heads=6,
@@ -142,8 +140,8 @@ def test_the_vector_of_a_text_does_not_depend_on_its_batch(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_selectors_select_in_every_precision(precision: str, make_variants: MakeBundle) -> None:
-    """They take what may be empty; each form must be that of the whole maps of the same graph."""
+def test_selectors_work_in_every_precision(precision: str, make_variants: MakeBundle) -> None:
+    """Selectors may be empty; each form must match the whole maps of the same graph."""
     runtime = Runtime(make_variants("rope"), precision=precision, threads=1)
 
     def attention(**wish: Any) -> Any:
@@ -160,7 +158,7 @@ def test_selectors_select_in_every_precision(precision: str, make_variants: Make
     )
     wanted = everything(runtime.bundle.manifest.architecture).hidden
     [states] = runtime.encode([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
-    assert states.hidden is not None  # and nothing of attention: every selector is empty
+    assert states.hidden is not None  # without attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 
 

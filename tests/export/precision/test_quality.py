@@ -1,4 +1,4 @@
-"""The texts that precisions are judged by, and how."""
+"""Texts and figures that judge the quality of a precision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHAPE = Architecture(positions="none", layers=1, heads=1, dim=2, pooled_dim=2, v
 
 
 class Pretender:
-    """A runtime that gives the text of id i the vector i of a table."""
+    """Fake runtime that returns row i of a table for the text of id i."""
 
     def __init__(self, precision: str, vectors: Floats, drift: float = 0.0) -> None:
         self.precision, self.provider, self.engine = precision, "cpu", self
@@ -34,7 +34,7 @@ class Pretender:
 
 
 def circle(count: int) -> Floats:
-    """Vectors of length 1, each nearer to the next than to the one before."""
+    """Return unit vectors, each nearer to the next than to the previous one."""
     angles = np.cumsum(np.linspace(0.2, 0.1, count))
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
@@ -47,15 +47,15 @@ def compared(exact: Floats, other: Floats, drift: float = 0.0) -> Any:
     return compare(cast(Runtime, pair[0]), cast(Runtime, pair[1]), texts)
 
 
-def test_the_same_vectors_keep_everything() -> None:
+def test_identical_vectors_have_perfect_quality() -> None:
     entry = compared(circle(30), circle(30)).entry
     assert (entry.nearest_kept, entry.ten_nearest_kept, entry.batch_drift) == (1, 1, 0)
     assert entry.cosine_min > 1 - 1e-6
 
 
-def test_a_neighbour_that_is_lost_is_seen_where_cosines_hardly_fall() -> None:
+def test_a_lost_neighbour_is_detected_though_cosines_hardly_change() -> None:
     exact, moved = circle(30), circle(30)
-    # The sixth and the eighth are as near.
+    # The sixth and the eighth are equally near.
     middle = np.mean([np.arctan2(*exact[i][::-1]) for i in (6, 8)])
     exact[7] = np.cos(middle - 0.001), np.sin(middle - 0.001)
     moved[7] = np.cos(middle + 0.001), np.sin(middle + 0.001)
@@ -64,17 +64,17 @@ def test_a_neighbour_that_is_lost_is_seen_where_cosines_hardly_fall() -> None:
     assert entry.nearest_kept == 29 / 30
 
 
-def test_vectors_that_change_with_their_batch_are_seen() -> None:
+def test_vectors_that_depend_on_their_batch_are_detected() -> None:
     assert compared(circle(30), circle(30), 1e-4).entry.batch_drift == pytest.approx(29e-4, rel=0.1)
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
-def test_vectors_of_no_use_are_refused(value: float) -> None:
+def test_unusable_vectors_are_refused(value: float) -> None:
     with pytest.raises(BrokenVariantError, match="int8 gives"):
         compared(circle(30), np.full((30, 2), value, np.float32))
 
 
-def test_docstrings_are_the_same_each_time_and_all_different() -> None:
+def test_docstring_texts_are_reproducible_and_distinct() -> None:
     texts = docstrings()
     assert len(set(texts)) == len(texts) >= 300
     assert texts == docstrings()
@@ -88,9 +88,7 @@ def tokenizer(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_gives_its_lines_once_each_cut_to_what_the_model_takes(
-    tokenizer: Path, tmp_path: Path
-) -> None:
+def test_lines_of_a_file_are_deduplicated_and_truncated(tokenizer: Path, tmp_path: Path) -> None:
     file = tmp_path / "texts"
     file.write_text(
         "\n".join(["", *(f"text {i}" for i in range(FEWEST)), "text 1", "long " * 100]),
@@ -103,7 +101,7 @@ def test_a_file_gives_its_lines_once_each_cut_to_what_the_model_takes(
     assert passages(small_config(segments=2), tokenizer, file).items[0].segments is not None
 
 
-def test_a_file_that_will_not_do_is_named(tokenizer: Path, tmp_path: Path) -> None:
+def test_an_unusable_file_is_named(tokenizer: Path, tmp_path: Path) -> None:
     file = tmp_path / "texts"
     file.write_text("one\ntwo", encoding="utf-8")
     with pytest.raises(ValueError, match="holds 2 different texts; at least 20 are needed"):
@@ -115,7 +113,7 @@ def test_a_file_that_will_not_do_is_named(tokenizer: Path, tmp_path: Path) -> No
         passages(small_config(), tokenizer, file)
 
 
-def test_random_ids_are_said_to_tell_nothing_of_neighbours() -> None:
+def test_random_ids_are_reported_as_no_evidence_of_neighbours() -> None:
     found = passages(small_config(), None, None)
     assert not found.real
     texts = Passages(

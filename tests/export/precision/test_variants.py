@@ -1,4 +1,4 @@
-"""What is declared of other precisions, and what is refused."""
+"""Declarations of reduced precisions in the manifest, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.export.conftest import Export
 from tests.tampering import relist, rewrite, set_value
 
 
-def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(
+def test_a_missing_precision_is_named_and_none_is_substituted(
     bundle_path: Path, make_variants: MakeBundle
 ) -> None:
     assert Runtime(make_variants("rope"), threads=1).precision == "fp32"
@@ -52,7 +52,7 @@ def test_what_is_wished_for_is_named_and_nothing_else_is_chosen(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_outside_the_declared_tolerance_the_service_does_not_start(
+def test_the_service_does_not_start_outside_the_declared_tolerance(
     precision: str, copied: Path
 ) -> None:
     def tighten(manifest: dict[str, Any]) -> None:
@@ -66,10 +66,10 @@ def test_outside_the_declared_tolerance_the_service_does_not_start(
         match=f"attend.{precision}.onnx: golden attention is off by .* on cpu/{precision}",
     ):
         load(Config(bundle=copied, precision=precision))
-    load(Config(bundle=copied))  # fp32 has its own
+    load(Config(bundle=copied))  # fp32 has a tolerance of its own
 
 
-def test_damaged_int8_weights_do_not_pass_the_gate_though_all_digests_agree(copied: Path) -> None:
+def test_damaged_int8_weights_fail_the_self_test_though_all_digests_match(copied: Path) -> None:
     name = "weights.int8.bin"
     data = np.frombuffer((copied / name).read_bytes(), dtype=np.uint8).copy()
     data[len(data) // 2 :] = 0
@@ -82,7 +82,7 @@ def test_damaged_int8_weights_do_not_pass_the_gate_though_all_digests_agree(copi
 def test_a_conversion_that_breaks_the_model_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The faults: scales of 0, and scales that are no numbers."""
+    """The faults: scales of 0, and scales that are not finite."""
 
     def broken(value: float) -> Callable[..., None]:
         def wrong(model: onnx.ModelProto, *others: Any) -> None:
@@ -101,7 +101,7 @@ def test_a_conversion_that_breaks_the_model_is_not_written(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_the_report_says_what_each_precision_costs(make_variants: MakeBundle) -> None:
+def test_report_and_manifest_show_the_quality_of_each_precision(make_variants: MakeBundle) -> None:
     bundle = make_variants("rope")
     report, manifest = json.loads((bundle / "parity.json").read_text()), Bundle(bundle).manifest
     assert [found["precision"] for found in report["quality"]] == ["fp32", *PRECISIONS]
@@ -123,7 +123,7 @@ def test_the_report_says_what_each_precision_costs(make_variants: MakeBundle) ->
             assert manifest.tolerance(provider, precision).pooled < 1
 
 
-def test_a_provider_is_measured_like_a_precision(export: Export, tmp_path: Path) -> None:
+def test_a_provider_is_measured_as_a_precision_is(export: Export, tmp_path: Path) -> None:
     found = export(tmp_path / "out", providers=["openvino"])
     manifest = Bundle(tmp_path / "out").manifest
     measured = [("openvino", precision) for precision in usable_precisions("openvino")]
@@ -133,14 +133,14 @@ def test_a_provider_is_measured_like_a_precision(export: Export, tmp_path: Path)
     ]
     assert {(row.provider, row.precision) for row in found.variants} == set(measured)
     assert all(row.passed for row in found.variants)
-    # fp32 is held to what PyTorch's own error allows, wherever it runs
+    # fp32 has the tolerance of PyTorch's own error with every provider
     assert manifest.tolerance("openvino", "fp32").pooled == manifest.tolerance("cpu", "fp32").pooled
     assert manifest.quality[1].batch_drift <= 1e-6
     for provider, precision in measured:
         load(Config(bundle=tmp_path / "out", provider=provider, precision=precision))
 
 
-def test_a_provider_that_is_not_exact_enough_in_fp32_is_no_reason_to_allow_more(
+def test_an_inexact_fp32_provider_does_not_widen_the_tolerance(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [Row("alone", (1,), 0, output, "openvino", "fp32", 3e-3, 1e-5) for output in OUTPUTS]
@@ -152,7 +152,7 @@ def test_a_provider_that_is_not_exact_enough_in_fp32_is_no_reason_to_allow_more(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
+def test_a_bundle_without_precisions_is_unchanged(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
     assert manifest.variants == (
         ("cpu", "fp32"),
@@ -167,7 +167,7 @@ def test_without_precisions_the_bundle_is_as_before(bundle_path: Path) -> None:
     ("key", "value"),
     [("cosine_mean", "1"), ("cosine_min", -3.0), ("count", 0), ("texts", ""), ("real_text", 1)],
 )
-def test_a_quality_that_is_none_is_refused(copied: Path, key: str, value: object) -> None:
+def test_an_invalid_quality_is_refused(copied: Path, key: str, value: object) -> None:
     set_value(copied, f"quality.1.{key}", value)
     with pytest.raises(BundleError, match=rf"quality\[1\]\.{key} is"):
         Bundle(copied)

@@ -1,4 +1,4 @@
-"""Tokens that small files name beside a tokenizer.json."""
+"""Tokens that the small files beside tokenizer.json name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORD, EXTRA = "hello", "[D]"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tokenizer.json with a word, and a token added to it."""
+    """Create a tokenizer.json with a word, and a token added to it."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0, WORD: 1}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens([EXTRA])
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def named(token: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """Ways to name a token: the key that refusals tell, the file, and what stands in it."""
+    """Return ways to name a token: the key in refusals, the file, and its content."""
     whole = {"content": token, "lstrip": False, "special": True}
     return [
         ("mask_token", SETTINGS, {"mask_token": token}),
@@ -53,7 +53,7 @@ def test_a_token_that_tokenizer_json_lacks_is_refused(
 
 
 @pytest.mark.parametrize("token", [WORD, EXTRA])
-def test_tokens_that_it_has_are_not_in_the_way(folder: Path, token: str) -> None:
+def test_tokens_that_tokenizer_json_has_are_accepted(folder: Path, token: str) -> None:
     for _, file, said in named(token):
         (folder / file).write_text(json.dumps(said), encoding="utf-8")
         assert tokenizer_json(folder, lower_case=False) is not None
@@ -68,13 +68,13 @@ def test_tokens_that_it_has_are_not_in_the_way(folder: Path, token: str) -> None
         {"added_tokens_decoder": {"0": 3}, "extra_special_tokens": "[Q]", "bos_token": 7},
     ],
 )
-def test_what_names_no_token_is_passed_over(folder: Path, said: dict[str, Any]) -> None:
+def test_entries_that_name_no_token_are_ignored(folder: Path, said: dict[str, Any]) -> None:
     (folder / SETTINGS).write_text(json.dumps(said), encoding="utf-8")
     assert tokenizer_json(folder, lower_case=False) is not None
 
 
-def test_a_file_that_settings_replace_is_not_read(folder: Path) -> None:
-    """transformers reads neither beside settings that list all added tokens."""
+def test_a_file_superseded_by_settings_is_not_read(folder: Path) -> None:
+    """transformers ignores both files if the settings list all added tokens."""
     (folder / SETTINGS).write_text(
         json.dumps({"added_tokens_decoder": {"2": {"content": EXTRA}}}), encoding="utf-8"
     )

@@ -1,5 +1,6 @@
-"""A space in front of a text, as the settings of a tokenizer of bytes say. tests/families holds it
-against transformers.
+"""Leading space of byte-level tokenizers, as their settings define it.
+
+tests/families compares it with transformers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ HELLO, SPACE = 0, 1
 
 
 def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **settings: Any) -> int:
-    """Of "h", by a tokenizer.json that says `filed`, and perhaps splits `digits` first,
-    beside these settings.
+    """Return the id of "h" by a tokenizer.json with add_prefix_space `filed`,
+    with `digits` split first if set, beside these settings.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE({"h": HELLO, "Ġ": SPACE}, []))
     by_bytes = pre_tokenizers.ByteLevel(add_prefix_space=filed)
@@ -44,7 +45,7 @@ def first_id(folder: Path, filed: bool, model: str, digits: bool = False, **sett
         ("bert", {"tokenizer_class": "BartTokenizer"}),
     ],
 )
-def test_a_text_begins_as_the_settings_say(
+def test_the_settings_decide_about_the_leading_space(
     tmp_path: Path, filed: bool, model: str, named: dict[str, Any]
 ) -> None:
     assert first_id(tmp_path, filed, model, **named) == HELLO
@@ -55,7 +56,9 @@ def test_a_text_begins_as_the_settings_say(
 @pytest.mark.parametrize(
     ("model", "named"), [("modernbert", {}), ("roberta", {"tokenizer_class": "OwnTokenizer"})]
 )
-def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict[str, Any]) -> None:
+def test_for_other_classes_tokenizer_json_decides(
+    tmp_path: Path, model: str, named: dict[str, Any]
+) -> None:
     for filed in (False, True):
         for said in (False, True):
             found = first_id(tmp_path, filed, model, **named, add_prefix_space=said)
@@ -63,10 +66,10 @@ def test_of_another_class_its_file_holds(tmp_path: Path, model: str, named: dict
 
 
 @pytest.mark.parametrize("filed", [False, True])
-def test_what_splits_texts_otherwise_first_is_not_its_class_and_holds(
+def test_tokenizer_json_decides_if_it_has_another_pre_tokenizer(
     tmp_path: Path, filed: bool
 ) -> None:
-    """But for Qwen2's, which splits them so itself."""
+    """Except for Qwen2, whose pre-tokenizer splits digits itself."""
     assert first_id(tmp_path, filed, "roberta", digits=True, add_prefix_space=not filed) == (
         SPACE if filed else HELLO
     )

@@ -1,7 +1,4 @@
-"""Where a tokenizer's class stands.
-
-In its settings, in config.json, or in the type of the model.
-"""
+"""Sources of a tokenizer's class: its settings, config.json, or the type of the model."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ def configure(folder: Path, **values: Any) -> None:
     (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-def test_the_class_in_config_json_holds_over_the_type_of_the_model(tmp_path: Path) -> None:
-    """PhoBERT's folder, which has a vocab.txt of another kind."""
+def test_the_class_in_config_json_overrides_the_model_type(tmp_path: Path) -> None:
+    """The case is PhoBERT's folder, whose vocab.txt has another format."""
     vocabulary(tmp_path)
     configure(tmp_path, model_type="bert", tokenizer_class="PhobertTokenizer")
     message = tokenizer_refusal(tmp_path)
@@ -58,7 +55,9 @@ def test_a_japanese_tokenizer_is_refused_wherever_it_is_named(
 @pytest.mark.parametrize(
     ("key", "value"), [("word_tokenizer_type", "mecab"), ("subword_tokenizer_type", "character")]
 )
-def test_so_are_its_settings_without_its_name(tmp_path: Path, key: str, value: str) -> None:
+def test_japanese_settings_are_refused_without_the_class_name(
+    tmp_path: Path, key: str, value: str
+) -> None:
     vocabulary(tmp_path, **dict[str, Any]({key: value}))
     assert (
         f"tokenizer_config.json says {key} '{value}', which no tokenizer.json can hold"
@@ -68,7 +67,7 @@ def test_so_are_its_settings_without_its_name(tmp_path: Path, key: str, value: s
     assert words(tmp_path, "hellos") == ["hello", "##s"]
 
 
-def test_a_vocabulary_of_a_model_of_pieces_is_none_of_words(tmp_path: Path) -> None:
+def test_a_vocab_txt_of_a_unigram_model_is_refused(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     configure(tmp_path, model_type="xlm-roberta")
     assert "XLMRobertaTokenizer cannot be built from vocab.txt" in tokenizer_refusal(tmp_path)

@@ -12,7 +12,7 @@ from tests.vocabularies import CLS, SEP, load, tokenizer_refusal, vocabulary
 
 
 def bytewise() -> tokenizers.Tokenizer:
-    """One token a byte, and an end behind each text."""
+    """Return a tokenizer with one token per byte, and an end token after each text."""
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=letters | {"<end>": 256}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -26,7 +26,9 @@ def bytewise() -> tokenizers.Tokenizer:
 @pytest.mark.parametrize(
     "name", ["spiece.model", "tokenizer.model", "merges.txt", "vocab.json", "qwen.tiktoken"]
 )
-def test_what_is_not_read_is_refused_with_the_way_to_convert_it(tmp_path: Path, name: str) -> None:
+def test_unsupported_tokenizer_files_are_refused_with_the_conversion_command(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).touch()
     message = tokenizer_refusal(tmp_path)
     assert name in message
@@ -39,8 +41,8 @@ def test_a_damaged_tokenizer_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "cannot be read by the tokenizers library" in tokenizer_refusal(tmp_path)
 
 
-def test_an_end_that_only_code_would_add_is_refused(tmp_path: Path) -> None:
-    """Decoders are pooled there."""
+def test_an_end_token_that_tokenizer_json_does_not_add_is_refused(tmp_path: Path) -> None:
+    """Decoders pool the end token."""
     tokenizer = bytewise()
     (tmp_path / "tokenizer_config.json").write_text('{"add_eos_token": true, "eos_token": "<end>"}')
     tokenizer.save(str(tmp_path / "tokenizer.json"))
@@ -54,7 +56,7 @@ def test_an_end_that_only_code_would_add_is_refused(tmp_path: Path) -> None:
     assert len(load(tmp_path).encode("a").ids) == 1
 
 
-def test_truncation_and_padding_are_taken_out(tmp_path: Path) -> None:
+def test_truncation_and_padding_are_removed(tmp_path: Path) -> None:
     tokenizer = bytewise()
     tokenizer.enable_truncation(4)
     tokenizer.enable_padding(length=9)
@@ -70,7 +72,7 @@ def test_truncation_and_padding_are_taken_out(tmp_path: Path) -> None:
     "normalizer",
     [None, normalizers.Replace("a", "x"), normalizers.Sequence([normalizers.Replace("a", "x")])],
 )
-def test_lower_casing_comes_first_and_once(
+def test_lower_casing_is_added_once_and_first(
     tmp_path: Path, normalizer: normalizers.Normalizer | None
 ) -> None:
     tokenizer = bytewise()
@@ -87,8 +89,10 @@ def test_lower_casing_comes_first_and_once(
 
 @settings(max_examples=100)
 @given(text=st.text(min_size=1, max_size=40))
-def test_offsets_lead_back_to_the_text(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
-    """Through lower-casing, which may lengthen a letter."""
+def test_offsets_refer_to_the_original_text(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    """Also through lower-casing, which may lengthen a character."""
     folder = tmp_path_factory.mktemp("bytes")
     bytewise().save(str(folder / "tokenizer.json"))
     encoding = load(folder, lower_case=True).encode(text)
@@ -99,7 +103,7 @@ def test_offsets_lead_back_to_the_text(tmp_path_factory: pytest.TempPathFactory,
     assert sorted(spans) == spans
 
 
-def test_the_runtime_reads_it(tmp_path: Path) -> None:
+def test_the_runtime_reads_the_exported_tokenizer(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     text = tokenizer_json(tmp_path, lower_case=False)
     assert text is not None

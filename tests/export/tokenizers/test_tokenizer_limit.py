@@ -1,6 +1,4 @@
-"""The limit of a tokenizer in the manifest of an export,
-and the refusal of one that is too slow.
-"""
+"""Character limit of a tokenizer in an exported manifest, and refusal of slow tokenizers."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from tests.export.conftest import Export
 SLOW = {"type": "Replace", "pattern": {"Regex": r"\n(?!\s*\n)"}, "content": "x"}
 
 
-def test_a_bundle_tells_the_limit_of_its_tokenizer(bundle_path: Path) -> None:
+def test_a_bundle_declares_the_limit_of_its_tokenizer(bundle_path: Path) -> None:
     manifest = Bundle(bundle_path).manifest
     limit = manifest.tokenizer_limit
     assert limit is not None
@@ -53,7 +51,7 @@ def test_a_checkpoint_with_a_quadratic_pattern_is_not_exported(
     assert not out.exists()
 
 
-def test_an_export_that_changes_nothing_keeps_the_limit_whatever_noise_measures(
+def test_an_unchanged_export_keeps_the_limit_despite_noise(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     export(tmp_path / "out", texts=None)
@@ -66,7 +64,7 @@ def test_an_export_that_changes_nothing_keeps_the_limit_whatever_noise_measures(
     assert (tmp_path / "out" / "manifest.json").read_bytes() == before
 
 
-def test_another_tokenizer_or_a_limit_far_from_the_earlier_one_is_taken_as_measured(
+def test_a_new_tokenizer_or_a_distant_limit_replaces_the_old_limit(
     bundle_path: Path, tmp_path: Path
 ) -> None:
     text = (bundle_path / "tokenizer.json").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
-"""White space around the words of a tokenizer of XLM-R's kind,
-whose tokenizer.json alone would make a token of it.
+"""White space around words in XLM-R tokenizers.
+
+Their tokenizer.json alone would make a token of it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def read(folder: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     "normalizer", [None, JOIN, STRIP, normalizers.Sequence([normalizers.NFC(), JOIN])]
 )
-def test_white_space_is_no_token(
+def test_white_space_becomes_no_token(
     tmp_path: Path, name: str, normalizer: normalizers.Normalizer | None
 ) -> None:
     made = pieces(normalizer=normalizer)
@@ -61,14 +62,14 @@ def test_white_space_is_no_token(
     ]
 
 
-def test_what_sentencepiece_does_to_characters_is_still_done(tmp_path: Path) -> None:
+def test_sentencepiece_normalisation_is_kept(tmp_path: Path) -> None:
     made = pieces(normalizer=normalizers.Sequence([SENTENCEPIECE, JOIN]))
     write_pieces(tmp_path, made, tokenizer_class="XLMRobertaTokenizer")
     assert read(tmp_path, "hello\tWorld ") == ["<s>", "▁hello", "▁w", "or", "ld", "</s>"]
 
 
 @pytest.mark.parametrize("model", ["xlm-roberta", "camembert"])
-def test_where_no_class_is_named_the_model_tells(tmp_path: Path, model: str) -> None:
+def test_the_model_type_decides_if_no_class_is_named(tmp_path: Path, model: str) -> None:
     write_pieces(tmp_path, pieces())
     assert read(tmp_path, "hello ") != HELLO
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
@@ -76,7 +77,7 @@ def test_where_no_class_is_named_the_model_tells(tmp_path: Path, model: str) -> 
 
 
 @pytest.mark.parametrize("scheme", ["first", "never", "always"])
-def test_each_word_begins_with_a_space(tmp_path: Path, scheme: str) -> None:
+def test_every_word_gets_a_leading_space(tmp_path: Path, scheme: str) -> None:
     split = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme=scheme)]
     )
@@ -103,7 +104,7 @@ def by_punctuation() -> tokenizers.Tokenizer:
         (by_punctuation(), "XLMRobertaTokenizer"),
     ],
 )
-def test_another_tokenizer_stays_as_it_is(
+def test_other_tokenizers_are_unchanged(
     tmp_path: Path, made: tokenizers.Tokenizer, name: str
 ) -> None:
     write_pieces(tmp_path, made, tokenizer_class=name)

@@ -11,7 +11,7 @@ from headlight_export.folders.model_folder import Refused
 from tests.vocabularies import CLS, SEP, UNK, WORDS, load, tokenizer_refusal, vocabulary, words
 
 
-def test_a_vocabulary_becomes_a_tokenizer_as_bert_has_it(tmp_path: Path) -> None:
+def test_a_vocabulary_becomes_a_bert_tokenizer(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     tokenizer = load(tmp_path)
     one = tokenizer.encode(" Hellos!")
@@ -33,7 +33,7 @@ def test_a_vocabulary_becomes_a_tokenizer_as_bert_has_it(tmp_path: Path) -> None
         ({"tokenize_chinese_chars": False}, "今天", ["今天"]),
     ],
 )
-def test_the_settings_of_a_vocabulary(
+def test_tokenizer_settings_apply_to_a_vocabulary(
     tmp_path: Path, config: dict[str, Any], text: str, expected: list[str]
 ) -> None:
     vocabulary(tmp_path, **config)
@@ -43,12 +43,12 @@ def test_the_settings_of_a_vocabulary(
 @pytest.mark.parametrize(
     "name", ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizerFast"]
 )
-def test_tokenizers_that_are_berts(tmp_path: Path, name: str) -> None:
+def test_classes_with_the_bert_tokenizer_are_accepted(tmp_path: Path, name: str) -> None:
     vocabulary(tmp_path, tokenizer_class=name)
     assert load(tmp_path).encode("hello").ids == [CLS, 5, SEP]
 
 
-def test_mpnet_separates_twice(tmp_path: Path) -> None:
+def test_mpnet_puts_two_separators_between_texts(tmp_path: Path) -> None:
     vocabulary(
         tmp_path, ["<s>", "<pad>", "</s>", "[UNK]", "hello"], tokenizer_class="MPNetTokenizer"
     )
@@ -56,7 +56,7 @@ def test_mpnet_separates_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", [None, "special_tokens_map.json", "tokenizer_config.json"])
-def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None:
+def test_special_tokens_with_other_names_are_used(tmp_path: Path, file: str | None) -> None:
     vocabulary(tmp_path, ["<u>", "<c>", "<e>", "hello", "mask"])
     names = {
         "unk_token": "<u>",
@@ -72,7 +72,7 @@ def test_special_tokens_of_other_names(tmp_path: Path, file: str | None) -> None
 
 
 @pytest.mark.parametrize("spelling", ["a b", "$A", "x:1"])
-def test_special_tokens_that_a_template_takes_for_something_else_are_refused(
+def test_special_tokens_with_conflicting_template_roles_are_refused(
     tmp_path: Path, spelling: str
 ) -> None:
     vocabulary(tmp_path, [*WORDS, spelling], cls_token=spelling)
@@ -82,7 +82,7 @@ def test_special_tokens_that_a_template_takes_for_something_else_are_refused(
 @pytest.mark.parametrize(
     ("decoder", "expected"), [({}, "[SEP]"), ({"added_tokens_decoder": {}}, "[MASK]")]
 )
-def test_the_map_of_special_tokens_holds_unless_the_settings_say_all(
+def test_special_tokens_map_applies_unless_the_settings_list_all_tokens(
     tmp_path: Path, decoder: dict[str, Any], expected: str
 ) -> None:
     vocabulary(tmp_path, sep_token="[MASK]", **decoder)
@@ -90,7 +90,7 @@ def test_the_map_of_special_tokens_holds_unless_the_settings_say_all(
     assert load(tmp_path).encode("hello").tokens[-1] == expected
 
 
-def test_added_tokens_stand_behind_the_vocabulary(tmp_path: Path) -> None:
+def test_added_tokens_follow_the_vocabulary(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     (tmp_path / "added_tokens.json").write_text(
         json.dumps({"[b]": len(WORDS) + 1, "[a]": len(WORDS)})
@@ -121,12 +121,12 @@ def test_added_tokens_that_cannot_be_read_are_refused(tmp_path: Path, told: obje
 
 
 @pytest.mark.parametrize("name", ["PhobertTokenizer", "T5Tokenizer"])
-def test_another_class_is_not_built_from_a_vocabulary(tmp_path: Path, name: str) -> None:
+def test_other_classes_are_not_built_from_a_vocabulary(tmp_path: Path, name: str) -> None:
     vocabulary(tmp_path, tokenizer_class=name)
     assert f"{name} cannot be built from vocab.txt" in tokenizer_refusal(tmp_path)
 
 
-def test_roformers_own_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
+def test_the_roformer_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     vocabulary(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "roformer"}')
     assert "jieba" in tokenizer_refusal(tmp_path)
@@ -142,7 +142,7 @@ def test_a_damaged_vocabulary_is_refused(tmp_path: Path) -> None:
     assert "vocab.txt" in tokenizer_refusal(tmp_path)
 
 
-def test_the_settings_hold_over_the_file_for_bert_and_for_nobody_else(tmp_path: Path) -> None:
+def test_settings_override_tokenizer_json_for_bert_only(tmp_path: Path) -> None:
     vocabulary(tmp_path, do_lower_case=False)
     load(tmp_path).save(str(tmp_path / "tokenizer.json"))
     for name, lower in (("BertTokenizer", True), ("PreTrainedTokenizerFast", False), (None, False)):
@@ -154,7 +154,7 @@ def test_the_settings_hold_over_the_file_for_bert_and_for_nobody_else(tmp_path: 
 @pytest.mark.parametrize(
     ("model", "lower"), [("bert", True), ("nomic_bert", True), ("llama", False), (None, False)]
 )
-def test_where_no_class_is_named_the_model_tells(
+def test_the_model_type_decides_if_no_class_is_named(
     tmp_path: Path, model: str | None, lower: bool
 ) -> None:
     vocabulary(tmp_path, do_lower_case=False)
@@ -165,7 +165,7 @@ def test_where_no_class_is_named_the_model_tells(
 
 
 @pytest.mark.parametrize("key", ["additional_special_tokens", "extra_special_tokens"])
-def test_special_tokens_without_a_role(tmp_path: Path, key: str) -> None:
+def test_special_tokens_without_a_role_are_read_or_refused(tmp_path: Path, key: str) -> None:
     vocabulary(tmp_path, **{key: list[Any](["cafe", {"content": "[q]"}])})
     assert load(tmp_path).encode("cafehello[q]").ids == [CLS, 8, 5, len(WORDS), SEP]
     vocabulary(tmp_path, **{key: list[Any]([{}])})
@@ -198,7 +198,7 @@ KEYS = (
 
 @settings(max_examples=300)
 @given(config=st.dictionaries(st.sampled_from(KEYS), odd, max_size=3))
-def test_whatever_the_settings_hold_the_tokenizer_is_read_or_refused(
+def test_any_setting_value_is_read_or_refused(
     config: dict[str, Any],
 ) -> None:
     with tempfile.TemporaryDirectory() as name:

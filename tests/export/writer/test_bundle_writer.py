@@ -27,7 +27,7 @@ from tests.conftest import MakeBundle
 from tests.factory import small_config
 
 
-def test_attention_in_this_test_is_sharp_enough_to_tell(make_bundle: MakeBundle) -> None:
+def test_attention_of_the_test_model_is_far_from_uniform(make_bundle: MakeBundle) -> None:
     runtime = Runtime(make_bundle("rope"), threads=1)
     ids = np.random.default_rng(0).integers(1, 90, size=64, dtype=np.int64)
     [result] = runtime.engine.run([EncodeItem(ids, Selection(attention=whole((0, 1), 3)))])
@@ -37,7 +37,7 @@ def test_attention_in_this_test_is_sharp_enough_to_tell(make_bundle: MakeBundle)
     assert entropy < 0.7 * np.log(64)
 
 
-def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(
+def test_the_embed_graph_has_no_output_or_node_of_attention(
     bundle_path: Path,
 ) -> None:
     embed, attend = (
@@ -51,7 +51,7 @@ def test_embed_has_neither_an_output_nor_a_node_that_only_attention_needs(
     assert produced <= used
 
 
-def test_graphs_share_one_copy_of_the_weights_and_hold_no_notes_of_the_machine(
+def test_graphs_share_one_copy_of_the_weights_and_hold_no_build_paths(
     bundle_path: Path,
 ) -> None:
     encoder_bytes = 4 * sum(p.numel() for p in Encoder(small_config()).parameters())
@@ -81,7 +81,7 @@ def test_equal_tensors_are_stored_once(tmp_path: Path) -> None:
         )
 
 
-def test_the_report_covers_lengths_batches_and_padding_and_the_manifest_sums_it_up(
+def test_the_report_covers_all_cases_and_the_manifest_summarises_it(
     bundle_path: Path,
 ) -> None:
     rows = json.loads((bundle_path / "parity.json").read_text())["rows"]
@@ -95,14 +95,14 @@ def test_the_report_covers_lengths_batches_and_padding_and_the_manifest_sums_it_
         )
 
 
-def test_the_longest_text_the_model_accepts_is_tried_too() -> None:
+def test_the_longest_accepted_text_is_tried() -> None:
     longest = [case for case in cases(small_config()) if case.name == "longest"]
     assert [case.lengths for case in longest] == [(160,)]
 
 
 @pytest.fixture
 def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take the graphs of the same checkpoint from the bundle that another test exported.
+    """Reuse the graphs of the bundle that another test exported from the same checkpoint.
 
     Tracing takes seconds.
     """
@@ -114,12 +114,10 @@ def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("traced_before")
-def test_outside_the_tolerance_nothing_is_written(
+def test_a_graph_outside_the_tolerance_is_not_written(
     make_checkpoint: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault: a graph whose pooled vectors are off by a thousandth, which is to say,
-    a reference that is.
-    """
+    """The fault: the reference, and so the graph's error, is off by a thousandth."""
     right = Reference.outputs
 
     def wrong(self: Reference, ids: Ids, *others: Any, **options: Any) -> dict[str, Floats]:
@@ -133,7 +131,7 @@ def test_outside_the_tolerance_nothing_is_written(
     assert " !" in parity_report.table(caught.value.result.rows, caught.value.result.own_error)
 
 
-def test_something_that_is_no_bundle_is_never_overwritten(
+def test_a_folder_that_is_no_bundle_is_never_overwritten(
     make_checkpoint: MakeBundle, tmp_path: Path
 ) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
@@ -142,7 +140,7 @@ def test_something_that_is_no_bundle_is_never_overwritten(
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
+def test_the_command_reports_errors_in_one_line(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -171,7 +169,7 @@ def no_use(*_: Any) -> None:
         ({}, 2, "puts 2 special tokens around a text, and the model takes 2; allow more"),
     ],
 )
-def test_a_tokenizer_that_cannot_be_served_is_told_before_anything_is_computed(
+def test_an_unservable_tokenizer_is_reported_before_anything_is_computed(
     changes: dict[str, int] | None,
     max_length: int,
     message: str,
@@ -196,7 +194,7 @@ def test_a_tokenizer_that_cannot_be_served_is_told_before_anything_is_computed(
     assert not (tmp_path / "out").exists()
 
 
-def test_numbers_that_overflow_are_told_before_graphs_are_traced(
+def test_overflowing_numbers_are_reported_before_tracing(
     make_checkpoint: MakeBundle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -223,7 +221,7 @@ def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
 ) -> None:
     shutil.copytree(make_checkpoint("rope"), tmp_path / "checkpoint")
     (tmp_path / "checkpoint" / "tokenizer.json").unlink()
-    for _ in range(2):  # the second replaces the first, and leaves nothing else behind
+    for _ in range(2):  # the second replaces the first, and leaves no other files
         export_checkpoint(
             tmp_path / "checkpoint", tmp_path / "bundle", name="ids-only", version="7"
         )

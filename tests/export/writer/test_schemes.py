@@ -1,4 +1,4 @@
-"""Every scheme of positions through its exported graphs.
+"""Exported graphs of every position scheme.
 
 Parity, batch invariance, and the properties that graphs can show.
 """
@@ -49,7 +49,7 @@ def ids_of(length: int, seed: int = 0) -> Ids:
 def item(
     runtime: Runtime, length: int, *, seed: int = 0, head_mask: Floats | None = None
 ) -> EncodeItem:
-    """Everything of a random text, with random segments where there are any."""
+    """Return an item with all outputs for a random text, with segments if the model has them."""
     architecture = runtime.bundle.manifest.architecture
     segments = np.random.default_rng([seed, length, 1]).integers(
         0, max(1, architecture.segments), size=length
@@ -78,12 +78,12 @@ def close(result: ItemResult, expected: dict[str, Floats]) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bundle_gives_what_pytorch_gives(
+def test_the_bundle_matches_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
-    """Independent of the exporter's own report.
+    """Compared directly with the encoder, in one ragged batch.
 
-    Written out here against the encoder, in one ragged batch.
+    Independent of the exporter's own report.
     """
     runtime = opened(kind)
     items = [item(runtime, length) for length in (1, 2, 5, 31, 128, 160)]
@@ -92,7 +92,7 @@ def test_the_bundle_gives_what_pytorch_gives(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
+def test_head_masks_match_pytorch_and_apply_per_text(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle
 ) -> None:
     runtime = opened(kind)
@@ -113,7 +113,7 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     [pooled_alone] = runtime.engine.run(
         [EncodeItem(items[0].ids, Selection(), items[0].segments, removed)]
     )
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(pooled_alone.pooled, ablated.pooled, atol=1e-6)  # type: ignore[arg-type]
 
 
@@ -124,7 +124,7 @@ def test_removed_heads_are_removed_as_in_pytorch_each_texts_own(
     which=st.integers(0, 7),
     attend=st.booleans(),
 )
-def test_a_text_is_the_same_alone_and_in_any_batch(
+def test_results_of_a_text_do_not_depend_on_its_batch(
     kind: str, opened: OpenRuntime, lengths: list[int], which: int, attend: bool
 ) -> None:
     runtime = opened(kind)
@@ -144,7 +144,7 @@ def test_a_text_is_the_same_alone_and_in_any_batch(
 @pytest.mark.parametrize("kind", KINDS)
 @few
 @given(data=st.data())
-def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
+def test_any_head_masks_in_a_ragged_batch_match_pytorch(
     kind: str, opened: OpenRuntime, make_checkpoint: MakeBundle, data: st.DataObject
 ) -> None:
     runtime = opened(kind)
@@ -162,7 +162,10 @@ def test_any_masks_of_heads_in_a_ragged_batch_do_as_in_pytorch(
 
 
 def moved(runtime: Runtime, length: int, order: Ids) -> float:
-    """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
+    """Return the largest change by reordering inputs, over tokens and attention.
+
+    The distance between f(reordered x) and reordered f(x).
+    """
     selection, ids = Selection(tokens=True, attention=whole((0,), 3)), ids_of(length)
     plain, changed = runtime.engine.run(
         [EncodeItem(ids, selection), EncodeItem(ids[order], selection)]
@@ -193,12 +196,12 @@ def test_with_symmetric_alibi_the_graph_is_equivariant_to_reversal(
 
 
 @pytest.mark.parametrize("kind", ["rope", "sinusoidal", "learned"])
-def test_the_other_graphs_know_order(kind: str, opened: OpenRuntime) -> None:
+def test_graphs_of_other_schemes_depend_on_order(kind: str, opened: OpenRuntime) -> None:
     assert moved(opened(kind), 12, np.arange(12)[::-1].copy()) > 1e-2
 
 
 @pytest.mark.parametrize(("kind", "segments"), [("rope", ()), ("learned", ("segments",))])
-def test_inputs_are_those_the_model_has_and_embed_knows_no_heads(
+def test_graphs_have_only_the_inputs_of_their_model(
     kind: str, segments: tuple[str, ...], make_bundle: MakeBundle
 ) -> None:
     graphs = {

@@ -1,4 +1,4 @@
-"""Whoever stops an export finds everything as it was before."""
+"""Interrupted exports: they leave every file as it was."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from headlight_export.writer.draft import put_in_place
 from tests.conftest import MakeBundle
 
-# The command, held in the midst of what PyTorch does when it traces a graph.
+# The command, blocked while PyTorch traces a graph.
 HELD = """
 import sys, threading
 from headlight_export import __main__
@@ -31,7 +31,7 @@ sys.exit(__main__.main())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_in_one_line_and_leaves_nothing(
+def test_a_signal_ends_an_export_in_one_line_and_leaves_no_files(
     make_checkpoint: MakeBundle, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     command = [
@@ -58,7 +58,7 @@ def test_a_signal_ends_it_in_one_line_and_leaves_nothing(
 def test_a_bundle_that_is_being_replaced_is_never_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
-    """The fault: Ctrl-C right after the first move, or after both."""
+    """The fault: Ctrl-C directly after the first move, or after both."""
     out, draft = tmp_path / "out", tmp_path / "work" / "bundle"
     for folder, text in ((out, "old"), (draft, "new")):
         folder.mkdir(parents=True)

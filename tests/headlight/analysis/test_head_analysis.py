@@ -23,7 +23,7 @@ from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
 TEXTS = ["read a file", "for line in open ( path )"]
-# By what the fake does without each head.
+# Distances that the fake makes without each head.
 MOVED = np.arange(1, LAYERS * HEADS + 1).reshape(LAYERS, HEADS) / 100
 
 
@@ -56,7 +56,9 @@ def test_links_are_the_largest_of_whole_maps(
         assert head.link == best
 
 
-def test_importance_is_how_far_vectors_move(client: Client, servicer: FakeServicer) -> None:
+def test_importance_is_the_distance_that_vectors_move(
+    client: Client, servicer: FakeServicer
+) -> None:
     moved = importance(client, TEXTS)
     np.testing.assert_allclose(moved.distance, MOVED, rtol=1e-5)
     assert moved.distance.dtype == np.float32
@@ -71,7 +73,7 @@ def test_importance_is_how_far_vectors_move(client: Client, servicer: FakeServic
     assert {sum(mask) for mask in masks[2:]} == {LAYERS * HEADS - 1}
 
 
-def test_distances_of_vectors() -> None:
+def test_distances_of_vectors_match_their_formulas() -> None:
     one = np.array([[1, 0], [0, 2]], np.float32)
     other = np.array([[0, 1], [0, 1]], np.float32)
     assert distances(one, other) == pytest.approx(((2**0.5 + 1) / 2, 0.5))
@@ -85,8 +87,10 @@ def test_no_texts_are_refused(client: Client) -> None:
             call(client, [])
 
 
-def test_enough_of_each_row_is_asked_for(client: Client, servicer: FakeServicer) -> None:
-    """All special tokens, the token itself, and another."""
+def test_requests_include_enough_weights_of_each_row(
+    client: Client, servicer: FakeServicer
+) -> None:
+    """All special tokens, the token itself, and one other."""
     wanted: list[tuple[list[Input], int]] = [
         ([TEXTS[0]], 4),
         ([TEXTS[0], ("open a file", "read it")], 5),
@@ -97,7 +101,7 @@ def test_enough_of_each_row_is_asked_for(client: Client, servicer: FakeServicer)
         assert servicer.encoded[-1].outputs.attention.top_k == expected
 
 
-def test_tokens_are_labelled_by_the_characters_of_a_text_or_pair() -> None:
+def test_tokens_are_labelled_with_the_characters_of_their_text() -> None:
     assert words_of("a b") == "a b"
     assert words_of(("a", "b")) == ("a", "b")
     assert [words_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
@@ -110,7 +114,9 @@ def test_ids_have_no_special_tokens(client: Client) -> None:
     assert {link.query_label, link.key_label} < {"#5", "#6", "#7"}
 
 
-def test_weights_that_change_on_the_way_are_noticed(client: Client, servicer: FakeServicer) -> None:
+def test_weights_replaced_during_an_analysis_are_detected(
+    client: Client, servicer: FakeServicer
+) -> None:
     other = pb.ModelRef()
     other.CopyFrom(REF)
     other.bundle_sha256 = "cd" * 32
@@ -141,7 +147,7 @@ def groups_of_tokens(response: pb.EncodeResponse) -> None:
 
 
 @pytest.mark.parametrize("change", [other_pairs, other_statistics, other_heads, groups_of_tokens])
-def test_maps_of_another_form_than_was_asked_for_are_refused(
+def test_maps_that_do_not_match_the_requested_form_are_refused(
     client: Client, servicer: FakeServicer, change: Callable[[pb.EncodeResponse], None]
 ) -> None:
     servicer.change_answer = change
@@ -174,7 +180,7 @@ def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.usefixtures("environment")
-def test_json_and_npz_hold_the_same(
+def test_json_and_npz_contain_the_same_data(
     client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "texts").write_text("\n".join(TEXTS) + "\n")
@@ -215,7 +221,7 @@ def test_json_and_npz_hold_the_same(
         (["word " * 50], "inputs[0].text: has 52 tokens"),
     ],
 )
-def test_what_the_caller_can_mend(
+def test_errors_of_the_caller_are_one_line_and_exit_code_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert main(["heads", *arguments]) == 2
@@ -242,7 +248,5 @@ def test_bars_have_steps_of_an_eighth() -> None:
         (float("nan"), 1, "  nan"),
     ],
 )
-def test_numbers_of_five_columns_are_rounded_not_cut(
-    number: float, digits: int, shown: str
-) -> None:
+def test_numbers_are_rounded_to_five_columns(number: float, digits: int, shown: str) -> None:
     assert five(number, digits) == shown

@@ -31,7 +31,7 @@ def units(count: int) -> Units:
 def reduced(
     *heads: Floats, special: tuple[int, ...] = (0, -1), known: bool = True
 ) -> AttentionMaps:
-    """One layer of whole maps [n, n], as the statistics that the service would answer with."""
+    """Return one layer of whole maps [n, n] as the statistics that the service would send."""
     count = len(heads[0])
     names = tokens(count, special)
     text = Text(np.stack(heads), np.stack(heads), names.special, (), (), (), "mean")
@@ -55,7 +55,7 @@ def reduced(
 
 
 def toward(step: int, count: int = 8) -> Floats:
-    """Each token looks at one so far from it, at itself where there is none."""
+    """Return a map in which each token attends to one at a distance, or else to itself."""
     weights = np.eye(count, k=step, dtype=np.float32)
     weights[weights.sum(1) == 0] = np.eye(count, dtype=np.float32)[weights.sum(1) == 0]
     return weights
@@ -82,7 +82,7 @@ def whole(*heads: Floats, special: tuple[int, ...] = (0, -1)) -> AttentionMaps:
 
 
 def largest(maps: AttentionMaps, count: int) -> AttentionMaps:
-    """The same with the largest of each row alone."""
+    """Return the same with only the largest weights of each row."""
     indices = np.argsort(-maps.values, axis=-1, kind="stable")[..., :count]
     values = np.take_along_axis(maps.values, indices, axis=-1)
     axes = ("layer", "head", "query", "top")
@@ -99,7 +99,7 @@ def largest(maps: AttentionMaps, count: int) -> AttentionMaps:
     )
 
 
-def test_each_kind_is_called_by_its_name() -> None:
+def test_every_head_kind_is_named() -> None:
     heads = classify([reduced(toward(0), toward(-1), toward(1), at_token(0), even(), toward(3))])
     assert [(head.layer, head.head) for head in heads] == [(4, at) for at in range(6)]
     assert [head.kind for head in heads] == [
@@ -118,19 +118,19 @@ def test_each_kind_is_called_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("self", "self"), ("previous", "previous"), ("next", "next")]
 )
-def test_half_of_the_weight_is_enough_and_less_is_not(kind: str, name: str) -> None:
+def test_a_kind_needs_at_least_half_of_the_weight(kind: str, name: str) -> None:
     assert called({**EVEN_SHARES, name: CALLED}, 0.5) == (kind, CALLED)
     under = math.nextafter(CALLED, 0)
     assert called({**EVEN_SHARES, name: under}, 0.5) == ("other", under)
 
 
-def test_the_larger_share_decides_and_of_equals_the_place() -> None:
+def test_the_largest_share_decides_and_position_breaks_ties() -> None:
     assert called({**EVEN_SHARES, "special": 0.6, "previous": 0.7}, 0.5) == ("previous", 0.7)
     assert called({**EVEN_SHARES, "special": 0.7, "previous": 0.6}, 0.5) == ("delimiter", 0.7)
     assert called({**EVEN_SHARES, "special": 0.6, "next": 0.6}, 0.5) == ("next", 0.6)
 
 
-def test_an_even_head_is_uniform_whatever_the_shares_of_a_short_text() -> None:
+def test_an_even_head_is_uniform_regardless_of_shares_in_short_texts() -> None:
     assert called({**EVEN_SHARES, "special": 2 / 3}, UNIFORM) == ("uniform", UNIFORM)
     assert called({**EVEN_SHARES, "special": 2 / 3}, math.nextafter(UNIFORM, 0)) == (
         "delimiter",
@@ -138,18 +138,18 @@ def test_an_even_head_is_uniform_whatever_the_shares_of_a_short_text() -> None:
     )
 
 
-def test_texts_count_by_their_queries() -> None:
-    """As if all queries stood in one long text: of n tokens, n - 1 have one before them."""
+def test_texts_are_weighted_by_their_number_of_queries() -> None:
+    """As if all queries were in one long text: of n tokens, n - 1 have one before them."""
     long, short = reduced(toward(-1, 10)), reduced(at_token(0, 3))
     [head] = classify([long, short])
-    # In the short text, of two one.
+    # In the short text, one of two.
     assert head.statistics["previous"] == pytest.approx((9 * 1 + 2 * 0.5) / 11)
     assert head.statistics["self"] == pytest.approx((10 * 0.1 + 3 / 3) / 13)
     assert head.statistics["special"] == pytest.approx((2 * 1 + 3 * 1) / 13)
     assert head.statistics["largest"] == pytest.approx(1)
 
 
-def test_spread_is_measured_against_each_texts_own_length() -> None:
+def test_entropy_is_relative_to_the_length_of_each_text() -> None:
     [head] = classify([reduced(even(64)), reduced(even(4))])
     assert head.kind == "uniform"
     assert head.spread == pytest.approx(1)
@@ -157,8 +157,8 @@ def test_spread_is_measured_against_each_texts_own_length() -> None:
     assert head.spread == pytest.approx(30 / 40)
 
 
-def test_dropped_special_tokens_count_for_nothing() -> None:
-    """Of five tokens the three between the first and the last are left.
+def test_dropped_special_tokens_do_not_count() -> None:
+    """Of five tokens the three between the first and the last remain.
 
     An even row of them has the entropy ln 3.
     """
@@ -182,15 +182,15 @@ def test_dropped_special_tokens_count_for_nothing() -> None:
         classify([one])
 
 
-def test_what_is_special_is_not_known_of_ids() -> None:
+def test_special_tokens_of_id_inputs_are_unknown() -> None:
     [head] = classify([reduced(at_token(0), known=False)])
     assert head.kind == "other"
     assert math.isnan(head.statistics["special"])
     [head] = classify([reduced(toward(3), known=False), reduced(at_token(0, 4))])
-    assert head.statistics["special"] == pytest.approx(1)  # of the text alone where it is known
+    assert head.statistics["special"] == pytest.approx(1)  # of the text alone, if it is known
 
 
-def test_a_text_of_one_token_says_nothing() -> None:
+def test_a_text_of_one_token_does_not_count() -> None:
     expected = classify([reduced(toward(-1))])
     assert classify([reduced(even(1)), reduced(toward(-1))]) == expected
     for maps in ([], [reduced(even(1))]):
@@ -203,7 +203,7 @@ def test_maps_without_statistics_are_refused() -> None:
         classify([whole(even())])
 
 
-def test_pairs_of_layer_and_head_keep_their_numbers() -> None:
+def test_selected_layer_and_head_pairs_keep_their_numbers() -> None:
     maps = reduced(toward(-1), toward(1))
     pairs = AttentionMaps(
         maps.values[0],
@@ -233,7 +233,7 @@ def some_head(count: int = 6) -> Floats:
 
 @pytest.mark.parametrize("count", [None, 4, 6])
 def test_the_strongest_link_is_between_two_ordinary_tokens(count: int | None) -> None:
-    """Two special tokens, the token itself, and one more: as many of each row are enough."""
+    """Two special tokens, the token itself, and one more: four weights of each row are enough."""
     maps = whole(some_head())
     [link] = strongest(
         maps if count is None else largest(maps, count), [f"t{at}" for at in range(6)], text=3
@@ -249,7 +249,7 @@ def test_the_strongest_link_is_between_two_ordinary_tokens(count: int | None) ->
     assert link.weight == pytest.approx(0.3)
 
 
-def test_links_name_tokens_where_only_some_are_rows_and_columns() -> None:
+def test_links_name_the_right_tokens_of_partial_maps() -> None:
     maps, ordinary = whole(some_head()), Units(((1,), (2,), (3,), (4,)))
     inner = dataclasses.replace(
         maps, values=maps.values[..., 1:5, 1:5], queries=ordinary, keys=ordinary
@@ -259,7 +259,7 @@ def test_links_name_tokens_where_only_some_are_rows_and_columns() -> None:
     assert strongest(largest(inner, 2), ["x"] * 6) == expected
 
 
-def test_a_head_that_looks_at_itself_links_to_itself() -> None:
+def test_a_head_that_attends_to_the_same_token_links_to_it() -> None:
     for other, expected in ((FAINT / 2, (2, 2)), (FAINT * 1.01, (1, 2))):
         weights = np.eye(5, dtype=np.float32) * 0.5
         weights[2, 2], weights[1, 2] = 0.7, other
@@ -268,7 +268,7 @@ def test_a_head_that_looks_at_itself_links_to_itself() -> None:
         assert (link.query, link.key) == expected
 
 
-def test_one_ordinary_token_links_to_itself_and_none_to_nothing() -> None:
+def test_a_single_ordinary_token_links_to_itself() -> None:
     [link] = strongest(whole(even(3)), ["[CLS]", "a", "[SEP]"])
     assert link is not None
     assert (link.query_label, link.key_label) == ("a", "a")

@@ -38,7 +38,7 @@ def test_a_picture_has_the_size_of_its_panels(
     assert png_size(path) == tuple(round(DOTS_PER_INCH * side) for side in inches)
 
 
-def test_a_choice_that_is_not_there_is_refused(client: Client, tmp_path: Path) -> None:
+def test_a_missing_layer_or_head_is_refused(client: Client, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="head 2"):
         plot_attention(client.attend(TEXT), tmp_path / "out.png", head=2)
     with pytest.raises(ValueError, match="layer 3"):
@@ -55,13 +55,13 @@ def test_a_choice_that_is_not_there_is_refused(client: Client, tmp_path: Path) -
         (20, 20, 200, (1.5, 0)),
     ],
 )
-def test_panels_have_room_for_their_labels_or_none(
+def test_panels_have_room_for_their_labels_or_omit_them(
     layers: int, heads: int, count: int, expected: tuple[float, float]
 ) -> None:
     assert panel_side(layers, heads, count) == expected
 
 
-def test_no_strong_weight_is_lost_where_weights_outnumber_the_dots() -> None:
+def test_strong_weights_stay_visible_if_weights_outnumber_pixels() -> None:
     weights = np.zeros((7, 7), np.float32)
     weights[6, 0] = weights[2, 5] = 1
     np.testing.assert_array_equal(pooled(weights, 3), [[0, 1, 0], [0, 0, 0], [1, 0, 0]])

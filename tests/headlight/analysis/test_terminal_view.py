@@ -22,7 +22,7 @@ def even(count: int) -> Floats:
     return np.full((count, count), 1 / count, np.float32)
 
 
-def test_a_small_map() -> None:
+def test_a_small_map_is_drawn() -> None:
     weights = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 0.3, 0.7]], np.float32)
     assert attention_map(weights, ["[CLS]", "a b", "x\n"]).splitlines() == [
         "         0 1 2",
@@ -48,17 +48,17 @@ def test_no_line_is_wider_than_the_terminal(width: int, count: int, colour: bool
     assert (f"of {count} tokens" in lines[-1]) == (len(rows) < count)
 
 
-def test_colours_end_on_every_line() -> None:
+def test_colours_are_reset_on_every_line() -> None:
     for line in attention_map(even(3), ["a", "b", "c"], colour=True).splitlines():
         assert ("\x1b[48" in line) == ("\x1b[0m" in line)
     assert "\x1b" not in attention_map(even(3), ["a", "b", "c"])
 
 
-def test_the_text_cannot_drive_the_terminal() -> None:
+def test_control_characters_of_a_text_do_not_reach_the_terminal() -> None:
     assert visible("a\x1b[31m\u202e\r") == "a�[31m��"
 
 
-def test_fit_counts_cells() -> None:
+def test_fit_counts_terminal_cells() -> None:
     assert [fit(text, 4) for text in ("ab", "abcd", "abcde", "日本", "日本語", "e\u0301")] == [
         "ab  ",
         "abcd",
@@ -69,10 +69,10 @@ def test_fit_counts_cells() -> None:
     ]
 
 
-def test_a_word_that_is_a_whole_page_is_cut_in_one_go() -> None:
+def test_a_page_long_word_is_truncated_in_linear_time() -> None:
     """One token of a tokenizer that does not know it.
 
-    Were the rest measured for each character, these would take days.
+    Measuring the rest for each character would take days.
     """
     page = "a" * 10**6
     assert fit(page, 14) == "aaaaaaaaaaaaa…"
@@ -101,7 +101,7 @@ def test_links_leave_out_special_tokens_and_the_token_itself() -> None:
     )
 
 
-def test_where_heads_look() -> None:
+def test_heads_are_listed_with_what_they_attend_to() -> None:
     count = 4
     before = np.eye(count, k=-1, dtype=np.float32)
     before[0, 0] = 1

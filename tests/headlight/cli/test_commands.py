@@ -23,7 +23,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments, and perhaps standard input -> exit code, output, errors."""
+    """Run with arguments and optional standard input; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
 
     def run(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -53,7 +53,7 @@ def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
     )
 
 
-def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
+def test_embed_writes_npz(run: Run, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "no-suffix"
     assert run("embed", "one", "two", "--format", "npz", "--out", str(path)) == (0, "", "")
     with np.load(path, allow_pickle=False) as archive:
@@ -62,7 +62,7 @@ def test_embed_as_npz(run: Run, client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float32", 8), ("float16", 8), ("ubinary", 1)])
-def test_embed_as_npy_is_one_array_that_can_be_mapped(
+def test_embed_writes_npy_as_one_memory_mappable_array(
     run: Run, client: Client, tmp_path: Path, dtype: VectorType, width: int
 ) -> None:
     path, texts = tmp_path / "v.npy", [f"text {number}" for number in range(20)]
@@ -76,7 +76,7 @@ def test_embed_as_npy_is_one_array_that_can_be_mapped(
 
 
 @pytest.mark.parametrize("content", [b"one\ntwo\n", b"one\r\ntwo", b"\xef\xbb\xbfone\ntwo\n"])
-def test_texts_from_a_file_and_from_standard_input_are_lines(
+def test_files_and_standard_input_are_read_as_lines(
     run: Run, tmp_path: Path, content: bytes
 ) -> None:
     expected = run("embed", "one", "two")
@@ -85,17 +85,17 @@ def test_texts_from_a_file_and_from_standard_input_are_lines(
     assert run("embed", "--file", str(tmp_path / "texts")) == expected
 
 
-def test_no_texts_give_no_lines(run: Run) -> None:
+def test_empty_input_gives_no_lines(run: Run) -> None:
     assert run("embed", stdin=b"") == (0, "", "")
     assert run("embed", stdin=b"\xef\xbb\xbf") == (0, "", "")
 
 
-def test_what_was_cut_is_said(run: Run) -> None:
+def test_truncation_is_reported(run: Run) -> None:
     code, out, err = run("embed", "short", "word " * 50, "--truncate", "end")
     assert (code, len(out.splitlines()), err) == (0, 2, "headlight: 1 of 2 texts were cut\n")
 
 
-def test_tokens(run: Run) -> None:
+def test_tokens_are_printed_with_ids_and_offsets(run: Run) -> None:
     assert run("tokens", "read 日本")[1].splitlines() == [
         "token       id  piece                      start     end  text",
         "    0        1  [CLS]                          0       0  (special)",
@@ -147,11 +147,11 @@ def test_attend_shows_all_heads_and_a_map(run: Run) -> None:
         (["--layer", "-2", "--head", "0"], "Layer 1, head 0"),
     ],
 )
-def test_attend_to_one_layer_or_head(run: Run, arguments: list[str], title: str) -> None:
+def test_attend_can_select_one_layer_or_head(run: Run, arguments: list[str], title: str) -> None:
     assert run("attend", "a b c", *arguments)[1].splitlines()[0] == title
 
 
-def test_attend_as_json_and_npz(run: Run, client: Client, tmp_path: Path) -> None:
+def test_attend_writes_json_and_npz(run: Run, client: Client, tmp_path: Path) -> None:
     expected = client.attend("a b c")
     answer = json.loads(run("attend", "a b c", "--format", "json")[1])
     np.testing.assert_array_equal(np.array(answer["weights"], np.float32), expected.weights)
@@ -175,17 +175,17 @@ def test_attend_as_json_and_npz(run: Run, client: Client, tmp_path: Path) -> Non
         assert (archive["layers"].tolist(), archive["heads"].tolist()) == ([1], [1])
 
 
-def test_attend_reads_a_file_whole(run: Run, tmp_path: Path) -> None:
+def test_attend_reads_a_file_as_one_text(run: Run, tmp_path: Path) -> None:
     (tmp_path / "code").write_text("a\n\nb\n")
     assert "a" in run("attend", "--file", str(tmp_path / "code"))[1]
 
 
-def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+def test_a_picture_alone_prints_nothing(run: Run, tmp_path: Path) -> None:
     assert run("attend", "a b", "--png", str(tmp_path / "a.png")) == (0, "", "")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+def test_a_page_alone_prints_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     assert run("attend", "a b", "--html", str(path)) == (0, "", "")
     assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(
@@ -194,7 +194,7 @@ def test_a_page_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("drawn", ["--html", "--png"])
-def test_beside_a_picture_a_file_that_is_named_is_written(
+def test_a_named_output_file_is_written_in_addition_to_a_picture(
     run: Run, tmp_path: Path, drawn: str
 ) -> None:
     out = tmp_path / "out"
@@ -204,9 +204,7 @@ def test_beside_a_picture_a_file_that_is_named_is_written(
     assert (tmp_path / "drawn").stat().st_size
 
 
-def test_a_page_opens_at_the_head_asked_for_and_the_rest_shows_it_alone(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_page_opens_at_the_selected_head(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     arguments = ["attend", "a b", "--html", str(path), "--head", "1"]
     answer = json.loads(run(*arguments, "--format", "json")[1])
@@ -229,7 +227,9 @@ def test_a_page_too_large_says_what_to_do(
     )
 
 
-def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("attend", "a b", "--png", "a.png")
     assert (code, err) == (
@@ -267,7 +267,7 @@ def test_a_picture_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch)
         ),
     ],
 )
-def test_what_the_caller_can_mend_is_one_line_and_2(
+def test_errors_of_the_caller_are_one_line_and_exit_code_2(
     run: Run, arguments: list[str], stdin: bytes, says: str
 ) -> None:
     code, out, err = run(*arguments, stdin=stdin)
@@ -277,12 +277,14 @@ def test_what_the_caller_can_mend_is_one_line_and_2(
     assert err.count("\n") == 1
 
 
-def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeServicer) -> None:
+def test_errors_of_the_service_are_one_line_and_exit_code_1(
+    run: Run, servicer: FakeServicer
+) -> None:
     code, _, err = run("info", "--target", "127.0.0.1:1")
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
     assert "--target" in err
-    said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
+    said = "headlight: model: there is no other; there is fake\n"
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(
@@ -295,7 +297,7 @@ def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeSe
     assert run("embed", "a", "--timeout", "0")[2].endswith("; give more time by --timeout\n")
 
 
-def test_wrong_usage_exits_with_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_exit_code_2(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["embed", "--format", "xml"], ["attend", "--layer", "last"]):
         with pytest.raises(SystemExit) as caught:
             run(*arguments)
@@ -306,7 +308,7 @@ def test_wrong_usage_exits_with_2(run: Run, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"headlight {headlight.__version__}\n"
 
 
-def test_ctrl_c_is_quiet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(client: Client) -> None:
         raise KeyboardInterrupt
 

@@ -1,7 +1,4 @@
-"""What the command line says of a refusal.
-
-Its own options, lines of its own files, and what to do.
-"""
+"""Advice of the command line for errors: its own options, lines of files, and remedies."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
         (["embed", "a", "b"], "inputs[1].text: is empty", "inputs[1].text: is empty"),
     ],
 )
-def test_options_have_their_own_names(
+def test_errors_name_the_options_of_the_command_line(
     target: str,
     servicer: FakeServicer,
     capsys: pytest.CaptureFixture[str],
@@ -82,14 +79,14 @@ def test_advice_names_the_options_of_the_connection(
 
 
 @pytest.mark.parametrize("command", ["embed", "heads", "tokens"])
-def test_a_line_that_cannot_be_sent_or_is_refused_is_named(
+def test_an_invalid_or_refused_line_is_named(
     target: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
 ) -> None:
     path = tmp_path / "texts"
     path.write_text(f"one\n{'x' * 2**20}\n")
     code, err = said(capsys, target, command, "--file", str(path))
     assert (code, err.startswith(f"headlight: {path}: line 2: takes 1048")) == (2, True), err
-    if command != "tokens":  # which takes texts of any length
+    if command != "tokens":  # tokenize accepts texts of any length
         path.write_text(f"one\n{'word ' * 50}\n")
         code, err = said(capsys, target, command, "--file", str(path))
         assert (code, err.startswith(f"headlight: {path}: line 2: has 52 tokens")) == (2, True), err
@@ -110,10 +107,10 @@ def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
     assert (code, err.startswith(f"headlight: {path}: has 52 tokens")) == (2, True), err
 
 
-def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
+def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
     target: str, servicer: FakeServicer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where there is a timeout. Without one, the client itself waits as long as it takes."""
+    """If there is a timeout; without one, the client waits as long as needed."""
     late = (
         "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; "
         "wait, or ask another replica"
@@ -184,7 +181,7 @@ AT_ONCE = "if there is one, it closed the connection at once: it may want "
         ),
     ],
 )
-def test_what_grpc_says_of_a_connection_is_told_with_the_options_that_mend_it(
+def test_connection_errors_of_grpc_are_reported_with_options_to_fix_them(
     words: str, options: str, says: str
 ) -> None:
     arguments = parser().parse_args(["info", "--target", "localhost:1", *options.split()])
@@ -192,7 +189,7 @@ def test_what_grpc_says_of_a_connection_is_told_with_the_options_that_mend_it(
     assert advice(Unavailable(FAILED + words), arguments) == told
 
 
-def test_a_connection_lost_later_was_not_closed_at_once() -> None:
+def test_a_connection_lost_later_is_not_reported_as_closed_at_once() -> None:
     arguments = parser().parse_args(["info", "--target", "127.0.0.1:1"])
     assert (
         advice(Unavailable("Socket closed"), arguments)

@@ -1,4 +1,4 @@
-"""Where the command line writes, and what becomes of it where that cannot be."""
+"""Output files of the command line, and write errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headlight.cli.files import write_all
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer
 
-# Where it is set, as images do, nothing of Python writes a text to its end.
+# With PYTHONUNBUFFERED, which images set, Python may write a text only in part.
 UNBUFFERED = pytest.mark.parametrize("unbuffered", ["", "1"])
 WRITES = (
     ("embed", "--out"),
@@ -30,7 +30,7 @@ WRITES = (
 
 
 def headlight(target: str, redirected: str, *arguments: str) -> tuple[int, str]:
-    """Run in a shell that redirects its output -> exit code, errors."""
+    """Run in a shell that redirects its output; return exit code, errors."""
     command = ["sh", "-c", f'exec "$0" -m headlight "$@" {redirected}', sys.executable, *arguments]
     environ = {**os.environ, "HEADLIGHT_TARGET": target}
     done = subprocess.run(
@@ -41,7 +41,7 @@ def headlight(target: str, redirected: str, *arguments: str) -> tuple[int, str]:
 
 @UNBUFFERED
 @pytest.mark.parametrize("arguments", [["info"], ["embed", "a"], ["info", "--help"]])
-def test_a_full_disk_below_standard_output_is_one_line_and_1(
+def test_a_full_disk_behind_standard_output_is_one_line_and_exit_code_1(
     target: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str], unbuffered: str
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
@@ -49,7 +49,7 @@ def test_a_full_disk_below_standard_output_is_one_line_and_1(
     assert headlight(target, ">/dev/full", *arguments) == (1, said)
 
 
-def test_a_standard_output_that_is_closed_is_said_before_the_service_works(
+def test_closed_standard_output_is_reported_before_the_service_is_called(
     target: str, servicer: FakeServicer, tmp_path: Path
 ) -> None:
     assert headlight(target, ">&-", "info") == (
@@ -60,12 +60,12 @@ def test_a_standard_output_that_is_closed_is_said_before_the_service_works(
     assert headlight(target, ">&-", "attend", "a", "--html", str(tmp_path / "a.html")) == (0, "")
 
 
-def test_errors_that_nobody_can_read_change_no_exit_code(target: str) -> None:
+def test_closed_standard_error_does_not_change_the_exit_code(target: str) -> None:
     assert headlight(target, "2>/dev/full", "embed", "a", "--timeout", "0") == (1, "")
     assert headlight(target, "2>&-", "embed", "a", "--out", "/") == (2, "")
 
 
-def test_a_standard_input_that_is_closed_is_one_line_and_2(target: str) -> None:
+def test_closed_standard_input_is_one_line_and_exit_code_2(target: str) -> None:
     code, err = headlight(target, "<&-", "embed")
     assert (code, err.splitlines()) == (
         2,
@@ -74,12 +74,12 @@ def test_a_standard_input_that_is_closed_is_one_line_and_2(target: str) -> None:
 
 
 @UNBUFFERED
-def test_a_disk_that_fills_up_below_standard_output_is_1(
+def test_a_disk_that_fills_behind_standard_output_is_exit_code_1(
     target: str, tmp_path: Path, unbuffered: str
 ) -> None:
-    """It takes some of what is written at once, and nothing after that.
+    """It accepts a part of one write, and nothing after that.
 
-    Here a limit on files stands for it.
+    Simulated by a file size limit.
     """
     shell = 'ulimit -f 8; exec "$0" -m headlight "$@" >"$OUT"'
     command = ["sh", "-c", shell, sys.executable, "embed", "--target", target, *["a"] * 300]
@@ -89,12 +89,12 @@ def test_a_disk_that_fills_up_below_standard_output_is_1(
     )
     said = "headlight: standard output: cannot write it: File too large\n"
     assert (done.returncode, done.stderr) == (1, said)
-    assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # of some ten characters a number
+    assert 0 < (tmp_path / "out").stat().st_size < 10 * 300 * DIM  # some ten characters per number
 
 
 @UNBUFFERED
-def test_a_reader_that_leaves_in_the_middle_is_141(target: str, unbuffered: str) -> None:
-    """What it did not take is more than a pipe holds, so that the command is still writing."""
+def test_a_pipe_closed_midway_is_exit_code_141(target: str, unbuffered: str) -> None:
+    """The unread rest is more than a pipe holds, so that the command is still writing."""
     command = [sys.executable, "-m", "headlight", "embed", "--target", target, *["a"] * 2000]
     environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(
@@ -109,10 +109,10 @@ def test_a_reader_that_leaves_in_the_middle_is_141(target: str, unbuffered: str)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-16"])
-def test_json_is_utf_8_wherever_it_goes(target: str, encoding: str) -> None:
-    """Else ids are told apart no more.
+def test_json_is_always_utf_8(target: str, encoding: str) -> None:
+    """Otherwise distinct ids could become equal.
 
-    In a text for the eye, what there is no character for is a question mark.
+    In text output, unencodable characters become question marks.
     """
     environ = {**os.environ, "PYTHONIOENCODING": encoding}
 
@@ -133,8 +133,8 @@ def test_json_is_utf_8_wherever_it_goes(target: str, encoding: str) -> None:
         assert b"??" in shown("tokens", "日本")
 
 
-def test_a_pipe_that_takes_nothing_now_ends_it() -> None:
-    """Without a buffer, a file that does not block answers nothing, for ever if need be."""
+def test_a_full_non_blocking_pipe_ends_the_command() -> None:
+    """Without a buffer, writing to a non-blocking file could return nothing for ever."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with (
@@ -145,19 +145,19 @@ def test_a_pipe_that_takes_nothing_now_ends_it() -> None:
         write_all(file, b"a" * 2**21)
 
 
-def test_what_stands_in_for_standard_output_takes_texts(target: str) -> None:
+def test_output_goes_to_a_text_stream_in_place_of_standard_output(target: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as shown:
         assert main(["info", "--format", "json", "--target", target]) == 0
     assert json.loads(shown.getvalue())["name"] == "fake"
 
 
 @pytest.mark.parametrize("command", ["embed", "attend"])
-def test_a_standard_input_that_cannot_be_read_is_one_line_and_2(target: str, command: str) -> None:
+def test_unreadable_standard_input_is_one_line_and_exit_code_2(target: str, command: str) -> None:
     said = "headlight: standard input: cannot read it: Bad file descriptor\n"
     assert headlight(target, "0>/dev/null", command) == (2, said)
 
 
-def test_a_model_that_no_request_can_hold_is_one_line_and_2(target: str) -> None:
+def test_a_model_name_that_cannot_be_sent_is_one_line_and_exit_code_2(target: str) -> None:
     said = (
         "headlight: --model: is '\\udcff'; must be a text that UTF-8 can express, "
         "or empty for the only model\n"
@@ -165,7 +165,7 @@ def test_a_model_that_no_request_can_hold_is_one_line_and_2(target: str) -> None
     assert headlight(target, "", "info", "--model", os.fsdecode(b"\xff")) == (2, said)
 
 
-def test_a_reader_that_leaves_is_quiet(target: str) -> None:
+def test_a_closed_pipe_prints_no_error(target: str) -> None:
     """More output than a pipe holds, into a pipe that nobody reads."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -177,10 +177,10 @@ def test_a_reader_that_leaves_is_quiet(target: str) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--format", "json"], ["--format", "npz"]])
-def test_a_disk_that_is_full_when_it_is_written_is_1(
+def test_a_disk_full_at_writing_is_exit_code_1(
     target: str, capsys: pytest.CaptureFixture[str], form: list[str]
 ) -> None:
-    """Another try may succeed, so a job that tries again has to be told so."""
+    """A retry may succeed, so a job that retries needs this exit code."""
     assert main(["embed", "a", "--out", "/dev/full", "--target", target, *form]) == 1
     assert (
         capsys.readouterr().err
@@ -191,7 +191,7 @@ def test_a_disk_that_is_full_when_it_is_written_is_1(
 
 
 @pytest.mark.parametrize(("command", "option"), WRITES)
-def test_a_file_that_can_never_be_written_is_said_before_the_service_works(
+def test_an_unwritable_file_is_reported_before_the_service_is_called(
     target: str,
     servicer: FakeServicer,
     tmp_path: Path,
@@ -217,14 +217,14 @@ def test_a_file_that_can_never_be_written_is_said_before_the_service_works(
 
 
 @pytest.mark.parametrize("option", ["--file", "--token-file", "--tls-ca"])
-def test_what_is_read_is_not_written_over(
+def test_the_input_file_is_not_overwritten(
     target: str,
     servicer: FakeServicer,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     option: str,
 ) -> None:
-    """Whatever it is called."""
+    """Also under another name of the file."""
     path, texts = tmp_path / "file", [] if option == "--file" else ["a"]
     path.write_text("as it was")
     (tmp_path / "link").symlink_to(path)
@@ -252,10 +252,10 @@ def test_a_file_on_standard_input_is_not_overwritten(target: str, tmp_path: Path
     assert path.read_text() == "as it was"
 
 
-def test_two_options_do_not_write_one_file(
+def test_two_options_that_name_one_output_file_are_refused(
     target: str, servicer: FakeServicer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which may not be there yet."""
+    """Also if the file does not exist yet."""
     path = str(tmp_path / "file")
     for option, other in (("--html", "--png"), ("--html", "--out"), ("--png", "--out")):
         arguments = [
@@ -278,16 +278,16 @@ def test_two_options_do_not_write_one_file(
     )
 
 
-def test_permission_is_looked_at_first(
+def test_missing_permission_is_reported_before_the_service_is_called(
     target: str,
     servicer: FakeServicer,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the file where there is one, else of its folder.
+    """Permission of the file if it exists, else of its folder.
 
-    Stood in for: a superuser may do everything.
+    Simulated: a superuser may do everything.
     """
     (tmp_path / "file").touch()
     monkeypatch.setattr(
@@ -302,7 +302,7 @@ def test_permission_is_looked_at_first(
     assert servicer.described == 0
 
 
-def test_an_archive_goes_through_a_pipe(target: str) -> None:
+def test_an_archive_can_be_written_to_a_pipe(target: str) -> None:
     command = [
         sys.executable,
         "-m",

@@ -24,11 +24,11 @@ from headlight.wire.printable import escaped, json_escaped
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
-# A title for the window, the 8-bit form of the same, DEL, text that reads backwards, isolates, a
+# Window title, its 8-bit form, DEL, right-to-left override, isolates, a
 # forged line.
 EVIL = "a\x1b]0;b\x07\x9b2J\x7f\u202ec\u2066d\u2069\u200f\u2028\u0085e\x00\r\nheadlight: f"
-# All of C0 but the newline that ends a line, DEL, C1, marks and overrides of direction, separators
-# of lines.
+# C0 except the newline that ends a line, DEL, C1, direction marks and overrides, line
+# separators.
 RAW = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
@@ -37,7 +37,7 @@ EVERY_CONTROL = [*range(32), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments -> exit code, output, errors."""
+    """Run with arguments; return exit code, output, errors."""
     monkeypatch.setenv("HEADLIGHT_TARGET", target)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8"))
 
@@ -57,7 +57,7 @@ def test_every_control_character_is_escaped(code: int) -> None:
     assert json_escaped(json.dumps(chr(code), ensure_ascii=False)).isprintable()
 
 
-def test_other_text_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = "Grüße, 日本語 👩\u200d💻 می\u200cخواهم\u00a0\u3000x"
     assert escaped(text) == text
     assert json_escaped(text) == text
@@ -71,7 +71,7 @@ def test_a_message_is_one_line_without_control_characters(
     run: Run, servicer: FakeServicer, arguments: list[str]
 ) -> None:
     def fail(response: pb.GetModelResponse) -> None:
-        raise ValueError(EVIL)  # which gRPC's servers make a status of
+        raise ValueError(EVIL)  # gRPC servers turn it into a status
 
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, EVIL))
     if arguments == ["info"]:
@@ -95,7 +95,7 @@ def test_python_errors_are_one_line_without_control_characters(
         assert str(caught.value).isprintable()
 
 
-def test_a_message_is_cut_where_it_is_long(client: Client, servicer: FakeServicer) -> None:
+def test_a_long_message_is_truncated(client: Client, servicer: FakeServicer) -> None:
     servicer.change_frames = lambda frames: [
         pb.EncodeStreamResponse(id=frames[0].id, error=pb.Status(code=13, message="x" * 10**6))
     ]
@@ -130,7 +130,9 @@ def test_a_model_description_has_no_control_characters(
     assert json.loads(out)["name"] == EVIL == client.model().name
 
 
-def test_a_model_of_another_name_is_named_without(run: Run, servicer: FakeServicer) -> None:
+def test_a_wrong_model_name_is_printed_without_control_characters(
+    run: Run, servicer: FakeServicer
+) -> None:
     servicer.change_answer = lambda response: setattr(response.model, "name", EVIL)
     for arguments in COMMANDS[:2]:
         code, out, err = run(*arguments)
@@ -168,7 +170,7 @@ def test_attention_has_no_control_characters(
         assert RAW.search((tmp_path / "page.html").read_text(encoding="utf-8")) is None
 
 
-def test_a_models_name_is_no_formula_on_a_picture(
+def test_a_model_name_is_not_rendered_as_a_formula(
     run: Run, servicer: FakeServicer, tmp_path: Path
 ) -> None:
     def rename(response: Any) -> None:
@@ -185,7 +187,7 @@ def not_a_number(response: pb.EncodeResponse) -> None:
 
 @pytest.mark.parametrize("arguments", COMMANDS[:2], ids=lambda arguments: arguments[0])
 @pytest.mark.parametrize("form", ["text", "json", "npz"])
-def test_a_bad_answer_is_one_line_and_1_and_no_data(
+def test_a_bad_answer_is_one_line_exit_code_1_and_no_data(
     run: Run, servicer: FakeServicer, arguments: list[str], form: str, tmp_path: Path
 ) -> None:
     servicer.change_answer = not_a_number
@@ -196,7 +198,7 @@ def test_a_bad_answer_is_one_line_and_1_and_no_data(
     assert "NaN or infinite" in err
 
 
-def test_a_job_ends_at_a_bad_answer_and_asks_no_more(
+def test_a_job_ends_at_a_bad_answer_and_sends_no_more_requests(
     run: Run, servicer: FakeServicer, tmp_path: Path
 ) -> None:
     texts, out = tmp_path / "texts", tmp_path / "out.npy"

@@ -1,4 +1,4 @@
-"""What `headlight embed` reads, and what it leaves out where it may."""
+"""Input of `headlight embed`, and lines that it may skip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Arguments of embed, and perhaps standard input -> exit code, output, errors."""
+    """Run embed with arguments and optional standard input; return exit code, output, errors."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_cannot_be_encoded_is_left_out_and_listed(
+def test_lines_that_cannot_be_encoded_are_skipped_and_listed(
     run: Run, path: Path, client: Client
 ) -> None:
     out = path.with_name("v.npz")
@@ -69,7 +69,9 @@ def test_what_cannot_be_encoded_is_left_out_and_listed(
         assert len(archive["token_counts"]) == len(archive["truncated"]) == len(GOOD)
 
 
-def test_json_has_null_for_it_and_text_no_row(run: Run, path: Path, client: Client) -> None:
+def test_skipped_lines_are_null_in_json_and_absent_in_text(
+    run: Run, path: Path, client: Client
+) -> None:
     expected = client.encode([TEXTS[number - 1] for number in GOOD])
     answer = json.loads(run("--file", str(path), "--skip-bad", "--format", "json")[1])
     found = answer["embeddings"]
@@ -86,14 +88,14 @@ def test_json_has_null_for_it_and_text_no_row(run: Run, path: Path, client: Clie
     np.testing.assert_array_equal(np.loadtxt(io.StringIO(text), np.float32), expected)
 
 
-def test_nothing_may_be_left(run: Run, tmp_path: Path) -> None:
+def test_all_lines_may_be_skipped(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "v.npz"
     assert run("--skip-bad", "--format", "npz", "--out", str(out), stdin="\n\n")[0] == 0
     with np.load(out) as archive:
         assert (archive["embeddings"].shape, archive["skipped_lines"].tolist()) == ((0, 8), [1, 2])
 
 
-def test_otherwise_the_first_ends_it_and_the_way_out_is_named(
+def test_without_skip_bad_the_first_bad_line_ends_the_command(
     run: Run, path: Path, tmp_path: Path
 ) -> None:
     code, _, err = run("--file", str(path))
@@ -102,7 +104,7 @@ def test_otherwise_the_first_ends_it_and_the_way_out_is_named(
         f"headlight: {path}: line 21 is empty; remove it, or put a text there, "
         "or leave such lines out by --"
     )
-    # Of no line.
+    # Not an error of a line.
     assert (
         run("--skip-bad", "--file", str(path), "--prompt-name", "x", "--dimensions", "-1")[0] == 2
     )
@@ -118,11 +120,11 @@ def test_otherwise_the_first_ends_it_and_the_way_out_is_named(
         True,
         True,
     )
-    code, _, err = run("--file", str(path), *out, "--skip-bad")  # which goes on from there
+    code, _, err = run("--file", str(path), *out, "--skip-bad")  # the second run resumes
     assert (code, "going on from" in err, "3 of 25 texts were skipped" in err) == (0, True, True)
 
 
-def test_what_was_skipped_before_is_known_to_the_next_run(
+def test_a_resumed_run_keeps_earlier_skipped_lines(
     run: Run, path: Path, servicer: FakeServicer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [text or "not empty" for text in TEXTS]
@@ -153,21 +155,19 @@ def json_lines(path: Path, *entries: object) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".ndjson", ".JSONL"])
-def test_lines_of_json_are_known_by_the_name_of_their_file(
-    run: Run, tmp_path: Path, suffix: str
-) -> None:
+def test_json_lines_are_recognised_by_the_file_name(run: Run, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"t{suffix}"
     json_lines(path, {"id": 7, "text": "one\ntwo"}, {"text": "naïve", "id": "b"})
     assert run("--file", str(path)) == run("one\ntwo", "naïve")
 
 
-def test_or_by_the_field_that_is_asked_for(
+def test_json_lines_are_recognised_by_the_text_field_option(
     run: Run, capsys: pytest.CaptureFixture[str], target: str, tmp_path: Path
 ) -> None:
     lines = '{"body": "one"}\n{"body": "two"}\n'
     assert run("--text-field", "body", stdin=lines) == run("one", "two")
     (tmp_path / "t.txt").write_text(lines)
-    assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # a text is a text
+    assert run("--file", str(tmp_path / "t.txt")) == run(*lines.splitlines())  # plain text
     for command in ("tokens", "heads"):
         assert (
             main(
@@ -188,7 +188,7 @@ def test_or_by_the_field_that_is_asked_for(
         assert capsys.readouterr().out == shown
 
 
-def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
+def test_ids_of_json_lines_are_in_the_output(run: Run, tmp_path: Path) -> None:
     path, out = tmp_path / "t.jsonl", tmp_path / "v"
     json_lines(
         path,
@@ -238,7 +238,7 @@ def test_ids_are_kept(run: Run, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_line_without_a_text_is_named_or_left_out(
+def test_a_line_without_a_text_is_reported_or_skipped(
     run: Run, tmp_path: Path, line: str, says: str
 ) -> None:
     path, good = tmp_path / "t.jsonl", '{"id": "a", "text": "a"}'
@@ -265,7 +265,7 @@ def test_a_lone_surrogate_is_a_bad_line(run: Run, tmp_path: Path) -> None:
     )
 
 
-def test_fields_of_arguments_are_refused(run: Run) -> None:
+def test_field_options_for_argument_texts_are_refused(run: Run) -> None:
     assert run("a", "--text-field", "x")[2].startswith(
         "headlight: --text-field and --id-field are of lines of JSON; "
     )
@@ -297,9 +297,7 @@ def test_token_ids_are_sent_as_they_are(
 
 
 @pytest.mark.parametrize("number", ["-4", "12345678901234567890", "9" * 30])
-def test_numbers_that_are_no_token_ids_are_named(
-    run: Run, servicer: FakeServicer, number: str
-) -> None:
+def test_invalid_token_ids_are_named(run: Run, servicer: FakeServicer, number: str) -> None:
     servicer.accepts = ("ids",)
     code, _, err = run("--token-ids", stdin=f"1 2\n3 {number}\n")
     said = (
@@ -309,9 +307,7 @@ def test_numbers_that_are_no_token_ids_are_named(
     assert (code, err.startswith(said), servicer.encoded) == (2, True, [])
 
 
-def test_inputs_that_the_model_does_not_take_are_refused_with_the_way_out(
-    run: Run, servicer: FakeServicer
-) -> None:
+def test_unsupported_inputs_are_refused_with_the_remedy(run: Run, servicer: FakeServicer) -> None:
     servicer.accepts = ("ids",)
     said = "headlight: fake takes ids, and no text; give token ids, by --token-ids\n"
     assert run("--skip-bad", stdin="a\nb\n") == (2, "", said)

@@ -1,4 +1,4 @@
-"""Commands of other packages, and what is said where their libraries are missing."""
+"""Commands of other packages, and the messages if their libraries are missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_missing_library_is_named_with_its_extra() -> None:
 def test_grpc_is_not_loaded_before_the_service_has_set_its_variables() -> None:
     """gRPC reads GRPC_VERBOSITY when it is loaded.
 
-    Without it there are lines in the log that are not JSON.
+    Without it, some log lines would not be JSON.
     """
     program = (
         "import sys, headlight.cli.main, headlight.runtime, headlight_service; "

@@ -1,4 +1,4 @@
-"""Signals that come while a command ends."""
+"""Signals that arrive while a command ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from headlight.cli.shared_options import connect
 from headlight.cli.signals import NOTICED_SECONDS, result_of
 
 
-def test_no_signal_disturbs_the_end_of_a_commands_client(
+def test_signals_do_not_interrupt_closing_the_client_of_a_command(
     target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gRPC would wait for ever."""
+    """An interrupted close would make gRPC wait for ever."""
     signals, close = (signal.SIGINT, signal.SIGTERM), Client.close
     found: list[Any] = []
 
@@ -36,10 +36,10 @@ def test_no_signal_disturbs_the_end_of_a_commands_client(
     assert [*map(signal.getsignal, signals)] == before
 
 
-def test_a_long_wait_is_in_pieces_between_which_a_signal_is_noticed(
+def test_a_long_wait_is_split_so_that_signals_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that comes just as Python begins to wait is seen only when it has waited."""
+    """Python notices a signal that arrives as it begins to wait only after the wait."""
     future, waited, wait = futures.Future[int](), list[float | None](), futures.wait
 
     def waiting(some: Any, seconds: float | None) -> Any:
@@ -53,7 +53,7 @@ def test_a_long_wait_is_in_pieces_between_which_a_signal_is_noticed(
     assert waited == [NOTICED_SECONDS] * 3
 
 
-def test_the_result_of_a_wait_is_that_of_the_future() -> None:
+def test_a_split_wait_returns_the_result_of_the_future() -> None:
     done, failed = futures.Future[int](), futures.Future[int]()
     done.set_result(1)
     failed.set_exception(ValueError("no"))

@@ -1,4 +1,4 @@
-"""Changes that make an honest answer one that a broken server would send."""
+"""Changes that turn a correct answer into one of a broken server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer: TypeAlias = pb.EncodeResponse
 def with_number(
     output: str, at: int, number: float, dtype: str = "<f4"
 ) -> Callable[[Answer], object]:
-    """Put one number into an output, in the place of another."""
+    """Replace one number of an output."""
 
     def change(response: Answer) -> None:
         tensor = response.pooled[0] if output == "pooled" else getattr(response, output)
@@ -49,7 +49,7 @@ def narrower(response: Answer) -> None:
 
 
 def with_rows(output: str, width: int) -> Callable[[Answer], object]:
-    """Vectors of another width, well formed in themselves."""
+    """Return vectors of another width, well formed in themselves."""
 
     def change(response: Answer) -> None:
         tensor = getattr(response, output)
@@ -129,7 +129,7 @@ def with_token(field: str, at: int, value: Any) -> Callable[[Answer], object]:
 
 
 def all_rows(response: Answer) -> None:
-    """Vectors of all tokens, though special ones were to be left out."""
+    """Return vectors of all tokens, though special ones were to be left out."""
     response.tokens.CopyFrom(
         ragged([np.ones((item.token_count, DIM), np.float32) for item in response.items], [])
     )

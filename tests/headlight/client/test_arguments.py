@@ -1,4 +1,4 @@
-"""Accepted values of a choice, and the error for others, before anything is sent."""
+"""Validation of arguments before anything is sent: accepted values and errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.headlight.fake_server import FakeServicer
 @pytest.mark.parametrize(
     "layer", [np.int64(2), np.argmax([0, 1, 3]), (2,), np.array([2]), range(2, 3)]
 )
-def test_numbers_of_numpy_choose_layers_as_those_of_python(client: Client, layer: Any) -> None:
+def test_numpy_integers_select_layers_like_python_integers(client: Client, layer: Any) -> None:
     assert client.attend("one two", layer).layers == (2,)
     assert AttentionSpec.of(layer).layers == (2,)
 
 
-def test_tokens_may_be_an_array() -> None:
+def test_token_ids_may_be_an_array() -> None:
     output = hidden_output(HiddenSpec(tokens=np.array([2, 0])))  # type: ignore[arg-type] # what callers write
     assert list(output.tokens.indices.indices) == [2, 0]
     assert list(occlusion_request("", "one", np.array([1]), {}).tokens.indices.indices) == [1]  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def test_tokens_may_be_an_array() -> None:
 
 
 @pytest.mark.parametrize("tokens", ["none", (2**40,), (0.5,)])
-def test_tokens_that_are_none_are_refused_by_name(client: Client, tokens: Any) -> None:
+def test_invalid_token_ids_are_refused_by_name(client: Client, tokens: Any) -> None:
     for ask in (
         lambda: client.occlusion("one two", tokens),
         lambda: client.hidden("one two", tokens=tokens),
@@ -66,7 +66,7 @@ MORE_CALLS: list[tuple[str, Callable[[Client, Any], Any]]] = [
 
 @pytest.mark.parametrize(("kind", "call"), MORE_CALLS)
 @pytest.mark.parametrize("spec", [{}, {"dimensions": 8}, 5, HiddenSpec()])
-def test_what_is_no_spec_of_the_method_is_refused_by_name(
+def test_a_value_that_is_no_spec_is_refused_by_name(
     client: Client, kind: str, call: Callable[[Client, Any], Any], spec: Any
 ) -> None:
     with pytest.raises(
@@ -75,7 +75,7 @@ def test_what_is_no_spec_of_the_method_is_refused_by_name(
         call(client, spec)
 
 
-def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Client) -> None:
+def test_a_spec_of_another_method_or_none_is_refused_by_name(client: Client) -> None:
     with pytest.raises(
         InvalidInput, match=r"^spec: is a PooledSpec; must be a headlight\.AttentionSpec$"
     ):
@@ -87,7 +87,7 @@ def test_a_spec_of_another_method_or_none_at_all_is_refused_by_name(client: Clie
 
 
 @pytest.mark.parametrize("target", ["", " ", None])
-async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
+async def test_an_empty_target_is_refused_before_grpc_resolves_it(
     target: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for make in (Client, AsyncClient):
@@ -115,7 +115,7 @@ async def test_a_target_that_names_nothing_is_refused_before_grpc_tries_it(
         ("one:1,two:2", 'name a service as "host:port"'),
     ],
 )
-async def test_a_target_that_grpc_would_read_otherwise_is_refused(target: str, says: str) -> None:
+async def test_a_target_that_grpc_would_misread_is_refused(target: str, says: str) -> None:
     for make in (Client, AsyncClient):
         with pytest.raises(InvalidInput) as caught:
             make(target)
@@ -134,7 +134,7 @@ async def test_a_target_that_grpc_would_read_otherwise_is_refused(target: str, s
         "unix:/nowhere",
     ],
 )
-def test_other_targets_are_grpcs_to_read(target: str) -> None:
+def test_other_targets_are_passed_to_grpc(target: str) -> None:
     Client(target).close()
 
 
@@ -144,7 +144,7 @@ KEYWORD = (
 )
 
 
-async def test_a_keyword_of_the_client_is_refused_by_its_methods_which_say_whose_it_is(
+async def test_a_client_option_passed_to_a_method_is_refused_with_its_place(
     client: Client, target: str
 ) -> None:
     methods: list[Callable[[Any], Any]] = [
@@ -161,7 +161,7 @@ async def test_a_keyword_of_the_client_is_refused_by_its_methods_which_say_whose
                 await ask(other)
 
 
-async def test_a_client_that_is_closed_says_so(target: str) -> None:
+async def test_a_closed_client_raises_a_clear_error(target: str) -> None:
     methods: list[Callable[[Any], Any]] = [
         lambda client: client.encode(["one"]),
         lambda client: client.attend("one"),
@@ -180,7 +180,7 @@ async def test_a_client_that_is_closed_says_so(target: str) -> None:
 
 
 @pytest.mark.parametrize("model", [5, b"name", "\ud800", ["name"]])
-async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(
+async def test_an_invalid_model_name_is_refused_when_the_client_is_created(
     target: str, model: Any
 ) -> None:
     for make in (Client, AsyncClient):
@@ -192,20 +192,20 @@ async def test_a_model_that_is_no_name_is_refused_when_the_client_is_made(
 
 
 @pytest.mark.parametrize("model", ["", None])
-def test_no_name_at_all_is_the_only_model(target: str, model: Any) -> None:
+def test_an_empty_model_name_means_the_only_model(target: str, model: Any) -> None:
     with Client(target, model=model) as client:
         assert client.model().name == "fake"
         assert len(client.encode(["one"])) == 1
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), "5", np.float32("nan")])
-def test_a_timeout_that_is_no_number_is_refused_by_name(target: str, seconds: Any) -> None:
+def test_an_invalid_timeout_is_refused_by_name(target: str, seconds: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^timeout: is .*; must be a number of seconds$"):
         Client(target, timeout=seconds)
 
 
 @pytest.mark.parametrize("seconds", [1e10, float("inf")])
-def test_a_timeout_however_long_has_not_passed(target: str, seconds: float) -> None:
+def test_very_long_timeouts_do_not_expire_at_once(target: str, seconds: float) -> None:
     with Client(target, timeout=seconds) as client:
         assert len(client.encode(["one"])) == 1
 
@@ -220,7 +220,7 @@ def test_one_token_may_be_a_number(client: Client, servicer: FakeServicer, token
     assert list(occlusion_request("", "one", token, {}).tokens.indices.indices) == [1]
 
 
-def test_a_run_is_of_layers_and_heads_and_is_not_its_two_ends() -> None:
+def test_ranges_of_layers_and_heads_are_kept_as_ranges() -> None:
     assert AttentionSpec.of(layers=Run(0, 3)).layers == (Run(0, 3),)
     assert AttentionSpec.of(heads=[2, Run(-3), slice(0, 1)]).heads == (2, Run(-3, None), Run(0, 1))
     assert indices_of("layers", (Run(0, 1), Run(2, 3))) == (Run(0, 1), Run(2, 3))
@@ -228,7 +228,7 @@ def test_a_run_is_of_layers_and_heads_and_is_not_its_two_ends() -> None:
         AttentionSpec.of(layers=Run(0.5, 3))  # type: ignore[arg-type]
 
 
-def test_tokens_are_no_run(client: Client) -> None:
+def test_a_range_of_tokens_is_refused(client: Client) -> None:
     run: Any = Run(1, 3)
     for ask in (
         lambda: AttentionSpec.of(queries=run),
@@ -243,7 +243,7 @@ def test_tokens_are_no_run(client: Client) -> None:
             ask()
 
 
-def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(
+def test_attention_pieces_validates_arguments_when_called(
     target: str,
 ) -> None:
     client = Client(target)
@@ -256,7 +256,7 @@ def test_pieces_are_refused_when_they_are_asked_for_not_when_the_first_is_taken(
         client.attention_pieces("one", AttentionSpec())
 
 
-async def test_pieces_are_refused_when_they_are_requested_with_asyncio(target: str) -> None:
+async def test_attention_pieces_validates_arguments_when_called_with_asyncio(target: str) -> None:
     client = AsyncClient(target)
     with pytest.raises(InvalidInput, match="use `attention`"):
         client.attention_pieces("one", AttentionSpec(top_k=3))
@@ -265,6 +265,6 @@ async def test_pieces_are_refused_when_they_are_requested_with_asyncio(target: s
         client.attention_pieces("one", AttentionSpec())
 
 
-def test_a_client_for_asyncio_is_made_where_it_can_be_used() -> None:
+def test_an_asyncio_client_must_be_created_in_an_event_loop() -> None:
     with pytest.raises(RuntimeError, match="make an AsyncClient inside a coroutine"):
         AsyncClient("127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The asyncio client gives what the other gives, errors included."""
+"""The asyncio client returns what the sync client returns, errors included."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def aclient(target: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-async def test_every_method_gives_what_the_sync_client_gives(
+async def test_every_method_returns_what_the_sync_client_returns(
     aclient: AsyncClient, client: Client
 ) -> None:
     np.testing.assert_array_equal(await aclient.encode(TEXTS), client.encode(TEXTS))
@@ -61,7 +61,7 @@ async def test_every_method_gives_what_the_sync_client_gives(
     assert await aclient.model() == client.model()
 
 
-async def test_no_texts_have_no_vectors(aclient: AsyncClient) -> None:
+async def test_empty_input_returns_no_vectors(aclient: AsyncClient) -> None:
     assert (await aclient.encode([])).shape == (0, DIM)
     assert await aclient.encode_tokens([]) == []
     assert await aclient.tokenize([]) == []
@@ -76,7 +76,7 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full"))
     with pytest.raises(Overloaded):
         await aclient.encode("text")
-    # Repeated as UNAVAILABLE is.
+    # Retried as UNAVAILABLE is.
     servicer.refusals.extend([Refusal(grpc.StatusCode.CANCELLED, "shutting down")] * 4)
     with pytest.raises(Unavailable):
         await aclient.encode("text")
@@ -85,13 +85,13 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
         await aclient.attend("text")
 
 
-async def test_unavailable_is_tried_again(aclient: AsyncClient, servicer: FakeServicer) -> None:
+async def test_unavailable_is_retried(aclient: AsyncClient, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     assert (await aclient.encode("text")).shape == (1, DIM)
     assert len(servicer.encoded) == 2
 
 
-async def test_what_was_shed_or_left_unanswered_is_sent_again(
+async def test_shed_and_unanswered_requests_are_sent_again(
     aclient: AsyncClient, servicer: FakeServicer
 ) -> None:
     shed = Refusal(
@@ -116,12 +116,12 @@ async def test_what_was_shed_or_left_unanswered_is_sent_again(
         lambda client, texts: client.attention(texts, AttentionSpec()),
     ],
 )
-async def test_the_loop_goes_on_while_a_long_list_is_measured(
+async def test_the_event_loop_is_not_blocked_while_a_long_list_is_measured(
     aclient: AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
     ask: Callable[[AsyncClient, Iterable[str]], Awaitable[Any]],
 ) -> None:
-    """Which is read on the loop, for what yields it may belong there."""
+    """The list is read on the loop, because its iterator may belong there."""
     read, measured = list[threading.Thread](), list[threading.Thread]()
 
     def noted(inputs: Sequence[Input], most: int) -> list[tuple[int, int]]:

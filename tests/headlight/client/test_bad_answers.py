@@ -39,7 +39,7 @@ from tests.headlight.client.broken_answers import (
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer
 
-SECONDS = 60  # of a client's timeout, which no test comes near
+SECONDS = 60  # timeout of the client, which no test reaches
 TEXT = "one two three"
 UNIT = PooledSpec(normalize=True)
 Method: TypeAlias = "Callable[[Any], Any]"
@@ -79,7 +79,7 @@ async def awaited(target: str, method: Method) -> Any:
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, target: str) -> Ask:
-    """Ask a fresh client of either kind, which expects the model "fake"."""
+    """Call a fresh client of either kind, which expects the model "fake"."""
 
     def blocking(method: Method) -> Any:
         with Client(target, model="fake", timeout=SECONDS) as client:
@@ -160,7 +160,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("method", "change", "says"), BAD)
-def test_an_answer_that_does_not_fit_the_request_is_a_bad_answer(
+def test_an_answer_that_does_not_match_the_request_is_a_bad_answer(
     ask: Ask, servicer: FakeServicer, method: str, change: Callable[[Answer], object], says: str
 ) -> None:
     servicer.change_answer = change
@@ -184,7 +184,7 @@ BAD_TOKENS: list[tuple[str, Callable[[pb.TokenizeResponse], object], str]] = [
 
 
 @pytest.mark.parametrize(("method", "change", "says"), BAD_TOKENS)
-def test_tokens_that_do_not_fit_the_text_are_a_bad_answer(
+def test_tokens_that_do_not_match_the_text_are_a_bad_answer(
     ask: Ask,
     servicer: FakeServicer,
     method: str,
@@ -209,7 +209,7 @@ BAD_OCCLUSIONS: list[tuple[Callable[[pb.OccludeResponse], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "says"), BAD_OCCLUSIONS)
-def test_distances_that_cannot_be_are_a_bad_answer(
+def test_impossible_distances_are_a_bad_answer(
     ask: Ask, servicer: FakeServicer, change: Callable[[pb.OccludeResponse], object], says: str
 ) -> None:
     servicer.change_occlusion = change
@@ -229,7 +229,7 @@ BAD_MODELS: list[tuple[Callable[[Any], object], str]] = [
 
 @pytest.mark.parametrize("method", ["model", "encode", "attend", "pieces"])
 @pytest.mark.parametrize(("change", "says"), BAD_MODELS)
-def test_a_description_that_no_encoder_has_is_a_bad_answer(
+def test_an_impossible_model_description_is_a_bad_answer(
     ask: Ask,
     servicer: FakeServicer,
     method: str,
@@ -242,7 +242,7 @@ def test_a_description_that_no_encoder_has_is_a_bad_answer(
     assert not servicer.encoded
 
 
-def test_if_no_model_was_named_another_than_described_is_mixed_weights(
+def test_an_unexpected_model_without_a_requested_name_is_mixed_weights(
     target: str, servicer: FakeServicer
 ) -> None:
     servicer.change_answer = servicer.change_tokens = of_another
@@ -265,21 +265,21 @@ def test_weights_replaced_since_the_description_are_no_bad_answer(
 
 
 @pytest.mark.parametrize("normalized", [True, False])
-def test_unit_length_is_expected_where_the_model_promises_it(
+def test_unit_length_is_checked_if_the_model_promises_it(
     ask: Ask, servicer: FakeServicer, normalized: bool
 ) -> None:
-    servicer.normalized = normalized  # its vectors are not
+    servicer.normalized = normalized  # its vectors are not normalised
     with pytest.raises(BadAnswer, match="unit length") if normalized else contextlib.nullcontext():
         ask(METHODS["encode"])
 
 
-def test_a_vector_of_zeros_stays_one(ask: Ask, servicer: FakeServicer) -> None:
+def test_a_zero_vector_is_accepted(ask: Ask, servicer: FakeServicer) -> None:
     servicer.change_answer = scaled("pooled", 0)
     assert not ask(METHODS["unit"]).any()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_rows_are_as_exact_as_the_precision_they_were_computed_in(
+def test_row_sums_are_checked_to_the_precision_of_the_model(
     ask: Ask, servicer: FakeServicer, precision: str
 ) -> None:
     def change(response: Answer) -> None:
@@ -295,13 +295,11 @@ def test_rows_are_as_exact_as_the_precision_they_were_computed_in(
         ask(METHODS["attend"])
 
 
-def test_a_bad_answer_is_an_engine_error_to_code_that_knows_no_better() -> None:
+def test_bad_answer_is_a_subclass_of_engine_error() -> None:
     assert issubclass(BadAnswer, EngineError)
 
 
-def test_all_rows_where_some_were_asked_for_are_a_bad_answer(
-    ask: Ask, servicer: FakeServicer
-) -> None:
+def test_more_rows_than_requested_are_a_bad_answer(ask: Ask, servicer: FakeServicer) -> None:
     servicer.change_answer = all_rows
     with pytest.raises(
         BadAnswer, match="kept_tokens names tokens of 0 inputs, and 1 were expected"

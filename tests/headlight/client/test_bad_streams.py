@@ -1,6 +1,6 @@
 """Streams of a hostile server.
 
-Frames that were not asked for, sizes beyond the request, and messages that are too large.
+Unrequested frames, sizes beyond the request, and messages that are too large.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headlight.wire.status_errors import LONGEST_DELAY_SECONDS, error_of_status,
 from tests.headlight.fake_model import DIM, HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits
 
-SECONDS = 60  # of a client's timeout, and of waits for the server: no test comes near
+SECONDS = 60  # timeout of the client and of waits for the server; no test reaches it
 TEXT = "one two three"
 Frames: TypeAlias = list[pb.EncodeStreamResponse]
 Method: TypeAlias = "Callable[[Any], Any]"
@@ -43,7 +43,7 @@ STREAMED: dict[str, Method] = {
 
 @dataclasses.dataclass
 class Streaming(FakeServicer):
-    """Knows when a stream of it has ended."""
+    """Fake that records when a stream has ended."""
 
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -57,14 +57,14 @@ class Streaming(FakeServicer):
 @pytest.fixture
 def servicer() -> Streaming:
     limits = default_limits()
-    # So that it is not the server's own limits that a client is saved by.
+    # The limits of the server must not protect the client.
     limits.max_stream_output_bytes = limits.max_unary_response_bytes = 2**50
     return Streaming(limits)
 
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def ask(request: pytest.FixtureRequest, target: str) -> Ask:
-    """Ask a fresh client of either kind."""
+    """Call a fresh client of either kind."""
 
     def blocking(method: Method) -> Any:
         with Client(target, timeout=SECONDS) as client:
@@ -82,7 +82,7 @@ def ask(request: pytest.FixtureRequest, target: str) -> Ask:
 def endless(
     frame: pb.EncodeStreamResponse,
 ) -> Callable[[Frames], Iterator[pb.EncodeStreamResponse]]:
-    """The first frame of an answer, and then one without end."""
+    """Yield the first frame of an answer, and then one without end."""
     return lambda frames: itertools.chain(frames[:1], itertools.repeat(frame))
 
 
@@ -112,7 +112,7 @@ ENDLESS = [of_unknown_ids, of_empty_frames, of_one_chunk, of_empty_chunks, of_wh
 
 @pytest.mark.parametrize("method", STREAMED)
 @pytest.mark.parametrize("change", ENDLESS)
-def test_an_endless_stream_is_cut(
+def test_an_endless_stream_is_cancelled(
     ask: Ask,
     servicer: Streaming,
     method: str,
@@ -127,7 +127,7 @@ def test_an_endless_stream_is_cut(
 def announced(
     output: str, sizes: Callable[[int], tuple[int, ...]], tokens: int = 0
 ) -> Callable[[Frames], Frames]:
-    """The header alone, of numbers of these extents, given the tokens of the input."""
+    """Return a header that announces numbers of these extents, given the tokens of the input."""
 
     def change(frames: Frames) -> Frames:
         header = frames[0].header
@@ -170,7 +170,7 @@ TOO_LARGE = [
 
 
 @pytest.mark.parametrize(("method", "change", "says"), TOO_LARGE)
-def test_memory_is_reserved_for_no_more_than_the_request_can_give(
+def test_no_more_memory_is_reserved_than_the_request_allows(
     ask: Ask,
     servicer: Streaming,
     method: str,
@@ -202,7 +202,7 @@ def test_a_text_cannot_have_more_tokens_than_its_characters_make(
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "pieces"])
-def test_a_message_larger_than_the_request_can_give_is_not_read(
+def test_a_message_larger_than_the_request_allows_is_not_read(
     ask: Ask, servicer: Streaming, method: str
 ) -> None:
     def swollen(response: pb.EncodeResponse) -> None:
@@ -213,7 +213,7 @@ def test_a_message_larger_than_the_request_can_give_is_not_read(
         ask(STREAMED.get(method) or (lambda client: client.encode(TEXT)))
 
 
-def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(
+def test_a_legitimately_large_token_list_is_an_error_of_the_caller(
     ask: Ask, servicer: Streaming
 ) -> None:
     def swollen(response: pb.TokenizeResponse) -> None:
@@ -226,7 +226,7 @@ def test_a_list_of_tokens_that_may_be_so_large_is_the_callers_to_mend(
         ask(lambda client: client.tokenize(["word " * 60_000]))
 
 
-def test_what_a_server_says_of_an_answer_is_cut_short(ask: Ask, servicer: Streaming) -> None:
+def test_long_error_messages_of_a_server_are_truncated(ask: Ask, servicer: Streaming) -> None:
     def talkative(response: pb.EncodeResponse) -> None:
         response.attention_map.axes[0] = "\x1b[2J" + "layer" * 100_000
 
@@ -243,16 +243,16 @@ NOT_A_TIME = ("-1", "-9223372036854775808", "NaN", "inf", "1e9", "0x10", "", "٣
 
 
 @pytest.mark.parametrize("pushback", NOT_A_TIME)
-def test_a_pushback_that_is_no_time_means_never(pushback: str) -> None:
+def test_an_invalid_pushback_means_no_retry(pushback: str) -> None:
     assert retry_after_seconds(((("grpc-retry-pushback-ms"), pushback),)) is None
 
 
 @pytest.mark.parametrize("pushback", [str(2**31), str(2**63), str(2**64), "9" * 500, "9" * 5000])
-def test_an_absurd_pushback_is_a_day(pushback: str) -> None:
+def test_a_huge_pushback_is_limited_to_a_day(pushback: str) -> None:
     assert retry_after_seconds((("grpc-retry-pushback-ms", pushback),)) == LONGEST_DELAY_SECONDS
 
 
-def test_so_is_that_of_a_request_of_a_stream() -> None:
+def test_a_huge_pushback_in_a_stream_is_limited_to_a_day() -> None:
     error = error_of_status(
         pb.Status(code=8, message="the queue is full", retry_after_ms=2**32 - 1)
     )
@@ -261,7 +261,7 @@ def test_so_is_that_of_a_request_of_a_stream() -> None:
 
 
 @pytest.mark.parametrize("seconds", [59.0, 3600.0, LONGEST_DELAY_SECONDS, 2.0**63])
-def test_a_client_without_a_timeout_waits_no_longer_than_the_ceiling(seconds: float) -> None:
+def test_waits_without_a_timeout_are_bounded(seconds: float) -> None:
     waited = [
         Retries(None).delay(Overloaded("the queue is full", seconds)) or 0.0 for _ in range(50)
     ]
@@ -274,7 +274,7 @@ def shed(pushback: str) -> Refusal:
 
 
 @pytest.mark.parametrize("method", ["encode", "attend", "tokenize", "pieces"])
-def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(
+def test_a_pushback_beyond_the_timeout_raises_the_server_error_at_once(
     ask: Ask, servicer: Streaming, method: str
 ) -> None:
     begun = time.monotonic()
@@ -294,9 +294,9 @@ def test_a_pushback_beyond_the_timeout_is_the_servers_error_at_once(
 
 @dataclasses.dataclass
 class Away(FakeServicer):
-    """Says that it is away, and to come again in a year.
+    """Fake that is UNAVAILABLE with a retry delay of a year.
 
-    GRPC itself waits for that before it repeats a call.
+    gRPC itself waits for that before it retries a call.
     """
 
     def Encode(self, request: pb.EncodeRequest, context: Any) -> pb.EncodeResponse:
@@ -304,7 +304,7 @@ class Away(FakeServicer):
         abort(context, Refusal(grpc.StatusCode.UNAVAILABLE, "away", trailing))
 
 
-async def test_the_timeout_bounds_what_grpc_waits_by_itself() -> None:
+async def test_the_timeout_bounds_retry_waits_of_grpc() -> None:
     from tests.headlight.fake_server import serving
 
     begun = time.monotonic()

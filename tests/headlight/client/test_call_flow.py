@@ -1,4 +1,4 @@
-"""The loop that both clients and `headlight embed` send calls with, without a transport."""
+"""The retry loop of both clients and `headlight embed`, without a transport."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATER = Overloaded("the queue is full", 1.0)
 
 
 class Call:
-    """A call of one number, which fails with some error at first."""
+    """Fake call with one number, which may fail with an error at first."""
 
     def __init__(self, job: int, error: Exception | None) -> None:
         self.job, self.error = job, error
@@ -38,7 +38,7 @@ class Call:
 
 
 class Calls:
-    """Starts calls, and takes their answers."""
+    """Fake that starts calls and takes their answers."""
 
     def __init__(self, errors: dict[int, list[Exception]]) -> None:
         self.errors = errors
@@ -68,7 +68,7 @@ class Calls:
         return None
 
 
-def test_answers_are_taken_in_order_with_no_more_calls_at_once_than_the_window() -> None:
+def test_answers_are_taken_in_order_within_the_call_window() -> None:
     calls = Calls({})
     commands = calls.flow(5, 2)
     next(commands)
@@ -85,7 +85,7 @@ def test_answers_are_taken_in_order_with_no_more_calls_at_once_than_the_window()
     ("beside", "again"),
     [([LATER], [0, 1]), ([Unavailable("lost")], [0, 1]), ([EngineError("4f2a")], [0]), ([], [0])],
 )
-def test_what_failed_beside_it_is_begun_again_with_it(
+def test_calls_that_failed_concurrently_are_retried_together(
     beside: list[Exception], again: list[int]
 ) -> None:
     calls = Calls({0: [LATER], 1: beside})
@@ -101,14 +101,14 @@ def test_what_failed_beside_it_is_begun_again_with_it(
     commands.close()
 
 
-def test_what_is_shed_beside_a_lost_call_is_left_to_its_own_turn() -> None:
+def test_a_shed_call_keeps_its_own_delay_beside_a_lost_call() -> None:
     calls = Calls({0: [Unavailable("lost")], 1: [LATER]})
     run(calls.flow(2, 2), calls.execute)
     assert [call.job for call in calls.started] == [0, 1, 0, 1]
     assert calls.taken == [0, 1]
 
 
-def test_an_error_that_no_try_mends_cancels_the_others() -> None:
+def test_a_permanent_error_cancels_the_other_calls() -> None:
     calls = Calls({1: [EngineError("4f2a")]})
     with pytest.raises(EngineError, match="4f2a"):
         run(calls.flow(4, 3), calls.execute)
@@ -116,7 +116,7 @@ def test_an_error_that_no_try_mends_cancels_the_others() -> None:
     assert [call.cancelled for call in calls.started] == [False, True, True, True]
 
 
-def test_a_job_may_become_several_in_its_place() -> None:
+def test_a_job_can_be_split_in_place() -> None:
     calls = Calls({})
 
     def take(job: int, call: Call) -> Flow[list[int]]:
@@ -136,7 +136,7 @@ def test_the_last_output_of_a_flow_is_its_result() -> None:
 
 
 @pytest.mark.parametrize("error", [EngineError, Unavailable, Overloaded])
-def test_an_error_keeps_nothing_alive_that_was_taken_before_it(error: type[HeadlightError]) -> None:
+def test_an_error_keeps_no_earlier_answers_alive(error: type[HeadlightError]) -> None:
     def execute(command: object) -> Any:
         assert isinstance(command, Wait)
         if command.call.job == 1:
@@ -156,5 +156,5 @@ def test_an_error_keeps_nothing_alive_that_was_taken_before_it(error: type[Headl
 
 
 def once(calls: Calls) -> Flow[None]:
-    """No error is mended."""
+    """Retry policy that retries no error."""
     return in_order(range(2), 1, calls.start, calls.take, Retries(None))

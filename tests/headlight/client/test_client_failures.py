@@ -22,14 +22,14 @@ from tests.headlight.fake_server import FakeServicer, Refusal
 TEXTS = [f"text number {index} " * (index % 4 + 1) for index in range(50)]
 
 
-def test_limits_are_asked_for_once_and_again_after_a_refusal(
+def test_limits_are_fetched_once_and_again_after_a_refusal(
     client: Client, servicer: FakeServicer
 ) -> None:
     client.encode("one")
     client.encode("two")
     assert servicer.described == 1
     with pytest.raises(InvalidInput):
-        client.encode("")  # might be due to limits that are no longer true
+        client.encode("")  # may be due to outdated limits
     client.encode("three")
     assert servicer.described == 2
 
@@ -48,29 +48,29 @@ def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeS
         client.encode(TEXTS)
 
 
-def test_unavailable_is_tried_again(client: Client, servicer: FakeServicer) -> None:
+def test_unavailable_is_retried(client: Client, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     assert client.encode("text").shape == (1, DIM)
     assert len(servicer.encoded) == 2
 
 
-def test_a_large_request_is_tried_again_too(client: Client, servicer: FakeServicer) -> None:
+def test_a_large_request_is_retried(client: Client, servicer: FakeServicer) -> None:
     client.model()
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     client.encode(["x" * 900_000], truncate="end")
     assert len(servicer.encoded) == 2
 
 
-def test_a_refused_request_of_a_stream_is_an_error_and_the_client_goes_on(
+def test_a_refused_stream_request_is_an_error_and_the_client_stays_usable(
     client: Client, servicer: FakeServicer
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
-    with pytest.raises(EngineError):  # the status of one request: the stream itself is well
+    with pytest.raises(EngineError):  # the status of one request: the stream itself is fine
         client.attend("text")
     assert client.attend("text").layers == (0, 1, 2)
 
 
-def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(
+def test_unanswered_requests_are_sent_again_on_a_new_stream(
     client: Client, servicer: FakeServicer
 ) -> None:
     expected = client.encode_tokens(TEXTS)
@@ -78,11 +78,11 @@ def test_what_a_stream_left_unanswered_is_sent_again_on_a_new_one(
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
     again = client.encode_tokens(TEXTS)
     assert all(np.array_equal(one, other) for one, other in zip(again, expected, strict=True))
-    # Once more what was unanswered, and no more than that.
+    # Only the unanswered requests are sent again.
     assert 2 * before < len(servicer.encoded) <= 3 * before
 
 
-def test_pieces_are_asked_for_again_until_the_first_has_come(
+def test_attention_pieces_are_retried_until_the_first_has_arrived(
     client: Client, servicer: FakeServicer
 ) -> None:
     spec = AttentionSpec()
@@ -97,7 +97,7 @@ def test_pieces_are_asked_for_again_until_the_first_has_come(
         return [*frames[:2], pb.EncodeStreamResponse(id=frames[0].id, error=error)]
 
     servicer.change_frames = broken
-    with pytest.raises(Unavailable):  # what has come cannot be taken back
+    with pytest.raises(Unavailable):  # yielded pieces cannot be taken back
         list(client.attention_pieces("text", spec))
     assert len(servicer.encoded) == 5
 
@@ -110,7 +110,7 @@ def shed(delay_ms: str) -> Refusal:
     )
 
 
-def test_what_was_shed_is_sent_again_when_the_server_says(
+def test_shed_requests_are_retried_after_the_delay_of_the_server(
     client: Client, servicer: FakeServicer
 ) -> None:
     expected = client.encode(TEXTS)
@@ -118,7 +118,7 @@ def test_what_was_shed_is_sent_again_when_the_server_says(
     np.testing.assert_array_equal(client.encode(TEXTS), expected)
 
 
-def test_overload_that_lasts_is_an_error_and_carries_the_delay(
+def test_lasting_overload_is_an_error_with_the_delay(
     client: Client, servicer: FakeServicer
 ) -> None:
     servicer.refusals.extend([shed("1")] * (MOST_RETRIES + 1))
@@ -128,14 +128,14 @@ def test_overload_that_lasts_is_an_error_and_carries_the_delay(
     assert len(servicer.encoded) == MOST_RETRIES + 1
 
 
-def test_a_delay_beyond_the_timeout_is_not_waited_for(target: str, servicer: FakeServicer) -> None:
+def test_no_retry_waits_beyond_the_timeout(target: str, servicer: FakeServicer) -> None:
     servicer.refusals.append(shed("3600000"))
     with Client(target, timeout=60) as client, pytest.raises(Overloaded):
         client.encode("text")
     assert len(servicer.encoded) == 1
 
 
-def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(
+def test_retry_jitter_never_exceeds_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headlight.client.call_flow.time.monotonic", lambda: 100.0)
@@ -151,16 +151,16 @@ def test_a_wait_never_outlasts_the_timeout_however_it_is_spread(
     assert not given_up & {0.5, 0.79}, "with the longest spread it would have been in time"
 
 
-def test_overload_without_a_delay_is_not_tried_again(
-    client: Client, servicer: FakeServicer
-) -> None:
+def test_overload_without_a_delay_is_not_retried(client: Client, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "the answer is too large"))
     with pytest.raises(Overloaded):
         client.encode("text")
     assert len(servicer.encoded) == 1
 
 
-def test_a_message_too_large_is_the_callers_to_mend(client: Client, servicer: FakeServicer) -> None:
+def test_an_oversized_message_is_an_error_of_the_caller(
+    client: Client, servicer: FakeServicer
+) -> None:
     words = "SERVER: Received message larger than max (5242885 vs. 4194304)"
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, words))
     with pytest.raises(InvalidInput, match=r"larger than max .* send or ask for less"):
@@ -182,12 +182,12 @@ def test_the_timeout_bounds_the_whole_method(target: str) -> None:
         client.encode(TEXTS)
 
 
-def test_nobody_there_is_unavailable() -> None:
+def test_an_unreachable_server_is_unavailable() -> None:
     with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
         client.encode("text")
 
 
-def test_malformed_frames_off_the_wire_are_refused(client: Client, servicer: FakeServicer) -> None:
+def test_malformed_frames_are_refused(client: Client, servicer: FakeServicer) -> None:
     servicer.change_frames = lambda frames: frames[:-2] + frames[-1:]
     with pytest.raises(EngineError, match="malformed"):
         client.attend("a few words more")

@@ -1,4 +1,4 @@
-"""What is told of calls that their client's end, or Ctrl-C, cuts short."""
+"""Errors of calls that closing the client, or Ctrl-C, interrupts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXTS = ["a text"] * 40
 
 @dataclasses.dataclass
 class Holding(FakeServicer):
-    """Answers nothing before its caller has gone, but for what it is."""
+    """Fake that answers only GetModel before its caller has disconnected."""
 
     begun: threading.Semaphore = dataclasses.field(default_factory=lambda: threading.Semaphore(0))
 
@@ -69,7 +69,7 @@ AWAITED: list[Callable[[AsyncClient], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("ask", BLOCKING)
-def test_a_call_in_flight_raises_what_later_ones_do(
+def test_a_call_in_flight_raises_the_closed_client_error(
     target: str, servicer: Holding, ask: Callable[[Client], Any]
 ) -> None:
     client = Client(target)
@@ -83,7 +83,7 @@ def test_a_call_in_flight_raises_what_later_ones_do(
 
 
 @pytest.mark.parametrize("ask", AWAITED)
-async def test_a_call_in_flight_raises_with_asyncio_unless_it_was_cancelled(
+async def test_a_call_in_flight_raises_the_closed_client_error_with_asyncio(
     target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
 ) -> None:
     client = AsyncClient(target)
@@ -96,7 +96,7 @@ async def test_a_call_in_flight_raises_with_asyncio_unless_it_was_cancelled(
 
 
 @pytest.mark.parametrize("ask", AWAITED)
-async def test_a_task_that_is_cancelled_stays_so(
+async def test_a_cancelled_task_stays_cancelled(
     target: str, servicer: Holding, ask: Callable[[AsyncClient], Awaitable[Any]]
 ) -> None:
     async with AsyncClient(target) as client:
@@ -112,7 +112,7 @@ async def test_a_task_that_is_cancelled_stays_so(
                 await ask(client)
 
 
-async def test_a_call_that_nobody_cancelled_and_no_end_has_lost_its_connection(target: str) -> None:
+async def test_a_call_cancelled_by_nobody_is_a_lost_connection(target: str) -> None:
     async with AsyncClient(target) as client:
         with pytest.raises(Unavailable, match="the connection was lost"), client._errors():
             raise asyncio.CancelledError
@@ -120,7 +120,7 @@ async def test_a_call_that_nobody_cancelled_and_no_end_has_lost_its_connection(t
 
 @pytest.fixture
 def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once a client is about to wait until something may be sent again."""
+    """Return an event, set once a client is about to wait for a retry."""
     waiting, delay = threading.Event(), Retries.delay
 
     def told(self: Retries, error: HeadlightError) -> float | None:
@@ -132,7 +132,7 @@ def delayed(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 class Shedding(FakeServicer):
-    """Has too much to do for an hour."""
+    """Fake that is overloaded for an hour."""
 
     def __init__(self) -> None:
         super().__init__(default_limits())
@@ -149,7 +149,7 @@ class TestWaiting:
         return Shedding()
 
     @pytest.mark.parametrize("ask", BLOCKING)
-    def test_what_waits_to_be_sent_again_does_not_outlast_the_client(
+    def test_a_waiting_retry_does_not_outlast_the_client(
         self, target: str, delayed: threading.Event, ask: Callable[[Client], Any]
     ) -> None:
         client = Client(target)
@@ -173,7 +173,7 @@ class TestWaiting:
                 await running
 
 
-def test_ctrl_c_ends_the_call_that_is_waited_for_as_well(
+def test_ctrl_c_cancels_the_call_in_flight(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls, encode = [], client._stub.Encode

@@ -1,5 +1,6 @@
-"""What a client remembers of a server is forgotten where it may be why something failed,
-whoever found it wrong.
+"""Cached facts of a server are dropped if they may have caused a failure.
+
+Whichever side detected the failure.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.headlight.fake_server import FakeServicer
 Ask = Callable[[Any], Any]
 LARGE = "x" * 5000
 MASK = np.ones((LAYERS, HEADS))
-# Methods, and what an earlier server had another of.
+# Methods, and the changed facts of an earlier server.
 OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
     (lambda client: client.encode([LARGE], truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.encode_tokens([LARGE], truncate="end"), {"max_request_bytes": 8192}),
@@ -36,14 +37,14 @@ OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
 
 
 def before(model: ModelDescription, changes: dict[str, Any]) -> ModelDescription:
-    """A model as it was, or its server."""
+    """Return a description as an earlier model or server had it."""
     limits = {name: value for name, value in changes.items() if name.startswith("max_")}
     own = {name: value for name, value in changes.items() if name not in limits}
     return dataclasses.replace(model, limits=dataclasses.replace(model.limits, **limits), **own)
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-def test_what_an_old_limit_refused_is_done_the_second_time(
+def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time(
     client: Client, ask: Ask, changes: dict[str, Any]
 ) -> None:
     client._description = before(client.model(), changes)
@@ -53,7 +54,7 @@ def test_what_an_old_limit_refused_is_done_the_second_time(
 
 
 @pytest.mark.parametrize(("ask", "changes"), OUTDATED)
-async def test_what_an_old_limit_refused_is_done_the_second_time_with_asyncio(
+async def test_a_request_refused_by_a_stale_limit_succeeds_the_second_time_with_asyncio(
     target: str, ask: Ask, changes: dict[str, Any]
 ) -> None:
     async with AsyncClient(target) as client:
@@ -63,7 +64,7 @@ async def test_what_an_old_limit_refused_is_done_the_second_time_with_asyncio(
         await ask(client)
 
 
-def test_weights_that_were_replaced_are_another_model(
+def test_the_description_is_fetched_again_after_mixed_weights(
     client: Client, servicer: FakeServicer
 ) -> None:
     client.model()
@@ -77,7 +78,7 @@ def test_weights_that_were_replaced_are_another_model(
     assert servicer.described == 2
 
 
-async def test_the_model_is_asked_for_each_time_whatever_others_learn_meanwhile(
+async def test_model_always_fetches_the_current_description(
     target: str,
 ) -> None:
     with Client(target) as fresh:

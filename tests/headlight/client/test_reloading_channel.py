@@ -1,4 +1,4 @@
-"""Channels that are replaced when credentials change: none is lost, none is left open."""
+"""Channels that are replaced when credentials change: no call is lost, no channel is leaked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.certificates import Authority
 
 
 class Made:
-    """Stands in for a channel."""
+    """Fake channel."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -50,7 +50,7 @@ class Setup:
         return line.channel
 
 
-def test_a_channel_that_cannot_be_made_leaves_the_one_in_use_open() -> None:
+def test_a_failed_reload_keeps_the_current_channel_open() -> None:
     setup = Setup()
     first = setup.call()
     credentials = setup.now
@@ -67,12 +67,12 @@ def test_a_channel_that_cannot_be_made_leaves_the_one_in_use_open() -> None:
     assert setup.reloading.channels == [second]
 
 
-def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before() -> None:
+def test_a_slow_thread_does_not_restore_old_credentials() -> None:
     setup = Setup()
 
     def overtaken() -> grpc.ChannelCredentials:
-        """What was current, and, where nothing keeps another thread's call from it,
-        is no longer.
+        """Return the channel that was current before another thread's call replaced it,
+        unless a lock prevents that.
         """
         before = setup.now
         if not setup.reloading._lock.locked():
@@ -86,7 +86,7 @@ def test_a_thread_that_is_overtaken_does_not_bring_back_the_credentials_before()
     assert setup.reloading._generation.credentials is setup.now
 
 
-def test_after_the_end_no_channel_is_made() -> None:
+def test_no_channel_is_created_after_close() -> None:
     setup = Setup()
     running = setup.reloading.enter()
     setup.change()

@@ -1,4 +1,4 @@
-"""A service that goes away for a while in the middle of a list, and comes back."""
+"""An outage of the service in the middle of a list, and its recovery."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headlight.client.call_flow import Retries
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal, default_limits
 
-TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight
+TEXTS = [f"text {number}" for number in range(24)]  # three requests of eight texts
 AT_ONCE = (("grpc-retry-pushback-ms", "-1"),)  # gRPC is not to try again by itself
 
 
 @dataclasses.dataclass
 class Leaving(FakeServicer):
-    """Serves requests that begin with certain texts.
+    """Fake that serves requests that begin with certain texts.
 
-    Refuses so many of the others, then serves all.
+    It refuses a number of the others, then serves all.
     """
 
     serves: tuple[str, ...] = (TEXTS[0],)
@@ -45,7 +45,7 @@ def servicer() -> Leaving:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Told as 1 ns by `Retries.delay`; each was asked for."""
+    """Replace the delays of `Retries.delay` with 1 ns; return the requested ones."""
     found: list[float] = []
 
     def told(self: Retries, error: Exception) -> float:
@@ -56,7 +56,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: list[float]) -> None:
+def test_received_answers_survive_an_outage(
+    target: str, servicer: Leaving, waits: list[float]
+) -> None:
     with Client(target, concurrency=1) as client:
         expected = client.encode(TEXTS)
         servicer.encoded.clear()
@@ -65,7 +67,7 @@ def test_what_was_answered_is_not_lost(target: str, servicer: Leaving, waits: li
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-async def test_what_was_answered_is_not_lost_with_asyncio(
+async def test_received_answers_survive_an_outage_with_asyncio(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     async with AsyncClient(target, concurrency=1) as client:
@@ -76,7 +78,7 @@ async def test_what_was_answered_is_not_lost_with_asyncio(
     assert (len(servicer.encoded), len(waits)) == (3, 3)
 
 
-def test_all_that_were_on_their_way_are_sent_again(
+def test_all_requests_in_flight_are_sent_again(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     with Client(target, concurrency=3) as client:
@@ -87,7 +89,7 @@ def test_all_that_were_on_their_way_are_sent_again(
     assert len(servicer.encoded) == 3
 
 
-async def test_who_has_no_answer_yet_is_told_at_once(
+async def test_an_outage_before_the_first_answer_is_reported_at_once(
     target: str, servicer: Leaving, waits: list[float]
 ) -> None:
     servicer.refuses = 2
@@ -99,12 +101,12 @@ async def test_who_has_no_answer_yet_is_told_at_once(
     assert waits == []
 
 
-def test_what_is_shed_beside_it_waits_as_long_as_it_was_told(
+def test_a_shed_request_keeps_its_delay_during_an_outage(
     target: str, servicer: Leaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second request is lost, the third shed for a minute.
 
-    Neither is asked for again before its own time.
+    Neither is sent again before its own time.
     """
     shed = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED,

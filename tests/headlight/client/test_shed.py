@@ -1,4 +1,4 @@
-"""What a busy server sheds is sent again, and nothing else."""
+"""Requests that a busy server sheds are retried, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shed(delay_ms: int) -> Refusal:
 
 
 class Calls:
-    """A method of the stub whose calls are kept."""
+    """Stub method that records its calls."""
 
     def __init__(self, method: Any) -> None:
         self.method = method
@@ -46,7 +46,7 @@ class Calls:
 
 @pytest.fixture
 def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the clients waited; they do not."""
+    """Record the clients' waits, without waiting."""
     found, delay = list[float](), Retries.delay
 
     def told(self: Retries, error: HeadlightError) -> float | None:
@@ -60,7 +60,7 @@ def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_calls_refused_together_wait_together(
+def test_calls_shed_together_share_one_wait(
     client: Client, servicer: FakeServicer, delays: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = client.encode(TEXTS)
@@ -75,7 +75,7 @@ def test_calls_refused_together_wait_together(
     assert (len(delays), len(servicer.encoded)) == (1, 12)
 
 
-async def test_calls_refused_together_wait_together_with_asyncio(
+async def test_calls_shed_together_share_one_wait_with_asyncio(
     target: str, servicer: FakeServicer, delays: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with AsyncClient(target) as client:
@@ -93,7 +93,7 @@ async def test_calls_refused_together_wait_together_with_asyncio(
         assert (len(delays), len(servicer.encoded)) == (1, 12)
 
 
-def test_one_shed_request_of_a_stream_is_all_that_is_sent_again(
+def test_only_the_shed_request_of_a_stream_is_sent_again(
     client: Client, servicer: FakeServicer, delays: list[float]
 ) -> None:
     expected = client.encode_tokens(TEXTS)
@@ -117,7 +117,7 @@ async def test_only_the_shed_request_of_a_stream_is_sent_again_with_asyncio(
 
 
 @pytest.mark.usefixtures("delays")
-def test_a_stream_that_is_shed_again_and_again_ends_once_nothing_is_answered_between(
+def test_repeated_shedding_without_progress_ends_a_stream(
     client: Client, servicer: FakeServicer
 ) -> None:
     servicer.refusals.extend([shed(1)] * (MOST_RETRIES + 1))
@@ -128,9 +128,7 @@ def test_a_stream_that_is_shed_again_and_again_ends_once_nothing_is_answered_bet
 
 
 @pytest.mark.usefixtures("delays")
-def test_what_is_refused_for_good_is_an_error_at_once(
-    client: Client, servicer: FakeServicer
-) -> None:
+def test_a_permanent_refusal_is_an_error_at_once(client: Client, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large for ever"))
     with pytest.raises(Overloaded, match="too large for ever"):
         client.attend("text")
@@ -139,7 +137,7 @@ def test_what_is_refused_for_good_is_an_error_at_once(
 
 @pytest.fixture
 def work() -> Streamed[Any]:
-    """Four requests."""
+    """Return four requests."""
     model = from_model(FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None))
     return bare_token_vectors(model, "", TEXTS, TokensSpec(), {})
 
@@ -156,7 +154,7 @@ def answer_all(work: Streamed[Any], requests: Iterator[pb.EncodeStreamRequest]) 
             work.receive(frame)
 
 
-def test_behind_a_shed_request_no_more_are_sent_on_its_stream(work: Streamed[Any]) -> None:
+def test_no_requests_follow_a_shed_one_on_its_stream(work: Streamed[Any]) -> None:
     requests = work.requests()
     first, second = next(requests), next(requests)
     assert work.receive(refusal(second)) is False
@@ -172,7 +170,7 @@ def test_behind_a_shed_request_no_more_are_sent_on_its_stream(work: Streamed[Any
     assert [len(rows) for rows in work.result()]
 
 
-def test_the_wait_begins_when_a_request_was_shed(
+def test_the_delay_counts_from_when_the_request_was_shed(
     work: Streamed[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
@@ -203,7 +201,7 @@ def with_a_second_refusal(work: Streamed[Any], requests: Iterator[pb.EncodeStrea
 
 
 @pytest.mark.parametrize("end", [without_an_answer, with_a_refusal_alone, with_a_second_refusal])
-def test_a_stream_that_leaves_something_out_is_malformed(
+def test_a_stream_with_a_missing_answer_is_malformed(
     work: Streamed[Any], end: Callable[[Streamed[Any], Iterator[pb.EncodeStreamRequest]], None]
 ) -> None:
     with pytest.raises(EngineError, match="malformed"):

@@ -1,6 +1,6 @@
-"""How a stream ends whose request was refused.
+"""The end of a stream with a refused request.
 
-As the server ends it, unless something else is still to come.
+The server ends it, unless more answers are pending.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPEC = AttentionSpec()
 
 @dataclasses.dataclass
 class Holding(FakeServicer):
-    """Ends a stream only once the client has begun to wait for the end, or has cancelled."""
+    """Fake that ends a stream only after the client began to wait for its end, or cancelled."""
 
     waited_for: threading.Event = dataclasses.field(default_factory=threading.Event)
 
@@ -36,8 +36,8 @@ class Holding(FakeServicer):
 
 @dataclasses.dataclass
 class Call:
-    """A stream of either client, which tells when its end is waited for,
-    unless it keeps that to itself.
+    """Stream of either client that records when its end is awaited,
+    unless that is disabled.
     """
 
     call: Any
@@ -75,7 +75,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def watch(client: Any, monkeypatch: pytest.MonkeyPatch, waits: Callable[[], object]) -> list[Any]:
-    """The streams that a client begins from now on."""
+    """Record the streams that a client starts from now on."""
     calls, begin = [], client._stub.EncodeStream
 
     def begun(*arguments: Any, **keywords: Any) -> Call:
@@ -94,7 +94,7 @@ async def pieces_of(client: AsyncClient, text: str = "") -> list[Any]:
 @pytest.mark.parametrize(
     "ask", [lambda client: client.attend(""), lambda client: [*client.attention_pieces("", SPEC)]]
 )
-def test_a_stream_that_only_had_a_refusal_to_bring_is_not_cancelled(
+def test_a_stream_with_only_a_refusal_left_is_not_cancelled(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Client], Any]
 ) -> None:
     calls = watch(client, monkeypatch, servicer.waited_for.set)
@@ -118,7 +118,7 @@ async def test_a_stream_with_only_a_refusal_left_is_not_cancelled_with_asyncio(
         assert await calls[0].code() is grpc.StatusCode.OK
 
 
-def test_a_server_that_does_not_end_it_is_not_waited_for_long(
+def test_a_server_that_does_not_end_a_stream_is_not_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headlight.client.client_flows.LINGER_SECONDS", 0.01)
@@ -140,7 +140,7 @@ async def test_a_server_that_does_not_end_a_stream_is_not_waited_for_with_asynci
 
 
 @pytest.mark.usefixtures("patient")
-def test_where_more_is_in_flight_the_stream_is_cancelled_at_once(
+def test_a_stream_with_more_in_flight_is_cancelled(
     client: Client, servicer: Holding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.INTERNAL, "error 4f2a"))
@@ -165,20 +165,20 @@ async def test_a_stream_with_more_in_flight_is_cancelled_with_asyncio(
 
 
 @pytest.mark.parametrize(
-    ("ask", "streams"),  # the first stream of several texts has both refusals, else each has one
+    ("ask", "streams"),  # several texts: the first stream has both refusals
     [
         (lambda client: client.attention(["a", "b", "c"], SPEC), 2),
         (lambda client: [*client.attention_pieces("a", SPEC)], 3),
     ],
 )
-def test_no_stream_is_open_while_what_was_refused_waits_for_its_next_try(
+def test_no_stream_is_open_while_a_retry_waits(
     client: Client,
     servicer: Holding,
     monkeypatch: pytest.MonkeyPatch,
     ask: Callable[[Client], Any],
     streams: int,
 ) -> None:
-    """Else the server goes on computing the others, which are thrown away and asked for again."""
+    """Otherwise the server would compute answers that are discarded and requested again."""
     open_ones: list[bool] = []
     calls = watch(client, monkeypatch, lambda: None)
     client.model()

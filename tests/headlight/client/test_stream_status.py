@@ -1,4 +1,4 @@
-"""What the asyncio client makes of streams that end while it is still sending.
+"""Status of asyncio streams that end while the client is still sending.
 
 The server's status, not gRPC's own.
 """
@@ -33,7 +33,7 @@ SPEC = AttentionSpec()
 
 @dataclasses.dataclass
 class Ending(FakeServicer):
-    """Ends each stream behind its first request."""
+    """Fake that ends each stream after its first request."""
 
     def EncodeStream(
         self, requests: Iterator[pb.EncodeStreamRequest], context: Any
@@ -47,14 +47,14 @@ def servicer() -> Ending:
     return Ending(default_limits())
 
 
-async def test_the_servers_status_is_raised_though_requests_were_being_written(target: str) -> None:
+async def test_the_server_status_is_raised_while_requests_are_being_written(target: str) -> None:
     async with AsyncClient(target) as client:
-        for _ in range(40):  # gRPC puts its own in the place of some
+        for _ in range(40):  # gRPC replaces some of them with its own
             with pytest.raises(Unauthenticated, match="the token is wrong"):
                 await client.attention(TEXTS, SPEC)
 
 
-async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(
+async def test_such_calls_are_counted_once_by_a_reloading_channel(
     target: str, tmp_path: Path
 ) -> None:
     token_file = tmp_path / "token"
@@ -67,7 +67,7 @@ async def test_calls_that_end_so_are_counted_once_where_channels_are_renewed(
 
 
 class Overwritten:
-    """A stream that is done, with one status and then gRPC's own, as grpc.aio has it.
+    """Finished stream with one status and then gRPC's own, as in grpc.aio.
 
     Or with the latter alone.
     """
@@ -102,7 +102,7 @@ class Overwritten:
             )
 
 
-def test_the_first_status_is_the_true_one_with_all_that_belongs_to_it() -> None:
+def test_the_first_status_is_raised_with_its_details() -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="the server's") as caught:
         Overwritten(grpc.StatusCode.RESOURCE_EXHAUSTED).read()
     error = error_of_call(caught.value)
@@ -110,12 +110,12 @@ def test_the_first_status_is_the_true_one_with_all_that_belongs_to_it() -> None:
     assert error.retry_after_seconds == 0.005
 
 
-def test_where_there_is_none_but_grpcs_own_time_says_what_it_was() -> None:
+def test_a_status_of_grpc_alone_is_classified_by_the_remaining_time() -> None:
     for seconds, expected in ((0, DeadlineExceeded), (0.5, Unavailable), (None, Unavailable)):
         with pytest.raises(expected):
             Overwritten(None, seconds).read()
 
 
-def test_a_stream_that_ended_well_with_requests_unread_answered_too_few() -> None:
+def test_a_stream_that_ends_ok_with_unread_requests_is_malformed() -> None:
     with pytest.raises(EngineError, match="before all requests were read"):
         Overwritten(grpc.StatusCode.OK).read()

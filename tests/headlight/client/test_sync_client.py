@@ -27,9 +27,7 @@ def ids_of(text: str) -> list[int]:
     return list(tokens_of(pb.Input(text=text)).ids)
 
 
-def test_vectors_come_in_the_order_of_the_texts_however_they_were_split(
-    client: Client, servicer: FakeServicer
-) -> None:
+def test_vectors_are_in_the_order_of_the_texts(client: Client, servicer: FakeServicer) -> None:
     vectors = client.encode(TEXTS)
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, np.stack([pooled_of(ids_of(text)) for text in TEXTS]))
@@ -41,7 +39,7 @@ def test_requests_stay_within_every_limit(client: Client, servicer: FakeServicer
     servicer.limits.max_items = 5
     servicer.limits.max_request_tokens = 70
     servicer.limits.max_request_bytes = 4096 + 300
-    client.encode(TEXTS)  # the fake refuses what goes beyond one of them
+    client.encode(TEXTS)  # the fake refuses requests beyond any of them
     assert max(len(request.inputs) for request in servicer.encoded) <= 5
 
 
@@ -53,21 +51,21 @@ def test_an_answer_stays_within_the_limit_of_the_server(
     assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + 4 * DIM)
 
 
-def test_no_texts_need_no_call(client: Client, servicer: FakeServicer) -> None:
+def test_empty_input_makes_no_call(client: Client, servicer: FakeServicer) -> None:
     assert client.encode([]).shape == (0, DIM)
     assert client.encode_tokens([]) == []
     assert client.tokenize([]) == []
     assert servicer.encoded == []
 
 
-def test_a_lone_text_is_a_list_of_one(client: Client) -> None:
+def test_a_single_text_is_a_list_of_one(client: Client) -> None:
     np.testing.assert_array_equal(client.encode("one text"), client.encode(["one text"]))
 
 
 @pytest.mark.parametrize(
     "ids", [[1, 7, 2], (1, 7, 2), np.array([1, 7, 2], np.int32), np.array([1, 7, 2], np.uint64)]
 )
-def test_ids_are_taken_as_they_are(client: Client, servicer: FakeServicer, ids: Input) -> None:
+def test_token_ids_are_sent_unchanged(client: Client, servicer: FakeServicer, ids: Input) -> None:
     np.testing.assert_array_equal(client.encode([ids])[0], pooled_of([1, 7, 2]))
     assert list(servicer.encoded[0].inputs[0].ids.ids) == [1, 7, 2]
     assert client.tokenize([ids])[0].pieces == ("", "", "")
@@ -83,7 +81,7 @@ def test_a_tuple_of_two_texts_is_a_pair(client: Client, servicer: FakeServicer) 
     "item",
     [3, 2.5, None, b"bytes", [1.5], [[1, 2]], [[1], [2, 3]], [], ["a"], [2**63], [2**70], [True]],
 )
-def test_other_inputs_are_refused_by_name_before_anything_is_sent(
+def test_invalid_inputs_are_refused_by_name_before_sending(
     client: Client, servicer: FakeServicer, item: object
 ) -> None:
     with pytest.raises(InvalidInput, match=r"inputs\[1\]") as caught:
@@ -105,7 +103,7 @@ def test_a_text_larger_than_a_request_is_refused_with_the_limit(
         client.encode(["x" * 5000], truncate="end")
 
 
-def test_truncation_is_asked_for_and_reported(client: Client, servicer: FakeServicer) -> None:
+def test_truncation_is_requested_and_reported(client: Client, servicer: FakeServicer) -> None:
     long = "word " * 100
     embeddings = client.encode_with_info(["short", long], truncate="start")
     assert servicer.encoded[0].truncation == pb.TRUNCATION_CUT_START
@@ -117,7 +115,7 @@ def test_truncation_is_asked_for_and_reported(client: Client, servicer: FakeServ
         client.encode(["short"], truncate="middle")  # type: ignore[arg-type]
 
 
-def test_the_field_of_a_refusal_is_counted_in_the_callers_list(client: Client) -> None:
+def test_a_refusal_names_the_index_in_the_list_of_the_caller(client: Client) -> None:
     texts = [*TEXTS, "", *TEXTS]
     with pytest.raises(InvalidInput, match="at least one character") as caught:
         client.encode(texts)
@@ -137,7 +135,7 @@ def test_attention_arrives_in_chunks_out_of_order(client: Client) -> None:
     assert attention.model.name == "fake"
 
 
-def test_layers_are_chosen_in_the_order_asked(client: Client) -> None:
+def test_layers_are_returned_in_the_requested_order(client: Client) -> None:
     attention = client.attend("a b", layers=[-1, 0])
     assert attention.layers == (2, 0)
     np.testing.assert_array_equal(attention.weights, attention_of(ids_of("a b"), [2, 0]))
@@ -147,7 +145,7 @@ def test_layers_are_chosen_in_the_order_asked(client: Client) -> None:
         client.attend("a b", layers=[])
 
 
-def test_hidden_states(client: Client) -> None:
+def test_hidden_states_are_returned(client: Client) -> None:
     hidden = client.hidden("a b", layers=[0, -1])
     assert hidden.layers == (0, LAYERS)
     np.testing.assert_array_equal(hidden.states, hidden_of(ids_of("a b"), [0, LAYERS]))
@@ -184,7 +182,7 @@ def test_tokens_have_offsets_in_code_points(client: Client) -> None:
     assert tokens.labels(text) == ("[CLS]", "naïve", "😀", "test", "[SEP]")
 
 
-def test_tokenize_splits_by_what_its_answer_may_weigh(
+def test_tokenize_splits_requests_by_the_size_of_the_answer(
     client: Client, servicer: FakeServicer
 ) -> None:
     servicer.limits.max_unary_response_bytes = 4096 + 4000
@@ -210,8 +208,8 @@ def test_concurrency_is_at_least_one(target: str) -> None:
         assert client.encode(TEXTS).shape == (len(TEXTS), DIM)
 
 
-def test_a_description_that_another_thread_forgets_at_once_is_no_harm(target: str) -> None:
-    """As after a refusal."""
+def test_a_description_forgotten_by_another_thread_is_harmless(target: str) -> None:
+    """For example after a refusal."""
 
     class Forgetful(Client):
         _description = property(lambda self: None, lambda self, description: None)

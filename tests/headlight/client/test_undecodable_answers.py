@@ -1,4 +1,4 @@
-"""Answers whose bytes are no message: each is a BadAnswer for both clients."""
+"""Undecodable answers: each is a BadAnswer for both clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def garbage_frames(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
 
 @pytest.fixture
 def undecodable() -> Iterator[str]:
-    """A server that describes its model and else sends bytes that are no message."""
+    """Server that describes its model and otherwise sends undecodable bytes."""
     described = (
         FakeServicer(default_limits()).GetModel(pb.GetModelRequest(), None).SerializeToString()
     )
@@ -52,7 +52,7 @@ UNDECODABLE = ("encode", "attend", "tokenize", "occlusion", "attention_bytes", "
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: str) -> None:
+def test_undecodable_bytes_are_a_bad_answer(undecodable: str, method: str) -> None:
     with (
         Client(undecodable, timeout=SECONDS) as client,
         pytest.raises(BadAnswer, match="no message of the contract"),
@@ -61,8 +61,6 @@ def test_bytes_that_are_no_message_are_a_bad_answer(undecodable: str, method: st
 
 
 @pytest.mark.parametrize("method", UNDECODABLE)
-def test_bytes_that_are_no_message_are_a_bad_answer_with_asyncio(
-    undecodable: str, method: str
-) -> None:
+def test_undecodable_bytes_are_a_bad_answer_with_asyncio(undecodable: str, method: str) -> None:
     with pytest.raises(BadAnswer, match="no message of the contract"):
         asyncio.run(awaited(undecodable, METHODS[method]))

@@ -1,4 +1,4 @@
-"""The CPU in the place of a GPU."""
+"""The CPU in place of a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def learned(make_bundle: MakeBundle) -> Path:
 
 @pytest.fixture
 def device(bundle_path: Path, learned: Path, monkeypatch: pytest.MonkeyPatch) -> type[OnCpu]:
-    """In place once the bundles are exported."""
+    """Replace the GPU once the bundles are exported."""
     monkeypatch.setattr(onnxruntime, "InferenceSession", OnCpu)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
     monkeypatch.setattr(cuda_session, "devices", lambda: Devices(2))

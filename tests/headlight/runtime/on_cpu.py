@@ -1,4 +1,4 @@
-"""A session that says it is on a GPU, and batches for it."""
+"""A CPU session that reports a GPU, and batches for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 
 class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no types
-    """Says that it is on a GPU."""
+    """Session that reports a GPU."""
 
     asked: ClassVar[list[dict[str, Any]]] = []
     providers: ClassVar[list[str]] = [CUDA, CPU]

@@ -24,7 +24,7 @@ def test_results_come_in_the_order_of_the_inputs(runtime: Runtime) -> None:
     np.testing.assert_allclose(np.stack(together), np.stack(alone), atol=1e-6)  # type: ignore[arg-type]
 
 
-def test_a_text_and_its_ids_give_the_same(runtime: Runtime) -> None:
+def test_a_text_and_its_ids_give_equal_results(runtime: Runtime) -> None:
     assert runtime.tokenizer is not None
     ids = runtime.tokenizer.encode("some text").ids.tolist()
     text, given_ids = runtime.encode(["some text", ids])
@@ -56,7 +56,7 @@ def test_bad_input_is_named_by_its_index(runtime: Runtime, inputs: list, message
         ({"head_mask": np.ones((2, 3), np.float32)}, "head_mask"),
     ],
 )
-def test_what_needs_the_graph_of_attention_is_refused_where_that_was_left_out(
+def test_attention_outputs_are_refused_without_the_attend_graph(
     bundle_path: Path, options: dict[str, Any], field: str
 ) -> None:
     runtime = Runtime(bundle_path, threads=1, attend=False)
@@ -77,24 +77,24 @@ def test_what_needs_the_graph_of_attention_is_refused_where_that_was_left_out(
         ([["1"] * 3] * 2, "must hold numbers alone"),
     ],
 )
-def test_a_head_mask_that_is_none_is_refused(runtime: Runtime, mask: Any, problem: str) -> None:
+def test_an_invalid_head_mask_is_refused(runtime: Runtime, mask: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^head_mask: {problem}"):
         runtime.encode(["a"], head_mask=mask)
 
 
 @pytest.mark.parametrize("mask", [np.array([[1, 0, 1], [1, 1, 0.5]]), [[1, 0, 1], [1, 1, 0.5]]])
-def test_a_head_mask_may_be_of_any_numbers(runtime: Runtime, mask: Any) -> None:
+def test_a_head_mask_may_have_any_numeric_type(runtime: Runtime, mask: Any) -> None:
     [got] = runtime.encode(["a"], head_mask=mask)
     [expected] = runtime.encode(["a"], head_mask=np.asarray(mask, dtype=np.float32))
     np.testing.assert_array_equal(np.asarray(got.pooled), np.asarray(expected.pooled))
 
 
-def test_no_inputs_give_no_results(runtime: Runtime) -> None:
+def test_empty_input_gives_no_results(runtime: Runtime) -> None:
     assert runtime.encode([]) == []
 
 
 @given(st.lists(st.integers(1, 3000), max_size=80), st.booleans())
-def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(
+def test_a_plan_contains_every_input_once_within_its_budget(
     lengths: list[int], squared: bool
 ) -> None:
     batches = plan(lengths, squared=squared)
@@ -105,7 +105,7 @@ def test_a_plan_holds_every_input_once_and_keeps_to_its_budget(
         assert len(batch) == 1 or cost <= (BATCH_SQUARES if squared else BATCH_TOKENS)
 
 
-def test_a_provider_or_precision_that_is_not_there_is_refused_with_what_is(
+def test_a_missing_provider_or_precision_is_refused_with_the_available_ones(
     bundle_path: Path,
 ) -> None:
     with pytest.raises(
@@ -129,14 +129,14 @@ def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     (weights * np.float32(1.0005)).tofile(copy / "weights.bin")
-    relist(copy, "weights.bin")  # the digests agree: only the numbers can tell
+    relist(copy, "weights.bin")  # the digests match: only the numbers differ
     with pytest.raises(
         BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"
     ):
         Runtime(copy, threads=1).check_golden()
 
 
-def test_a_probe_needs_no_bundle_and_still_finds_other_numbers(
+def test_a_probe_detects_other_numbers_without_the_bundle_files(
     bundle_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
@@ -159,19 +159,17 @@ def test_a_probe_needs_no_bundle_and_still_finds_other_numbers(
         runtime.probe()
 
 
-def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:
+def test_attention_layers_are_returned_in_the_requested_order(runtime: Runtime) -> None:
     [result] = runtime.encode(["abc"], attention=AttentionSpec(layers=(1, 0)))
     assert result.attention is not None
     assert result.attention.shape == (2, 3, 5, 5)
 
 
-def test_warm_up_takes_lengths_beyond_the_model_as_its_longest(runtime: Runtime) -> None:
+def test_warm_up_clips_lengths_to_the_model(runtime: Runtime) -> None:
     runtime.warm_up([1, 10**9])
 
 
-def test_weights_that_are_no_numbers_are_refused_at_the_start(
-    bundle_path: Path, tmp_path: Path
-) -> None:
+def test_non_finite_weights_are_refused_at_start(bundle_path: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
     weights = np.fromfile(copy / "weights.bin", dtype=np.float32)
     np.full_like(weights, np.nan).tofile(copy / "weights.bin")

@@ -1,6 +1,6 @@
 """TLS and tokens of the clients, against a real server.
 
-What is trusted, shown and sent, and what happens when files change.
+Trust, client certificates, tokens, and changes of their files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOKEN = "a-token-of-somebody"
 
 
 class Watching(FakeServicer):
-    """Notes who calls: the certificate's name, and the token. Asks for `token` where `strict`.
+    """Servicer that records each caller's certificate name and token; checks it if `strict`.
 
     Holds calls while `gate` is clear.
     """
@@ -91,7 +91,7 @@ def open_channels(client: Client | AsyncClient) -> list[Any]:
 NAMED = {"tls_server_name": "headlight.test"}
 
 
-def test_an_authority_of_ones_own_is_trusted_and_another_is_not(
+def test_only_the_configured_authority_is_trusted(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     with serving(watching, authority) as target:
@@ -107,7 +107,7 @@ def test_an_authority_of_ones_own_is_trusted_and_another_is_not(
                 client.model()
 
 
-def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
+def test_a_changed_client_certificate_is_used_on_a_new_connection(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     first, second = authority.sign("first"), authority.sign("second")
@@ -130,7 +130,7 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
         caller.start()
         for _ in range(2):
             assert watching.waiting.acquire(timeout=30)
-        shown.cert.write_bytes(second.cert.read_bytes())  # half of it: the pair before stays
+        shown.cert.write_bytes(second.cert.read_bytes())  # half of it: the old pair stays
         watching.gate.set()
         client.model()
         shown.key.write_bytes(second.key.read_bytes())
@@ -144,7 +144,7 @@ def test_a_certificate_is_shown_and_a_changed_one_on_a_new_connection(
         )
 
 
-async def test_the_same_for_asyncio(
+async def test_a_changed_client_certificate_is_used_with_asyncio(
     watching: Watching, authority: Authority, tmp_path: Path
 ) -> None:
     first, second = authority.sign("first"), authority.sign("second")
@@ -179,7 +179,7 @@ async def test_the_same_for_asyncio(
             assert len(open_channels(client)) == 1
 
 
-def test_a_token_is_sent_with_every_call_and_a_changed_file_is_read_again(
+def test_a_token_is_sent_with_every_call_and_reloaded_on_change(
     watching: Watching, tmp_path: Path
 ) -> None:
     watching.strict = True
@@ -214,14 +214,14 @@ def test_the_command_line_takes_a_token_from_a_file_or_the_environment(
             with monkeypatch.context() as patch:
                 patch.setenv(name, value)
                 assert commands.main(command) == 0
-        # A token may be replaced in one place a moment before the other.
+        # A token may be replaced on one side a moment before the other.
         assert commands.main(command) == 1
         assert "give one by --token-file" in capsys.readouterr().err
         assert commands.main([*command, "--token-file", str(tmp_path / "none")]) == 2
         assert "token_file: " in capsys.readouterr().err
 
 
-def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> None:
+def test_the_command_line_supports_tls(watching: Watching, authority: Authority) -> None:
     own = authority.sign("operator")
     with serving(watching, authority, mutual=True) as target:
         command = ["info", "--target", target, "--timeout", "30", "--tls-ca", str(authority.cert)]
@@ -237,7 +237,7 @@ def test_the_command_line_does_tls(watching: Watching, authority: Authority) -> 
     assert watching.seen == [("operator", "")]
 
 
-def test_the_command_line_says_which_option_of_tls_is_wrong(
+def test_the_command_line_names_the_wrong_tls_option(
     watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named, trusted = ["--tls-server-name", "headlight.test"], ["--tls-ca", str(authority.cert)]
@@ -264,10 +264,10 @@ def test_the_command_line_says_which_option_of_tls_is_wrong(
     assert "it may want a certificate, by --tls-cert and --tls-key" in capsys.readouterr().err
 
 
-def test_what_no_waiting_mends_is_not_waited_for(
+def test_tls_errors_are_not_retried(
     watching: Watching, authority: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a list of texts otherwise does for a service that is away."""
+    """Lists of texts otherwise wait for an unavailable service."""
     texts = tmp_path / "texts.txt"
     texts.write_text("a\nb\n", encoding="utf-8")
     with serving(watching, authority) as target:
@@ -297,12 +297,12 @@ def test_what_no_waiting_mends_is_not_waited_for(
         ),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(arguments: Any, problem: str) -> None:
+def test_invalid_arguments_are_named(arguments: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Client("127.0.0.1:1", **arguments)
 
 
-def test_without_files_and_tokens_a_call_takes_no_detour() -> None:
+def test_without_credential_files_the_channel_is_used_directly() -> None:
     with Client("127.0.0.1:1") as client:
         assert isinstance(client._channel, grpc.Channel)
 
@@ -315,7 +315,7 @@ def test_without_files_and_tokens_a_call_takes_no_detour() -> None:
         (None, "token_file: .* cannot be read: No such file or directory"),
     ],
 )
-async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_before_is_refused(
+async def test_a_failed_token_reload_is_reported_when_the_old_token_is_refused(
     watching: Watching, tmp_path: Path, content: bytes | None, says: str
 ) -> None:
     file = tmp_path / "token"
@@ -330,20 +330,20 @@ async def test_a_token_that_could_not_be_read_again_is_told_of_when_the_one_befo
                 client.model()
                 watching.token = "of-another"
                 says = rf"^the token is wrong; {says}, and what was there before is still used$"
-                for _ in range(2):  # not only where it was found out
+                for _ in range(2):  # also in later calls
                     with pytest.raises(Unauthenticated, match=says) as caught:
                         client.model()
                     assert "cret" not in str(caught.value)
                 with pytest.raises(Unauthenticated, match=says):
                     await other.model()
-                # Of another length than any before: two writes may fall into one tick of the clock
-                # that stamps files.
+                # Another length than before: two writes may have the same
+                # time stamp.
                 file.write_text("a-third-token", encoding="ascii")
                 with pytest.raises(Unauthenticated, match=r"^the token is wrong$"):
                     client.model()
 
 
-def test_so_are_certificates_when_no_connection_comes_about(
+def test_a_failed_certificate_reload_is_reported_when_connecting_fails(
     authority: Authority, tmp_path: Path
 ) -> None:
     trusted = tmp_path / "ca.crt"

@@ -1,4 +1,4 @@
-"""Certificates and keys are checked before anyone uses them."""
+"""Certificates and keys are checked before they are used."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def check(certificate: Path, key: Path, role: Role = "server") -> float:
 
 
 @pytest.mark.parametrize("role", ["server", "client"])
-def test_a_pair_that_fits_tells_when_it_expires(pair: Pair, role: Role) -> None:
+def test_a_valid_pair_reports_its_expiry(pair: Pair, role: Role) -> None:
     assert check(*pair, role) - time.time() == pytest.approx(5 * 86400, abs=600)
 
 
-def test_a_chain_may_stand_behind_the_certificate(authority: Authority, pair: Pair) -> None:
+def test_a_chain_may_follow_the_certificate(authority: Authority, pair: Pair) -> None:
     chain = pair.cert.read_bytes() + authority.cert.read_bytes()
     assert check_pair(chain, pair.key.read_bytes(), "server") == check(*pair)
 
@@ -52,7 +52,7 @@ def test_an_expired_certificate_is_refused(authority: Authority) -> None:
 
 
 @pytest.mark.parametrize(("role", "usage"), [("server", "clientAuth"), ("client", "serverAuth")])
-def test_a_certificate_for_something_else_is_refused(
+def test_a_certificate_for_another_usage_is_refused(
     authority: Authority, role: Role, usage: str
 ) -> None:
     found = authority.sign(usage, usage=usage)
@@ -62,7 +62,7 @@ def test_a_certificate_for_something_else_is_refused(
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.2, 0.5, 0.9])
-def test_what_is_half_written_is_refused(pair: Pair, share: float) -> None:
+def test_a_half_written_file_is_refused(pair: Pair, share: float) -> None:
     certificate, key = pair.cert.read_bytes(), pair.key.read_bytes()
     with pytest.raises(PemError):
         check_pair(certificate[: int(share * len(certificate))], key, "server")
@@ -71,7 +71,7 @@ def test_what_is_half_written_is_refused(pair: Pair, share: float) -> None:
 
 
 @pytest.mark.parametrize("left", [10, 40, 300])
-def test_a_chain_half_written_is_refused(authority: Authority, pair: Pair, left: int) -> None:
+def test_a_half_written_chain_is_refused(authority: Authority, pair: Pair, left: int) -> None:
     chain = pair.cert.read_bytes() + authority.cert.read_bytes()[:left]
     with pytest.raises(PemError):
         check_pair(chain, pair.key.read_bytes(), "server")
@@ -89,12 +89,14 @@ def test_an_encrypted_key_is_refused_with_the_remedy(pair: Pair, tmp_path: Path)
 @pytest.mark.parametrize(
     "spoil", [lambda text: b"", lambda text: b"\x30\x82\x00\xff", lambda text: text[100:]]
 )
-def test_what_is_no_certificate_is_refused(pair: Pair, spoil: Callable[[bytes], bytes]) -> None:
+def test_a_file_without_a_certificate_is_refused(
+    pair: Pair, spoil: Callable[[bytes], bytes]
+) -> None:
     with pytest.raises(PemError):
         check_authorities(spoil(pair.cert.read_bytes()))
 
 
-def test_authorities_are_refused_only_where_all_have_expired(
+def test_authorities_are_refused_only_if_all_have_expired(
     authority: Authority, tmp_path: Path
 ) -> None:
     old = Authority(tmp_path / "old", days=-1).cert.read_bytes()
@@ -103,7 +105,7 @@ def test_authorities_are_refused_only_where_all_have_expired(
         check_authorities(old)
 
 
-def test_a_pair_must_come_from_its_authority_where_one_is_given(
+def test_a_pair_must_be_signed_by_the_configured_authority(
     authority: Authority, pair: Pair, tmp_path: Path
 ) -> None:
     other, namesake = Authority(tmp_path / "other"), Authority(tmp_path / "namesake" / "authority")
@@ -114,7 +116,7 @@ def test_a_pair_must_come_from_its_authority_where_one_is_given(
     )
     expires = check_pair(certificate, key, "server", own)
     assert expires == check_pair(certificate, key, "server", other.cert.read_bytes() + own)
-    with_root = certificate + own  # that it brings its authority along makes nobody trust it
+    with_root = certificate + own  # including its authority does not make it trusted
     for foreign in (other, namesake):
         for chain in (certificate, with_root):
             with pytest.raises(
@@ -130,7 +132,7 @@ def test_a_pair_must_come_from_its_authority_where_one_is_given(
         check_pair(certificate, key, "server", b"")
 
 
-def test_what_lies_between_stands_behind_the_certificate(
+def test_intermediate_certificates_follow_the_certificate(
     authority: Authority, tmp_path: Path
 ) -> None:
     between = Authority(tmp_path / "between", above=authority)
@@ -143,9 +145,9 @@ def test_what_lies_between_stands_behind_the_certificate(
 
 
 def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
-    """Whether a gRPC client and a gRPC server, which shows `pair`, understand each other.
+    """Return whether a gRPC client and a gRPC server with `pair` connect.
 
-    The client shows `shown`.
+    The client uses `shown`.
     """
     server = grpc.server(futures.ThreadPoolExecutor(1))
     root = None if shown is None else shown.cert.read_bytes()
@@ -182,10 +184,10 @@ def grpc_takes(pair: Pair, shown: Pair | None = None) -> bool:
         ("rsa-pss", False),
     ],
 )
-def test_a_key_is_refused_where_grpc_cannot_use_it(
+def test_a_key_that_grpc_cannot_use_is_refused(
     authority: Authority, pair: Pair, name: str, usable: bool
 ) -> None:
-    """Else a reload would take a pair with which nobody can connect."""
+    """Otherwise a reload would activate a pair with which no client can connect."""
     options = ("ec", "-pkeyopt", f"ec_paramgen_curve:{name}") if name.startswith("P-") else (name,)
     found = authority.sign(name.replace(":", "-"), key=("-newkey", *options, "-nodes"))
     assert grpc_takes(found) is usable
@@ -202,7 +204,7 @@ def test_a_key_is_refused_where_grpc_cannot_use_it(
                 check(*found, role)
 
 
-def test_no_message_quotes_a_file(pair: Pair) -> None:
+def test_error_messages_do_not_quote_file_contents(pair: Pair) -> None:
     key = pair.key.read_bytes()
     body = key.splitlines()[1]
     with pytest.raises(PemError) as error:

@@ -1,4 +1,4 @@
-"""Files that change while they are used."""
+"""Watched files that change while they are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headlight.tls.watched_file import AGAIN_SECONDS, MOST_BYTES, Watched
 
 
 class Pair:
-    """Two files whose contents must be equal, watched."""
+    """Two watched files whose contents must be equal."""
 
     def __init__(self, folder: Path) -> None:
         self.first, self.second = folder / "first", folder / "second"
@@ -56,7 +56,7 @@ def test_files_are_read_again_only_when_they_change(pair: Pair) -> None:
     assert pair.parsed == 2
 
 
-def test_what_is_half_written_is_refused_once_and_the_value_before_stays(pair: Pair) -> None:
+def test_a_half_written_file_is_refused_once_and_the_old_value_kept(pair: Pair) -> None:
     pair.first.write_text("three", encoding="ascii")
     assert [pair.watched.latest() for _ in range(3)] == ["one"] * 3
     assert pair.refused == ["--first, --second: they differ"]
@@ -65,7 +65,7 @@ def test_what_is_half_written_is_refused_once_and_the_value_before_stays(pair: P
     assert pair.refused == ["--first, --second: they differ"]
 
 
-def test_what_was_refused_is_looked_at_again_after_a_while(pair: Pair) -> None:
+def test_a_refused_file_is_read_again_later(pair: Pair) -> None:
     pair.write("three", "four")
     pair.watched.latest()
     pair.now += AGAIN_SECONDS
@@ -74,7 +74,7 @@ def test_what_was_refused_is_looked_at_again_after_a_while(pair: Pair) -> None:
     assert len(pair.refused) == 2
 
 
-def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: Pair) -> None:
+def test_a_missing_file_is_refused_by_name_and_used_once_it_returns(pair: Pair) -> None:
     pair.second.unlink()
     assert pair.watched.latest() == "one"
     assert pair.watched.latest() == "one"
@@ -92,7 +92,7 @@ def test_a_file_that_is_gone_is_refused_by_name_and_taken_when_it_is_back(pair: 
         (KeyError("secret"), "KeyError"),
     ],
 )
-def test_any_other_error_is_a_refusal_too_and_tried_again(
+def test_unexpected_errors_are_refusals_and_retried(
     tmp_path: Path, error: Exception, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair(tmp_path)
@@ -111,12 +111,12 @@ def test_any_other_error_is_a_refusal_too_and_tried_again(
     assert pair.refused == [f"--first, --second: {told}"]
 
 
-def test_at_first_nothing_else_could_be_used(tmp_path: Path) -> None:
+def test_a_missing_file_at_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^--file: .* cannot be read"):
         Watched({"--file": tmp_path / "none"}, lambda contents: contents)
 
 
-def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> None:
+def test_a_swapped_folder_of_links_is_followed(tmp_path: Path) -> None:
     """As Kubernetes mounts a Secret.
 
     File -> ..data/file, ..data -> a folder for each version, swapped by a rename.
@@ -136,7 +136,7 @@ def test_a_folder_of_links_is_followed_when_it_is_swapped(tmp_path: Path) -> Non
     assert links.latest() == b"22"
 
 
-def test_files_swapped_while_they_are_read_are_never_mixed(
+def test_files_swapped_during_a_read_are_never_mixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair(tmp_path)
@@ -155,7 +155,7 @@ def test_files_swapped_while_they_are_read_are_never_mixed(
     assert pair.refused == []
 
 
-def test_files_that_never_rest_are_left_alone(
+def test_files_that_keep_changing_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = Pair(tmp_path)
@@ -172,7 +172,7 @@ def test_files_that_never_rest_are_left_alone(
     assert "keeps changing" in pair.refused[0]
 
 
-def test_why_files_are_not_used_is_told_until_they_are(pair: Pair) -> None:
+def test_the_refusal_reason_is_reported_until_files_are_used(pair: Pair) -> None:
     assert pair.watched.problem is None
     pair.first.write_text("three", encoding="ascii")
     for _ in range(2):
@@ -209,7 +209,7 @@ def not_a_file(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, st
 
 
 def within_seconds(call: Callable[[], object]) -> object:
-    """Call in a thread, so that a call that blocks fails; return the result or the exception."""
+    """Call in a thread, so that a blocking call fails; return the result or the exception."""
     results: list[object] = []
 
     def run() -> None:
@@ -225,14 +225,14 @@ def within_seconds(call: Callable[[], object]) -> object:
     return results[0]
 
 
-def test_a_path_that_is_no_regular_file_is_refused_at_start(not_a_file: tuple[Path, str]) -> None:
+def test_an_irregular_file_is_refused_at_start(not_a_file: tuple[Path, str]) -> None:
     path, problem = not_a_file
     error = within_seconds(lambda: Watched({"--file": path}, lambda contents: contents))
     assert isinstance(error, ValueError)
     assert str(error).startswith(f"--file: {problem}")
 
 
-def test_a_path_that_becomes_no_regular_file_changes_nothing(
+def test_a_path_that_becomes_an_irregular_file_changes_nothing(
     pair: Pair, not_a_file: tuple[Path, str]
 ) -> None:
     path, problem = not_a_file
@@ -246,7 +246,7 @@ def test_a_path_that_becomes_no_regular_file_changes_nothing(
     assert pair.watched.latest() == "three"
 
 
-def test_a_fifo_that_takes_the_place_of_a_file_between_two_looks_does_not_block(
+def test_a_fifo_that_replaces_a_file_does_not_block(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.write("three", "three")

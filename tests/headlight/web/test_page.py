@@ -1,6 +1,6 @@
-"""The page as text: what it holds, what it forbids, what it refuses.
+"""The page as text: its content, its content security policy, its refusals.
 
-What it does is seen in tests/system/test_page.py.
+tests/system/test_page.py tests its behaviour in a browser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REF = ModelRef("<b>model</b>", '"1"', "ab" * 32, "cpu", "fp32")
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes and content, and all of its text."""
+    """Parser of the elements of a page: attributes, content, and all text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def made_of(pieces: tuple[str, ...], layers: tuple[int, ...] = (0,), heads: int 
     return Attention(raw / raw.sum(-1, keepdims=True), layers, tokens, REF)
 
 
-def test_the_weights_come_back_within_half_a_step(client: Client) -> None:
+def test_weights_on_the_page_are_within_half_a_step(client: Client) -> None:
     attention = client.attend("read a file and decode it")
     read = Elements(attention_page(attention))
     weights = (
@@ -87,7 +87,7 @@ def test_the_weights_come_back_within_half_a_step(client: Client) -> None:
     assert np.abs(weights.sum(-1) - 1).max() <= 0.5 / UNIT * len(attention.tokens) + 1e-6
 
 
-def test_the_page_says_whose_weights_of_which_tokens(client: Client) -> None:
+def test_the_page_names_the_model_layers_heads_and_tokens(client: Client) -> None:
     text = "read 日本"
     attention = client.attend(text)
     read = Elements(attention_page(attention, text))
@@ -105,7 +105,7 @@ def test_the_page_says_whose_weights_of_which_tokens(client: Client) -> None:
         assert said in read.text
 
 
-def test_nothing_is_loaded_and_only_what_is_here_may_run(client: Client) -> None:
+def test_the_page_loads_nothing_and_allows_only_its_own_script(client: Client) -> None:
     read = Elements(attention_page(client.attend("a b c")))
     assert not {"src", "href", "srcset", "style", "action"} & {
         name for _, has, _ in read.found for name in has
@@ -132,7 +132,7 @@ def test_nothing_is_loaded_and_only_what_is_here_may_run(client: Client) -> None
     assert not re.search(r"https?://|@import|url\(", style + script)
 
 
-def test_hostile_texts_stay_texts() -> None:
+def test_hostile_texts_are_escaped() -> None:
     plain = Elements(attention_page(made_of(("a",) * len(HOSTILE))))
     page = attention_page(made_of(HOSTILE), HOSTILE[0])
     read = Elements(page)
@@ -148,7 +148,7 @@ def test_hostile_texts_stay_texts() -> None:
     page.encode()  # no lone surrogate is left
 
 
-def test_joiners_stay_and_white_space_is_seen() -> None:
+def test_joiners_are_kept_and_white_space_is_visible() -> None:
     pieces = ("می\u200cخواهم", "👩\u200d👧", "\n", " ", "")
     assert json.loads(Elements(attention_page(made_of(pieces))).block("data"))["labels"] == [
         *pieces[:2],
@@ -173,19 +173,21 @@ def test_pairs_are_labelled_by_their_own_texts(client: Client) -> None:
         (-2, 1, {"layer": 3, "head": 1}),
     ],
 )
-def test_it_opens_where_asked(layer: int | None, head: int | None, start: dict[str, int]) -> None:
+def test_the_page_opens_at_the_requested_head(
+    layer: int | None, head: int | None, start: dict[str, int]
+) -> None:
     page = attention_page(made_of(("a", "b"), layers=(3, 7), heads=2), layer=layer, head=head)
     assert json.loads(Elements(page).block("data"))["start"] == start
 
 
-def test_200_tokens_of_72_heads_are_8_megabytes() -> None:
+def test_200_tokens_of_72_heads_take_8_megabytes() -> None:
     page = attention_page(made_of(("token",) * 200, layers=tuple(range(6)), heads=12))
     assert len(page.encode()) < 8e6
 
 
-def test_what_is_too_large_is_refused_with_what_would_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_too_large_is_refused_with_a_size_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "MAX_BYTES", 2000)
-    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes a layer
+    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes per layer
     with pytest.raises(PageTooLarge, match="choose a layer; 1 of these 3 layers would fit"):
         attention_page(many)
     assert attention_page(dataclasses.replace(many, weights=many.weights[:1], layers=(0,)))
@@ -195,7 +197,7 @@ def test_what_is_too_large_is_refused_with_what_would_fit(monkeypatch: pytest.Mo
     assert MAX_BYTES == 64 * 2**20
 
 
-def test_what_cannot_be_shown_is_refused() -> None:
+def test_attention_that_cannot_be_shown_is_refused() -> None:
     good = made_of(("a", "b"), heads=2)
     with pytest.raises(ValueError, match="layer 1 is not here; there are 0"):
         attention_page(good, layer=1)
@@ -212,7 +214,7 @@ def test_what_cannot_be_shown_is_refused() -> None:
         attention_page(made_of(()))
 
 
-def test_numbers_of_numpy_open_a_page_as_those_of_python(client: Client) -> None:
+def test_numpy_integers_select_a_head_like_python_integers(client: Client) -> None:
     attention = client.attend("one two")
     layer, head = np.unravel_index(
         attention.weights.max((-1, -2)).argmax(), attention.weights.shape[:2]

@@ -1,4 +1,7 @@
-"""Numbers and places of answers, checked by themselves; over the wire: test_bad_answers."""
+"""Validation of numbers and token indices of answers.
+
+test_bad_answers tests the same over the wire.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,7 @@ from headlight.wire.reassembly import reserved
     ("unit", "number", "good"),
     [("token", 1.2, False), ("word", 1.2, True), ("word", -0.1, False), ("word", np.nan, False)],
 )
-def test_the_largest_weights_of_heads_sum_to_more_than_1_once_grouped(
-    unit: Any, number: float, good: bool
-) -> None:
+def test_maxima_over_heads_may_sum_to_more_than_1(unit: Any, number: float, good: bool) -> None:
     kind = kind_of_attention(AttentionSpec(reduce=("head_max",), unit=unit))
     for dtype in (np.float32, np.float16):
         with contextlib.nullcontext() if good else pytest.raises(BadAnswer):
@@ -31,7 +32,7 @@ def test_the_largest_weights_of_heads_sum_to_more_than_1_once_grouped(
 
 
 @given(st.lists(st.floats(0, 1, width=16), min_size=1, max_size=300))
-def test_rows_of_float16_are_summed_exactly_enough(row: list[float]) -> None:
+def test_float16_rows_are_summed_without_rounding_errors(row: list[float]) -> None:
     halves = np.array([row, row[::-1]], np.float16)
     np.testing.assert_allclose(half_sums(halves), halves.astype(np.float64).sum(axis=1), rtol=1e-5)
 
@@ -42,7 +43,7 @@ def test_rows_of_float16_are_summed_exactly_enough(row: list[float]) -> None:
     seed=st.integers(0, 2**32 - 1),
     negative_zeros=st.booleans(),
 )
-def test_right_rows_of_float16_are_never_a_bad_answer(
+def test_correct_float16_rows_are_accepted(
     keys: int, spread: float, seed: int, negative_zeros: bool
 ) -> None:
     scores = np.random.default_rng(seed).standard_normal((3, keys)) * spread
@@ -56,7 +57,7 @@ def test_right_rows_of_float16_are_never_a_bad_answer(
 
 
 @pytest.mark.parametrize("keys", [38_000, 100_000, 200_000])
-def test_many_equal_weights_may_all_be_rounded_to_one_side(keys: int) -> None:
+def test_equal_weights_rounded_in_one_direction_are_accepted(keys: int) -> None:
     check_numbers("attention", np.full((1, keys), 1 / keys, np.float16), "rows", "fp16")
 
 
@@ -66,7 +67,7 @@ def test_a_negative_zero_is_a_weight_of_zero() -> None:
     check_numbers("attention", row, "rows", "fp32")
 
 
-def test_what_float16_cannot_hold_is_no_fault_of_the_server() -> None:
+def test_float16_overflow_is_no_bad_answer() -> None:
     with pytest.raises(
         BadAnswer,
         match=r"^hidden has 2 values beyond 65504, the largest of float16; ask for float32$",
@@ -79,13 +80,15 @@ def test_what_float16_cannot_hold_is_no_fault_of_the_server() -> None:
 @pytest.mark.parametrize(
     ("choice", "found"), [("first", [1]), ("first", [0, 1]), ("pooled", [0, 1])]
 )
-def test_a_named_token_is_that_one(choice: Any, found: list[int]) -> None:
+def test_an_answer_for_other_tokens_than_requested_is_a_bad_answer(
+    choice: Any, found: list[int]
+) -> None:
     with pytest.raises(BadAnswer, match="hidden_tokens"):
         check_tokens("hidden_tokens", found, 5, choice)
 
 
 @pytest.mark.parametrize("elements", [2**50, 2**62, 2**64])
-def test_an_output_that_no_memory_holds_is_a_bad_answer(elements: int) -> None:
+def test_an_impossibly_large_output_is_a_bad_answer(elements: int) -> None:
     layout = Layout(np.dtype("<f4"), (0, elements), ((elements,),), ("value",))
     with pytest.raises(BadAnswer, match=f"announces {4 * elements} bytes of hidden"):
         reserved("hidden", layout)

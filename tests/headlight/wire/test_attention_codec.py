@@ -1,6 +1,6 @@
-"""Whether a message asks for more than this side knows.
+"""Detection of unknown fields in a message.
 
-Of what it holds, however that was written, and whatever it holds.
+At any depth, in any encoding.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNKNOWN = b"\xa0\x06\x01"  # field 100, the number 1
 
 
 def number(field: int, value: bytes) -> bytes:
-    """A field that is a whole number."""
+    """Return an encoded integer field."""
     return bytes([field << 3]) + value
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """A field that is a message, a text or a packed list, of less than 128 bytes."""
+    """Return an encoded field of less than 128 bytes: a message, a text or a packed list."""
     content = b"".join(parts)
     return bytes([field << 3 | 2, len(content)]) + content
 
@@ -47,7 +47,7 @@ def message(field: int, *parts: bytes) -> bytes:
         pytest.param(UNKNOWN * 1000, id="many"),
     ],
 )
-def test_a_field_that_the_contract_has_not_is_seen_wherever_it_is(written: bytes) -> None:
+def test_an_unknown_field_is_detected_at_any_depth(written: bytes) -> None:
     assert has_unknown(pb.Outputs.FromString(written))
     request = pb.OccludeRequest(tokens=pb.TokenSelector(span=pb.TextSpan.FromString(UNKNOWN)))
     assert has_unknown(request)
@@ -79,7 +79,7 @@ def test_a_field_that_the_contract_has_not_is_seen_wherever_it_is(written: bytes
         ),
     ],
 )
-def test_what_is_only_written_otherwise_is_known(written: bytes) -> None:
+def test_other_encodings_of_known_fields_are_accepted(written: bytes) -> None:
     outputs = pb.Outputs.FromString(written)
     before = outputs.SerializeToString(deterministic=True)
     assert not has_unknown(outputs)
@@ -87,7 +87,7 @@ def test_what_is_only_written_otherwise_is_known(written: bytes) -> None:
 
 
 def walked(part: Message) -> bool:
-    """The same, by looking at every message."""
+    """Detect unknown fields by visiting every message."""
     if len(UnknownFieldSet(part)):
         return True
     for field, value in part.ListFields():
@@ -110,7 +110,7 @@ PARTS = st.recursive(
 
 
 @given(st.lists(PARTS, max_size=4))
-def test_all_that_is_there_is_looked_at(parts: list[bytes]) -> None:
+def test_detection_of_unknown_fields_matches_a_full_walk(parts: list[bytes]) -> None:
     for kind in (pb.Outputs, pb.OccludeRequest):
         try:
             read = kind.FromString(b"".join(parts))
@@ -119,12 +119,12 @@ def test_all_that_is_there_is_looked_at(parts: list[bytes]) -> None:
         assert has_unknown(read) == walked(read)
 
 
-def test_many_unknown_fields_become_no_objects() -> None:
+def test_many_unknown_fields_create_no_objects() -> None:
     deep = message(4, message(3, message(2, UNKNOWN)))
     for outputs in (pb.Outputs.FromString(UNKNOWN * 200_000), pb.Outputs.FromString(deep * 50_000)):
         tracemalloc.start()
         try:
             assert has_unknown(outputs)
-            assert tracemalloc.get_traced_memory()[1] < 1 << 20  # less than two of such messages
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20  # less than two such messages
         finally:
             tracemalloc.stop()

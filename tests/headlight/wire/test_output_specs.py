@@ -1,6 +1,6 @@
-"""Wishes about attention and hidden states that no message can hold.
+"""Attention and hidden state specs that no message can express.
 
-Refused by name, with what would fit, before anything is sent.
+Refused by name, with the accepted values, before anything is sent.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_occlusion_tokens_are_checked_without_a_service(client: Client) -> None:
 
 
 @pytest.mark.parametrize("layers", [1.7, [0, 1.7], "1", [None]])
-def test_what_is_no_whole_number_is_not_rounded(layers: Any) -> None:
+def test_fractions_are_refused_and_not_rounded(layers: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^layers: holds .*; name whole numbers$"):
         AttentionSpec.of(layers)
 
@@ -153,20 +153,20 @@ def test_what_is_no_whole_number_is_not_rounded(layers: Any) -> None:
         ),
     ],
 )
-def test_what_is_no_list_is_refused_by_name(values: dict[str, Any], message: str) -> None:
+def test_a_value_that_is_no_list_is_refused_by_name(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=f"^{re.escape(message)}"):
         AttentionSpec.of(unit="span", **values)
 
 
 @pytest.mark.parametrize("reading", [{"truncate": ["end"]}, {"priority": ["bulk"]}])
-def test_a_choice_that_is_a_list_is_refused_by_name(
+def test_a_list_for_a_single_choice_is_refused_by_name(
     client: Client, reading: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput, match=rf"^{next(iter(reading))}: must be None, \""):
         client.encode(["one"], **reading)
 
 
-def test_types_that_can_be_read_once_are_refused_by_name(client: Client) -> None:
+def test_iterators_are_refused_by_name(client: Client) -> None:
     types: Any = (name for name in ("float16", "float32"))
     for ask in (client.encode, client.encode_with_info):
         with pytest.raises(
@@ -179,7 +179,7 @@ def test_types_that_can_be_read_once_are_refused_by_name(client: Client) -> None
 
 
 @pytest.mark.parametrize("entry", [None, "1", b"1"])
-def test_a_head_mask_of_anything_but_numbers_is_refused(
+def test_a_head_mask_that_is_not_numeric_is_refused(
     client: Client, servicer: FakeServicer, entry: Any
 ) -> None:
     mask: Any = [[entry] * HEADS] * LAYERS
@@ -192,7 +192,7 @@ def test_a_head_mask_of_anything_but_numbers_is_refused(
     assert servicer.encoded == []
 
 
-def test_a_number_stands_for_a_list_of_one() -> None:
+def test_a_number_means_a_list_of_one() -> None:
     one: Any = np.int64(1)
     spec = AttentionSpec.of(one, 2, queries=3, keys=-one)
     assert (spec.layers, spec.heads, spec.queries, spec.keys) == ((1,), (2,), (3,), (-1,))

@@ -1,4 +1,4 @@
-"""How soon answers are wanted: what the clients and the command line send."""
+"""Priorities that the clients and the command line send."""
 
 from __future__ import annotations
 
@@ -45,26 +45,28 @@ def test_every_method_sends_the_priority(
         call(client, priority="soon")
 
 
-def test_occlusion_sends_it_and_tokenising_has_none(client: Client) -> None:
+def test_occlude_sends_the_priority_and_tokenize_has_none(client: Client) -> None:
     assert occlusion_request("", "one", None, {"priority": "bulk"}).priority == pb.PRIORITY_BULK
     with pytest.raises(InvalidInput, match="priority: has no effect on tokenising"):
         client.tokenize(["a"], priority="bulk")  # type: ignore[call-arg]
 
 
-def test_each_part_of_a_long_list_has_it(client: Client, servicer: FakeServicer) -> None:
+def test_each_request_of_a_long_list_has_the_priority(
+    client: Client, servicer: FakeServicer
+) -> None:
     client.encode(["a"] * 30, priority="bulk")
     assert len(servicer.encoded) > 1
     assert {request.priority for request in servicer.encoded} == {pb.PRIORITY_BULK}
 
 
-async def test_the_asynchronous_client_sends_it(target: str, servicer: FakeServicer) -> None:
+async def test_the_asyncio_client_sends_the_priority(target: str, servicer: FakeServicer) -> None:
     async with AsyncClient(target) as client:
         await client.encode(["a"], priority="bulk")
         await client.attend("a", priority="bulk")
     assert [request.priority for request in servicer.encoded] == [pb.PRIORITY_BULK] * 2
 
 
-def test_names_and_numbers_belong_together() -> None:
+def test_priority_names_match_their_enum_numbers() -> None:
     for name in PRIORITIES:
         assert vector_codec.priority_of(vector_codec.PRIORITIES[name]) == name
     assert vector_codec.priority_of(pb.PRIORITY_UNSPECIFIED) == "interactive"
@@ -85,11 +87,11 @@ def test_names_and_numbers_belong_together() -> None:
         (["embed", "one", "--priority", "bulk"], pb.PRIORITY_BULK),
         (["heads", "--file", "FILE"], pb.PRIORITY_BULK),
         (["heads", "one two three"], pb.PRIORITY_UNSPECIFIED),
-        (["attend", "--file", "FILE"], pb.PRIORITY_UNSPECIFIED),  # one text, that somebody looks at
+        (["attend", "--file", "FILE"], pb.PRIORITY_UNSPECIFIED),  # one text, for a person
         (["attend", "one", "--priority", "bulk"], pb.PRIORITY_BULK),
     ],
 )
-def test_the_command_line_takes_lists_that_nobody_typed_for_bulk(
+def test_the_command_line_sends_files_and_pipes_as_bulk(
     target: str,
     servicer: FakeServicer,
     monkeypatch: pytest.MonkeyPatch,
@@ -107,7 +109,7 @@ def test_the_command_line_takes_lists_that_nobody_typed_for_bulk(
 
 
 @pytest.mark.parametrize("command", ["embed", "attend", "heads"])
-def test_help_says_what_is_usual(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_default_priority(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser().parse_args([command, "--help"])
     text = " ".join(capsys.readouterr().out.split())

@@ -74,7 +74,7 @@ def test_chunks_in_any_order_make_the_whole_answer(
 
 
 @given(st.data())
-def test_any_chunk_lost_doubled_or_moved_is_noticed(data: st.DataObject) -> None:
+def test_a_lost_repeated_or_moved_chunk_is_detected(data: st.DataObject) -> None:
     header, *chunks, end = frames_of("a", response_to(["one two", "three"]))
     at = data.draw(st.integers(0, len(chunks) - 1))
     field = data.draw(st.sampled_from(["lost", "doubled", *MEANING]))
@@ -184,14 +184,14 @@ def test_frames_that_break_the_contract_are_refused(change: Callable[[Frames], F
         assemble(change(frames_of("a", response_to(["one two", "three"]))), 2)
 
 
-def test_memory_is_not_reserved_beyond_the_servers_own_limit() -> None:
+def test_memory_is_not_reserved_beyond_the_limit_of_the_server() -> None:
     header = frames_of("a", response_to(["one"]))[0]
     header.header.pooled[0].shape[1] = 2**50
     with pytest.raises(EngineError, match="limit of 1000"):
         assemble([header], 1, max_bytes=1000)
 
 
-def test_a_whole_answer_is_checked_as_well() -> None:
+def test_an_unchunked_answer_is_validated() -> None:
     response = response_to(["one"])
     response.pooled[0].data += b"1234"
     with pytest.raises(EngineError, match="announced"):
@@ -203,7 +203,7 @@ def test_a_whole_answer_is_checked_as_well() -> None:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.randoms(use_true_random=False))
-def test_coverage_is_whole_when_every_piece_has_come(
+def test_coverage_is_complete_once_every_piece_has_arrived(
     sizes: list[int], shuffle: random.Random
 ) -> None:
     edges = [0, *np.cumsum(sizes).tolist()]
@@ -219,8 +219,8 @@ def test_coverage_is_whole_when_every_piece_has_come(
 
 
 @pytest.mark.parametrize("tokens", [[], [3]])
-def test_units_of_an_axis_that_was_reduced_are_looked_at_too(tokens: list[int]) -> None:
-    """Nothing of the tensor's shape tells of them."""
+def test_units_of_a_reduced_axis_are_validated(tokens: list[int]) -> None:
+    """The shape of the tensor does not reveal them."""
     info = pb.TokenInfo(
         ids=[1] * 3, starts=[0] * 3, ends=[0] * 3, special=[False] * 3, segments=[0] * 3
     )

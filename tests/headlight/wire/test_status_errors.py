@@ -21,7 +21,7 @@ WITHOUT_A_CLASS = {
 }
 
 
-def test_every_status_is_decided_on() -> None:
+def test_every_status_code_is_mapped_or_listed_as_unmapped() -> None:
     assert set(ERROR_CLASSES) | WITHOUT_A_CLASS == set(FAILURES)
     served = {
         errors.InvalidInput,
@@ -36,12 +36,12 @@ def test_every_status_is_decided_on() -> None:
 
 
 @pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.name)
-def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
+def test_failed_calls_and_failed_stream_requests_raise_the_same_error(
     client: Client, servicer: FakeServicer, code: grpc.StatusCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_flow, "FIRST_BACKOFF_SECONDS", 1e-4)
     client.model()
-    # Without retries there is one refusal too many; it is drawn by the stream.
+    # Without retries one refusal remains; the stream takes it.
     repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     attempts, again = (4, call_flow.MOST_RETRIES) if repeated else (1, 0)
     servicer.refusals.extend([Refusal(code, "the reason")] * (attempts + 1 + again))
@@ -71,15 +71,13 @@ def test_a_failed_call_and_a_failed_request_of_a_stream_raise_the_same(
         ("", "", "refused without a reason"),
     ],
 )
-def test_the_field_is_read_and_counted_from_the_first_input(
-    message: str, field: str, shown: str
-) -> None:
+def test_the_field_index_counts_from_the_first_input(message: str, field: str, shown: str) -> None:
     error = error_of_status(pb.Status(code=3, message=message), first_input=10)
     assert isinstance(error, errors.InvalidInput)
     assert (error.field, str(error)) == (field, shown)
 
 
-def test_an_unknown_number_is_an_engine_error() -> None:
+def test_an_unknown_status_code_is_an_engine_error() -> None:
     assert type(error_of_status(pb.Status(code=99, message="what"))) is errors.EngineError
 
 
@@ -95,13 +93,13 @@ def test_an_unknown_number_is_an_engine_error() -> None:
         ((("grpc-retry-pushback-ms", "soon"),), None),
     ],
 )
-def test_pushback(
+def test_pushback_is_read_from_trailers(
     metadata: tuple[tuple[str, str | bytes], ...] | None, seconds: float | None
 ) -> None:
     assert retry_after_seconds(metadata) == seconds
 
 
-def test_a_refusal_in_a_stream_says_when_to_try_again() -> None:
+def test_a_refusal_in_a_stream_carries_the_retry_delay() -> None:
     overloaded = error_of_status(pb.Status(code=8, message="the queue is full", retry_after_ms=250))
     assert isinstance(overloaded, errors.Overloaded)
     assert overloaded.retry_after_seconds == 0.25

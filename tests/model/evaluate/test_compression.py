@@ -12,13 +12,13 @@ def vectors(count: int, seed: int) -> Floats:
     return unit
 
 
-def test_a_cut_vector_has_unit_length() -> None:
+def test_a_truncated_vector_has_unit_length() -> None:
     found = truncated(vectors(5, 0), 16)
     assert found.shape == (5, 16)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
 
 
-def test_bytes_are_near_and_stay_within_the_bounds() -> None:
+def test_int8_is_close_and_within_its_bounds() -> None:
     values = vectors(200, 0)
     found = as_bytes(values, values.min(axis=0), values.max(axis=0))
     assert (
@@ -33,7 +33,7 @@ def test_bits_are_signs() -> None:
     assert as_bits(np.array([[0.2, -0.1, 0.0]])).tolist() == [[1.0, -1.0, -1.0]]
 
 
-def test_all_forms_find_a_text_by_itself() -> None:
+def test_every_form_retrieves_a_text_by_itself() -> None:
     values = vectors(100, 0)
     found = compressed(values, values, (16, 32))
     assert set(found) == {"16 dimensions", "32 dimensions", "int8", "binary"}

@@ -1,5 +1,6 @@
-"""The whole evaluation on a library of a few modules,
-and what the committed one says of the shipped models.
+"""The whole evaluation on a library of a few modules.
+
+Also the committed results of the shipped models.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.usefixtures("small_library")
-def test_the_whole_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_evaluation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [tmp_path / "rope", tmp_path / "sinusoidal"]
     for folder in folders:
         train(Job(positions=folder.name, out=folder, recipe=QUICK, state=tmp_path / "state"))
@@ -63,13 +64,13 @@ FIGURES = json.loads((ROOT / "bench/results/evaluation.json").read_text(encoding
 
 
 def committed(task: str) -> dict[str, dict[str, float]]:
-    """The rows of a task of the committed evaluation, by contestant."""
+    """Return the rows of a task of the committed evaluation, by contestant."""
     (found,) = (each for each in FIGURES["retrieval"] if each["name"] == task)
     return {row["name"]: row for row in found["rows"]}
 
 
 @pytest.mark.parametrize("name", ["docs-rope", "docs-sinusoidal"])
-def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
+def test_the_committed_evaluation_is_of_the_shipped_models(name: str) -> None:
     facts = json.loads(
         (ROOT / "model/headlight_model/checkpoints" / name / "training.json").read_text(
             encoding="utf-8"
@@ -78,7 +79,7 @@ def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
     assert FIGURES["origin"]["trained_on"][name] == facts["corpus_sha256"]
     (order,) = (model for model in FIGURES["order"] if model["name"] == name)
     masked = order["masked"]
-    # Measured on other modules than the training's own figures, which must not be far off.
+    # The training's own figures, from other modules, must be close.
     assert masked["masked_accuracy"] == pytest.approx(
         facts["validation"]["masked_accuracy"], abs=0.06
     )
@@ -87,7 +88,7 @@ def test_the_shipped_models_are_those_that_were_measured(name: str) -> None:
     assert committed("standard library")[name]["recall"] >= 0.65
 
 
-def test_the_layers_of_docs_rope_are_worth_something() -> None:
+def test_docs_rope_beats_word_vectors_and_itself_without_any_layer() -> None:
     (task,) = (each for each in FIGURES["retrieval"] if each["name"] == "held-out packages")
     assert task["candidates"] >= 3000
     gain = {each["than"]: each["by_group"] for each in task["comparisons"]}
@@ -101,7 +102,7 @@ def test_the_layers_of_docs_rope_are_worth_something() -> None:
         assert gain[f"docs-rope, without layer {layer}"]["low"] > 0
 
 
-def test_docs_rope_knows_order_and_its_heads_have_roles() -> None:
+def test_docs_rope_depends_on_order_and_its_heads_have_roles() -> None:
     (order,) = (model for model in FIGURES["order"] if model["name"] == "docs-rope")
     assert order["pairs"]["all"] >= 0.80
     named = [

@@ -19,7 +19,7 @@ TOTAL, OTHER = 6, 9
 
 
 class Scripted:
-    """Looks where the test says: one layer, as many heads as there are scripts."""
+    """Fake encoder with scripted attention: one layer, one head per script."""
 
     def __init__(self, *scripts: Tensor) -> None:
         self.config = SimpleNamespace(layers=1, heads=len(scripts))
@@ -33,11 +33,11 @@ class Scripted:
 
 
 def looks_at(*keys: int) -> Tensor:
-    """[S, S]: query i looks at keys[i] alone."""
+    """Return [S, S] in which query i attends to keys[i] alone."""
     return torch.nn.functional.one_hot(torch.tensor(keys), len(keys)).float()
 
 
-def test_identifiers() -> None:
+def test_identifier_pieces_are_recognised() -> None:
     assert [
         is_identifier(piece) for piece in ("total", "_x1", "return", "##er", "(", "x", "⏎")
     ] == [
@@ -51,7 +51,7 @@ def test_identifiers() -> None:
     ]
 
 
-def test_targets() -> None:
+def test_target_keys_of_each_role_are_found() -> None:
     ids = torch.tensor([[2, TOTAL, 5, TOTAL, 3]])
     found = targets(ids, PIECES)
     assert found["previous"][0].nonzero().tolist() == [[1, 0], [2, 1], [3, 2]]
@@ -59,7 +59,7 @@ def test_targets() -> None:
     assert found["same identifier"][0].nonzero().tolist() == [[1, 3], [3, 1]]
 
 
-def test_links_of_syntax() -> None:
+def test_syntax_links_are_found() -> None:
     tokens = [
         "[CLS]",
         ")",
@@ -91,7 +91,7 @@ def test_links_of_syntax() -> None:
     assert {(query, key) for kind, query, key in found if kind == "call to arguments"} == arguments
 
 
-def test_brackets_written_as_one_piece_match_each_their_own() -> None:
+def test_brackets_in_one_piece_match_separately() -> None:
     found = set(links(["f", "(", "g", "(", "x", "))"]))
     assert {(query, key) for kind, query, key in found if kind == "matching bracket"} == {
         (1, 5),
@@ -101,7 +101,7 @@ def test_brackets_written_as_one_piece_match_each_their_own() -> None:
     }
 
 
-def test_heads_are_called_what_they_do() -> None:
+def test_heads_are_named_after_their_role() -> None:
     ids = torch.tensor([[2, TOTAL, 5, TOTAL, OTHER, 3]] * 20)
     scripts = (
         looks_at(0, 0, 1, 2, 3, 4),
@@ -111,7 +111,7 @@ def test_heads_are_called_what_they_do() -> None:
     )
     heads, uniform = analyse(cast(Encoder, Scripted(*scripts)), ids, PIECES)
     assert [head.name for head in heads] == ["previous", "next", "same identifier", ""]
-    seen = ("previous", "next", "same identifier")  # there is no syntax in these windows
+    seen = ("previous", "next", "same identifier")  # these windows have no syntax
     assert heads[0].weight == dict.fromkeys(ROLES, 0.0) | {"previous": 1.0}
     assert heads[3].weight == pytest.approx(
         dict.fromkeys(ROLES, 0.0) | dict.fromkeys(seen, 1 / 6), abs=1e-6
@@ -120,10 +120,10 @@ def test_heads_are_called_what_they_do() -> None:
     assert [(head.layer, head.head) for head in heads] == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_half_of_the_tokens_make_a_name() -> None:
+def test_a_role_needs_half_of_the_tokens_to_name_a_head() -> None:
     head = Head(0, 0, dict.fromkeys(ROLES, 0.1), dict.fromkeys(ROLES, 0.1) | {"previous": 0.5})
     assert head.name == "previous"
-    # Broad first.
+    # Broad roles first.
     assert (
         dataclasses.replace(head, strongest=head.strongest | {"def to name": 0.9}).name
         == "previous"

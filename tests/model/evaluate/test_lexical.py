@@ -22,7 +22,7 @@ TASK = Task(
 )
 
 
-def test_stems_leave_stop_words_out() -> None:
+def test_stemming_drops_stop_words() -> None:
     assert lexical.stems("The readers are readingLines") == ["reader", "read", "line"]
     assert lexical.raw_words("The readers") == ["the", "readers"]
 
@@ -34,14 +34,14 @@ def test_search_by_stems_finds_other_forms(score: object) -> None:
     assert scores.shape == (3, 3)
     assert scores[0].argmax() == 0
     assert scores[1].argmax() == 1
-    assert not scores[2].any()  # stop words alone
+    assert not scores[2].any()  # only stop words
 
 
-def test_raw_words_do_not() -> None:
+def test_search_by_raw_words_does_not_find_other_forms() -> None:
     assert not lexical.bm25(TASK, lexical.raw_words, name_weight=1)[0, 0]
 
 
-def test_bm25_by_hand() -> None:
+def test_bm25_matches_an_example_by_hand() -> None:
     scores = lexical.bm25(TASK)
     # "line": thrice in the first document (of 9 terms), once in the third (of 6: "x" thrice); the
     # second has 7.

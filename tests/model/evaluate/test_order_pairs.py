@@ -9,7 +9,7 @@ from headlight_model.train.data.order import questions
 
 
 def bag(texts: list[str]) -> Floats:
-    """Counts of letters, of unit length."""
+    """Return counts of letters, normalised to unit length."""
     counts = np.array(
         [[text.count(chr(code)) for code in range(32, 127)] for text in texts], dtype=float
     )
@@ -24,7 +24,7 @@ def test_a_bag_of_words_chooses_by_chance() -> None:
     assert found.questions == len(list(questions()))
 
 
-def test_whoever_knows_the_answers_is_always_right() -> None:
+def test_an_oracle_is_always_right() -> None:
     answers = {each.question: each.right for each in questions()} | {
         each.right: each.right for each in questions()
     }
@@ -37,5 +37,5 @@ def test_whoever_knows_the_answers_is_always_right() -> None:
                 vectors[row, known[answers[text]]] = 1
         return vectors
 
-    # A wrong answer may be another question's right one.
+    # A wrong answer may be right for another question.
     assert measure(knowing).all == pytest.approx(1.0, abs=0.05)

@@ -16,19 +16,19 @@ from headlight_model.evaluate.ranking import (
 )
 
 
-def test_ranks_count_equals_against_the_right_answer() -> None:
+def test_ties_count_against_the_right_answer() -> None:
     scores = np.array([[0.9, 0.5, 0.1], [0.2, 0.2, 0.2], [0.3, 0.3 + 1e-9, 0.1]])
     assert ranks(scores, [1, 0, 0]).tolist() == [2, 3, 2]
 
 
-def test_figures_by_hand() -> None:
+def test_figures_match_an_example_by_hand() -> None:
     of_questions = np.array([1, 2, 10, 11])
     assert reciprocal_ranks(of_questions).tolist() == [1.0, 0.5, 0.1, 0.0]
     assert found(of_questions).tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=40))
-def test_the_interval_holds_the_mean(differences: list[float]) -> None:
+def test_the_interval_contains_the_mean(differences: list[float]) -> None:
     interval = bootstrap(np.array(differences))
     assert interval.low - 1e-9 <= interval.mean <= interval.high + 1e-9
     assert min(differences) - 1e-9 <= interval.low <= interval.high <= max(differences) + 1e-9
@@ -42,7 +42,7 @@ def test_the_interval_is_that_of_a_mean() -> None:
     assert interval.high == pytest.approx(sample.mean() + 1.96 * error, abs=0.02)
 
 
-def test_questions_that_are_alike_within_groups_widen_the_interval() -> None:
+def test_correlated_questions_within_groups_widen_the_interval() -> None:
     of_group = np.random.default_rng(0).normal(size=20)
     groups = [f"m{index}" for index in range(20) for _ in range(20)]
     alone, together = bootstrap(of_group.repeat(20)), bootstrap(of_group.repeat(20), groups)
@@ -50,25 +50,25 @@ def test_questions_that_are_alike_within_groups_widen_the_interval() -> None:
     assert together.mean == alone.mean
 
 
-def test_a_group_counts_by_its_size() -> None:
+def test_groups_are_weighted_by_size() -> None:
     interval = bootstrap(np.array([1.0, 1.0, 1.0, 0.0]), ["a", "a", "a", "b"])
     assert (interval.mean, interval.low, interval.high) == (0.75, 0.0, 1.0)
 
 
-def test_standardised_rows() -> None:
+def test_rows_are_standardised() -> None:
     rows = standardised(np.array([[1.0, 2.0, 3.0], [5.0, 5.0, 5.0]]))
     assert rows.mean(axis=1).tolist() == pytest.approx([0, 0])
     assert rows.std(axis=1).tolist() == pytest.approx([1, 0])
 
 
-def test_fusion_leans_on_the_better_of_two() -> None:
+def test_fusion_prefers_the_better_ranking() -> None:
     good, misleading = np.eye(6), np.eye(6)[::-1].copy()
     asked = list(range(6))
     assert best_weight(good, misleading, asked) > 0.5
     assert best_weight(misleading, good, asked) < 0.5
 
 
-def test_fusion_of_two_halves_finds_all() -> None:
+def test_fusion_of_two_complementary_rankings_finds_all() -> None:
     asked = list(range(6))
     left, right = np.eye(6), np.eye(6)
     left[3:], right[:3] = 0, 0

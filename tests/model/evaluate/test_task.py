@@ -15,7 +15,7 @@ def function(name: str, summary: str, package: str = "python") -> Function:
     return Function("shop.till", name, (), summary, (), 1, 2, package)
 
 
-def test_only_sentences_of_one_function_are_asked() -> None:
+def test_questions_are_sentences_of_exactly_one_function() -> None:
     chosen = [
         function("a", "Same."),
         function("b", "Own."),
@@ -31,7 +31,7 @@ def test_only_sentences_of_one_function_are_asked() -> None:
 
 
 @pytest.mark.usefixtures("small_library")
-def test_questions_by_hand_accept_each_of_their_answers(tmp_path: Path) -> None:
+def test_handwritten_questions_accept_each_of_their_answers(tmp_path: Path) -> None:
     file = tmp_path / "questions.txt"
     file.write_text(
         "# a comment\nremove indentation | textwrap:dedent, textwrap:indent\n", encoding="utf-8"
@@ -48,26 +48,26 @@ def test_questions_by_hand_accept_each_of_their_answers(tmp_path: Path) -> None:
     )
 
 
-def test_there_are_a_hundred_questions_and_all_have_answers() -> None:
+def test_all_hundred_handwritten_questions_have_answers() -> None:
     task = newcomer_task()
     assert len(task.asked) == len(set(task.questions)) == 100
     assert len(task.candidates) > 5000
     assert QUESTIONS.name == "questions.txt"
 
 
-def test_no_question_is_a_sentence_of_the_library() -> None:
+def test_no_handwritten_question_is_a_sentence_of_the_library() -> None:
     task = newcomer_task()
     said = {candidate.summary.lower().strip(".") for candidate in task.candidates}
     assert said.isdisjoint(question.lower() for question in task.questions)
 
 
-def test_among_several_right_answers_the_best_counts() -> None:
+def test_the_best_of_several_right_answers_counts() -> None:
     scores = np.array([[3.0, 2.0, 2.0, 1.0]])
     assert ranks(scores, [3], [[3]]).tolist() == [4]
     assert ranks(scores, [3], [[1, 3]]).tolist() == [3]  # the equal one comes before
     assert ranks(scores, [3], [[0, 3]]).tolist() == [1]
 
 
-def test_a_source_knows_its_part() -> None:
+def test_a_source_belongs_to_a_part_of_the_split() -> None:
     assert Source("re", "").part.value == "test"
     assert Source("re", "", "torch").part.value == "training"

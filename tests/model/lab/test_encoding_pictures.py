@@ -1,6 +1,4 @@
-"""What the pictures show is compared with formulas written out here,
-on the figures that are drawn.
-"""
+"""Pictures compared with formulas written out here, on the drawn figures."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
-    """Draws, and yields the figure instead of a file."""
+    """Draw, and yield the figure instead of a file."""
 
     def draw(picture: Draw) -> Figure:
         made: list[Figure] = []
@@ -47,7 +45,7 @@ def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Draw], Figure]:
 
 
 def drawn_line(figure: Figure, axes: int, label: str) -> Floats:
-    """The values of the line with this label, up to a colon where it has one."""
+    """Return the values of the line with this label, up to a colon if it has one."""
     (found,) = (
         each for each in figure.axes[axes].lines if str(each.get_label()).split(":")[0] == label
     )
@@ -55,7 +53,7 @@ def drawn_line(figure: Figure, axes: int, label: str) -> Floats:
 
 
 def chunks(data: bytes) -> Iterator[bytes]:
-    """The kinds of the chunks of a PNG."""
+    """Return the chunk types of a PNG."""
     at = 8
     while at < len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -63,7 +61,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
         at += length + 12
 
 
-def test_every_picture_is_a_png_of_a_readable_size_that_shows_something(drawn: list[Path]) -> None:
+def test_every_picture_is_a_nonblank_png_of_readable_size(drawn: list[Path]) -> None:
     assert [path.name for path in drawn] == list(encodings.PICTURES)
     for path in drawn:
         pixels = image.imread(path)
@@ -74,7 +72,7 @@ def test_every_picture_is_a_png_of_a_readable_size_that_shows_something(drawn: l
         assert pixels[..., :3].std() > 0.05, path.name
 
 
-def test_the_same_picture_is_the_same_bytes_and_names_neither_date_nor_software(
+def test_pictures_are_reproducible_and_name_no_date_or_software(
     drawn: list[Path], tmp_path: Path
 ) -> None:
     for first, again in zip(drawn, encodings.draw(tmp_path), strict=True):
@@ -83,13 +81,13 @@ def test_the_same_picture_is_the_same_bytes_and_names_neither_date_nor_software(
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_axis_is_labelled_and_nothing_written_is_cut_off_or_overlaps(
+def test_axes_are_labelled_and_no_text_is_clipped_or_overlaps(
     name: str, figure_of: Callable[[Draw], Figure]
 ) -> None:
     figure = figure_of(encodings.PICTURES[name])
     for axes in figure.axes:
         place = axes.get_subplotspec()
-        if place is None:  # a bar of colours
+        if place is None:  # a colour bar
             assert axes.get_ylabel()
             continue
         # Panels that share an axis are labelled at the edge.
@@ -135,7 +133,7 @@ def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(
         np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
 
 
-def test_wavelengths_are_two_pi_times_the_power_and_low_dimensions_turn_fastest(
+def test_wavelengths_are_two_pi_times_the_power_and_increase_with_the_dimension(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
@@ -146,7 +144,7 @@ def test_wavelengths_are_two_pi_times_the_power_and_low_dimensions_turn_fastest(
     np.testing.assert_allclose(drawn_line(figure, 0, "2π · 10000^(2i/D)"), expected)
 
 
-def test_what_tutorials_have_is_drawn_dashed_and_is_not_what_the_model_does(
+def test_the_variant_of_tutorials_is_dashed_and_differs_from_the_model(
     figure_of: Callable[[Draw], Figure],
 ) -> None:
     figure = figure_of(sinusoids.draw_wavelengths)
@@ -177,7 +175,7 @@ def test_pairs_stay_on_the_unit_circle_and_turn_by_position_times_frequency(
 
 
 def mean_cosine(wavelengths: Floats) -> Floats:
-    """What equal vectors score over 257 distances, by pairs of such wavelengths."""
+    """Return the score of equal vectors over 257 distances, by pairs of such wavelengths."""
     cosines: Floats = np.cos(2 * math.pi * np.arange(257)[:, None] / wavelengths).mean(1)
     return cosines
 
@@ -193,7 +191,7 @@ def test_scores_by_theta_are_the_mean_cosine_of_all_pairs(
         np.testing.assert_allclose(scores, mean_cosine(expected), atol=1e-5)
 
 
-def test_scalings_stretch_as_their_papers_say(figure_of: Callable[[Draw], Figure]) -> None:
+def test_scalings_stretch_as_in_their_papers(figure_of: Callable[[Draw], Figure]) -> None:
     figure = figure_of(rotations.draw_scalings)
     plain = 2 * math.pi * 100.0 ** (2 * np.arange(32) / 64)
     np.testing.assert_allclose(drawn_line(figure, 0, "none"), plain, rtol=1e-5)

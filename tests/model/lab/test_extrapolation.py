@@ -1,4 +1,4 @@
-"""Lines to compare with: counted without a model, and over more questions than models are asked."""
+"""Baselines: computed without a model, over more questions than models are asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headlight_model.lab.training import few_keys
 RESULTS = load(Path(__file__).resolve().parents[3] / "docs/positions")
 
 
-def test_what_is_asked_at_512_tokens_is_too_little_for_a_floor() -> None:
+def test_questions_at_512_tokens_are_too_few_to_measure_a_floor() -> None:
     [training, *_] = extrapolation.trainings(range(1))
     assert asked(training, 512)["recall"] == 256
     assert floor(few_keys(training, 512), "recall") > 0.07
@@ -25,7 +25,7 @@ def test_what_is_asked_at_512_tokens_is_too_little_for_a_floor() -> None:
 
 
 @pytest.mark.parametrize(("length", "recall"), [(32, 0.1244), (64, 0.0888), (128, 0.0689)])
-def test_floors_are_those_of_a_million_questions(length: int, recall: float) -> None:
+def test_floors_use_a_million_questions(length: int, recall: float) -> None:
     found = floors(length)
     assert found["recall"] == pytest.approx(recall, abs=0.002)
     assert rounded(found) == RESULTS["floors"][str(length)], (
@@ -34,12 +34,12 @@ def test_floors_are_those_of_a_million_questions(length: int, recall: float) -> 
 
 
 @pytest.mark.parametrize("question", ["left", "recall"])
-def test_who_knows_no_places_answers_less_the_longer_the_sequence(question: str) -> None:
+def test_accuracy_without_positions_falls_with_length(question: str) -> None:
     found = [RESULTS["floors"][str(length)][question] for length in LENGTHS]
     assert found == sorted(found, reverse=True)
 
 
-def test_what_takes_no_model_is_the_same_whenever_it_is_computed(
+def test_baselines_without_a_model_are_reproducible(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(extrapolation, "FLOOR_QUESTIONS", 1024)

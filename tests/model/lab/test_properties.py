@@ -13,7 +13,7 @@ from headlight_model.lab import schemes
 from headlight_model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
 from headlight_model.positions.position_schemes import Alibi, Learned, Rope
 
-CLEAR = 1e-3  # what is violated is violated by more than rounding could explain
+CLEAR = 1e-3  # violations are larger than rounding could explain
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def rows() -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_what_must_hold_holds_and_what_must_not_is_clearly_violated(seed: int) -> None:
+def test_expected_properties_hold_and_others_are_clearly_violated(seed: int) -> None:
     for row in measure(seed):
         assert math.isfinite(row.delta)
         assert row.holds is row.expected, row
@@ -30,7 +30,7 @@ def test_what_must_hold_holds_and_what_must_not_is_clearly_violated(seed: int) -
         assert row.holds or row.delta > CLEAR, row
 
 
-def test_every_property_is_tried_with_every_scheme_that_it_can_be_stated_for(
+def test_every_property_is_tested_with_every_applicable_scheme(
     rows: list[Row],
 ) -> None:
     tried = Counter((row.property, row.scheme) for row in rows)
@@ -41,7 +41,7 @@ def test_every_property_is_tried_with_every_scheme_that_it_can_be_stated_for(
     assert tried == Counter(adding | others)
 
 
-def test_who_has_which_property_is_what_the_papers_say(rows: list[Row]) -> None:
+def test_the_properties_of_schemes_are_those_of_the_papers(rows: list[Row]) -> None:
     held = {
         name: {row.scheme for row in rows if row.property == name and row.holds}
         for name in PROPERTIES
@@ -56,7 +56,7 @@ def test_who_has_which_property_is_what_the_papers_say(rows: list[Row]) -> None:
     }
 
 
-def test_a_seed_gives_the_same_rows_and_leaves_the_state_of_torch_alone(rows: list[Row]) -> None:
+def test_a_seed_gives_the_same_rows_and_keeps_the_torch_state(rows: list[Row]) -> None:
     before = torch.random.get_rng_state()
     assert measure() == rows
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -72,21 +72,23 @@ def surprises() -> set[tuple[str, str]]:
     return {(row.property, row.scheme) for row in measure() if row.holds is not row.expected}
 
 
-def test_a_scheme_that_does_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheme_without_effect_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rope, "rotate", lambda self, heads, state: heads)
     assert surprises() == {
         (name, "rope") for name in ("permutation", "reversal", "swap, pooled", "swap, other tokens")
     }
 
 
-def test_a_table_that_wraps_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrapping_position_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare = Learned.prepare
     monkeypatch.setattr(Learned, "prepare", lambda self, positions: prepare(self, positions % 100))
-    # All shifts by a multiple of a hundred are then none at all.
+    # All shifts by a multiple of a hundred then have no effect.
     assert surprises() == {("shift", "learned"), ("linear shift", "learned")}
 
 
-def test_a_bias_that_tells_left_from_right_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bias_that_distinguishes_left_from_right_is_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def one_sided(self: Alibi, state: tuple[Tensor, ...]) -> Tensor:
         return state[0].tril() if not self.signed else state[0]
 

@@ -1,7 +1,4 @@
-"""From results to page.
-
-Figures as they are quoted, verdicts that follow the figures, and the page that is committed.
-"""
+"""From results to page: quoted figures, verdicts, and the committed page."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    """Those that are committed."""
+    """Return the committed results."""
     return load(DOCS / "positions")
 
 
@@ -35,18 +32,20 @@ def verdict(results: dict[str, Any], begins: str) -> Finding:
     return prediction.check(results)[0]
 
 
-def test_a_range_is_quoted_with_its_ends_unless_they_are_alike() -> None:
+def test_a_range_is_quoted_with_both_ends_unless_they_are_equal() -> None:
     assert Range.of([0.5, 0.75, 1.0]).percent() == "75.0 (50.0–100.0)"
     assert Range.of([0.99999, 1.0]).percent() == "100.0"
 
 
-def test_what_is_saved_is_read_again_cut_to_the_digits_that_count(tmp_path: Path) -> None:
+def test_results_round_trip_with_rounded_digits(tmp_path: Path) -> None:
     found = {"a": [1.23456, {"b": 1.23456e-7}], "c": "text", "d": 3}
     save(found, tmp_path)
     assert load(tmp_path) == rounded(found) == {"a": [1.235, {"b": 1.235e-7}], "c": "text", "d": 3}
 
 
-def test_the_page_is_what_its_results_say(results: dict[str, Any], tmp_path: Path) -> None:
+def test_the_committed_page_is_rendered_from_its_results(
+    results: dict[str, Any], tmp_path: Path
+) -> None:
     page = write(results, tmp_path / "positions.md", tmp_path / "positions")
     assert page.read_text(encoding="utf-8") == (DOCS / "positions.md").read_text(
         encoding="utf-8"
@@ -61,7 +60,7 @@ def test_pictures_are_drawn_from_the_results(results: dict[str, Any], tmp_path: 
     )
 
 
-def test_every_picture_and_file_that_the_page_names_is_there() -> None:
+def test_every_picture_and_file_on_the_page_exists() -> None:
     text = (DOCS / "positions.md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", text)
     assert len(pictures) == len(set(pictures)) == len(list((DOCS / "positions").glob("*.png")))
@@ -78,9 +77,9 @@ def test_the_page_was_not_made_by_a_quick_run(results: dict[str, Any]) -> None:
 def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positions(
     results: dict[str, Any],
 ) -> None:
-    """What the lab was asked to show.
+    """The main result of the lab.
 
-    Results of which this were not true should not be committed unseen.
+    Committed results must confirm it.
     """
     line = results["baselines"]["multiset"]
     for scheme in ("learned", "sinusoidal"):
@@ -89,7 +88,7 @@ def test_learned_and_sinusoidal_reverse_and_fall_to_the_multiset_without_positio
             assert abs(run["blind"] - line) <= 0.05
 
 
-def test_every_scheme_is_measured_at_every_length_or_refuses(results: dict[str, Any]) -> None:
+def test_every_scheme_is_measured_or_refuses_at_every_length(results: dict[str, Any]) -> None:
     for scheme in SCHEMES:
         for length in LENGTHS:
             found = figures.at_length(results, scheme, "left", length)
@@ -97,7 +96,7 @@ def test_every_scheme_is_measured_at_every_length_or_refuses(results: dict[str, 
 
 
 def changed(results: dict[str, Any], scheme: str, **values: Any) -> dict[str, Any]:
-    """A copy in which every run of a scheme has other values."""
+    """Return a copy in which every run of a scheme has other values."""
     other = copy.deepcopy(results)
     for experiment in ("reversal", "extrapolation"):
         for run in other[experiment]:
@@ -107,7 +106,7 @@ def changed(results: dict[str, Any], scheme: str, **values: Any) -> dict[str, An
 
 
 def over(*left: float) -> dict[str, dict[str, float]]:
-    """Accuracies by length: of "left" and, the same, of "recall"."""
+    """Return accuracies by length: of "left" and, equal, of "recall"."""
     return {
         str(length): dict.fromkeys(("left", "recall", "left, few keys"), value)
         for length, value in zip(LENGTHS, left, strict=True)
@@ -155,13 +154,13 @@ def test_verdicts_follow_the_figures(
     assert verdict(changed(results, scheme, **fails), begins) is False
 
 
-def test_there_is_no_verdict_on_what_was_not_learnt(results: dict[str, Any]) -> None:
+def test_tasks_that_were_not_learnt_get_no_verdict(results: dict[str, Any]) -> None:
     nothing = changed(results, "sinusoidal", accuracy=over(0.03, 0.03, 0.03, 0.03))
     assert verdict(nothing, "The left neighbour: sinusoidal") is Unseen.NOT_LEARNT
     assert verdict(nothing, "Recall: every scheme") is Unseen.NOT_LEARNT
 
 
-def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
+def test_flat_must_hold_for_each_seed(results: dict[str, Any]) -> None:
     flat = changed(
         changed(results, "rope", accuracy=over(1, 1, 1, 1)),
         "alibi signed",
@@ -177,12 +176,12 @@ def test_flat_is_said_of_each_seed(results: dict[str, Any]) -> None:
     assert verdict(flat, begins) is False
 
 
-def test_steps_to_the_goal_are_those_of_the_first_window_that_reaches_it() -> None:
+def test_steps_to_the_goal_are_those_of_the_first_window_at_the_goal() -> None:
     assert figures.steps_to_goal({"curve": [[50, 0.5], [100, 0.995], [150, 0.98]]}) == 100
     assert figures.steps_to_goal({"curve": [[50, 0.5]]}) == float("inf")
 
 
-def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_seeds(
+def test_the_sampling_error_is_shown_beside_the_range_over_seeds(
     results: dict[str, Any],
 ) -> None:
     assert figures.asked(results, "extrapolation", "recall", 512) == 256
@@ -194,7 +193,7 @@ def test_few_questions_leave_an_error_open_which_stands_beside_the_range_over_se
     assert "1.7 points on 895 questions" in text
 
 
-def test_who_is_best_is_named_if_that_is_more_than_noise_above_the_floor(
+def test_the_best_scheme_is_named_if_it_exceeds_the_floor_by_more_than_noise(
     results: dict[str, Any],
 ) -> None:
     assert furthest(results, "recall") == "best by alibi, 11.8 (10.5–13.7) ± 2.0 %"

@@ -1,4 +1,4 @@
-"""Trainings side by side: what is planned, and what becomes of one that fails."""
+"""Concurrent trainings: the planned jobs, and the failure of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headlight_model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
 from headlight_model.lab.training import SCHEMES
 
 
-def test_every_scheme_reverses_and_is_taken_to_long_sequences_with_every_seed() -> None:
+def test_jobs_cover_every_scheme_and_seed_for_both_experiments() -> None:
     jobs = all_jobs(list(EXPERIMENTS), range(3), quick=False)
     for name, task in (("reversal", "reverse"), ("extrapolation", "recall")):
         found = {
@@ -33,12 +33,12 @@ def test_a_quick_run_has_the_same_jobs_with_few_steps() -> None:
     assert 50 * sum(map(planned, quick)) < sum(map(planned, whole))
 
 
-def test_what_is_planned_counts_the_steps_after_stretching() -> None:
+def test_planned_steps_include_those_after_stretching() -> None:
     [job, *_] = all_jobs(["scaling"], range(1), quick=False)
     assert planned(job) == job[1].steps + len(scaling.KINDS) * scaling.more_steps(job[1]) == 4400
 
 
-def test_one_that_fails_ends_the_run_with_its_error_though_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_training_ends_the_run_with_its_error(tmp_path: Path) -> None:
     [(name, training), *_] = all_jobs(["reversal"], range(1), quick=True)
     broken = dataclasses.replace(training, task="no such task")
     with pytest.raises(KeyError, match="no such task"):

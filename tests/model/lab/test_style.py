@@ -10,7 +10,7 @@ from headlight_model.lab import schemes
 from headlight_model.lab.pictures import style
 
 
-def test_each_scheme_has_a_colour_and_a_mark_of_its_own() -> None:
+def test_each_scheme_has_a_unique_colour_and_marker() -> None:
     assert set(style.SCHEMES) == set(schemes.FIELDS)
     for series in (tuple(style.SCHEMES.values()), style.SERIES):
         for attribute in ("colour", "marker"):
@@ -29,7 +29,7 @@ def test_a_band_is_the_mean_and_the_range_over_seeds_with_a_gap_where_there_is_n
     assert 64 not in corners[:, 0]
 
 
-def test_a_spread_reaches_from_the_least_to_the_greatest() -> None:
+def test_a_spread_covers_minimum_to_maximum() -> None:
     _, ((axes,),) = style.figure()
     style.spread(axes, 1.0, [0.5, 0.9, 0.7], "alibi")
     (container,) = axes.containers
@@ -37,7 +37,7 @@ def test_a_spread_reaches_from_the_least_to_the_greatest() -> None:
     np.testing.assert_allclose(bar.get_segments()[0], [(1, 0.5), (1, 0.9)])
 
 
-def test_a_series_that_is_no_scheme_needs_a_style() -> None:
+def test_a_series_other_than_a_scheme_needs_a_style() -> None:
     _, ((axes,),) = style.figure()
     with pytest.raises(KeyError):
         style.band(axes, [1], [[1.0]], "head 0")

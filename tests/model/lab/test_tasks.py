@@ -1,4 +1,4 @@
-"""The lab's sequences: what is asked has an answer, and only the one that is given."""
+"""The lab's sequences: every question has exactly one answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_reversal_asks_for_the_mirrored_symbol(length: int, seed: int) -> None:
 
 
 @given(lengths, seeds)
-def test_marks_stand_at_the_ends_and_ask_nothing(length: int, seed: int) -> None:
+def test_end_marks_ask_nothing(length: int, seed: int) -> None:
     made = examples("reverse marked", length, seed)
     begin, end = FIRST + len(LETTERS), FIRST + len(LETTERS) + 1
     for ids, wanted in zip(made.ids.tolist(), made.targets["reverse"].tolist(), strict=True):
@@ -47,9 +47,7 @@ def test_marks_stand_at_the_ends_and_ask_nothing(length: int, seed: int) -> None
 
 
 @given(lengths, seeds)
-def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(
-    length: int, seed: int
-) -> None:
+def test_a_query_key_occurs_once_before_with_its_answer(length: int, seed: int) -> None:
     made = examples("recall", length, seed)
     assert made.away is not None
     for ids, wanted, away in zip(
@@ -66,7 +64,7 @@ def test_a_key_that_asks_stood_once_earlier_where_its_answer_follows(
 
 
 @given(lengths, seeds)
-def test_letters_ask_for_their_left_neighbour_and_keys_do_not(length: int, seed: int) -> None:
+def test_only_letters_ask_for_their_left_neighbour(length: int, seed: int) -> None:
     made = examples("recall", length, seed)
     for ids, wanted in zip(made.ids.tolist(), made.targets["left"].tolist(), strict=True):
         assert wanted[0] == IGNORED
@@ -86,7 +84,7 @@ def test_a_task_reads_its_own_sequences_as_text(task: str) -> None:
 
 
 @pytest.mark.parametrize("length", [2, 16, 64])
-def test_who_draws_from_the_other_tokens_is_right_as_often_as_the_formula_says(length: int) -> None:
+def test_guessing_from_the_other_tokens_matches_the_formula(length: int) -> None:
     """E[n_t / n] of n symbols, each of V alike: 1/n + (1 - 1/n) / V; n = S - 1."""
     made, others = TASKS["reverse"].make(4000, length, torch.Generator().manual_seed(0)), length - 1
     found = baselines(made)
@@ -102,7 +100,7 @@ def test_baselines_of_a_sequence_counted_by_hand() -> None:
     ids = torch.tensor([[a, b, b, c, d, a]])
     found = baselines(Examples(ids, {"reverse": ids.flip(1)}))
     assert found["multiset"] == pytest.approx((1 + 1 + 1 + 2 + 2 + 1) / 5 / 6)
-    # The others' most frequent (of equals the least id): b, a, a, a, a, b; asked for: a, d, c, b,
+    # Most frequent other token (lowest id for ties): b, a, a, a, a, b; targets: a, d, c, b,
     # b, a.
     assert found["most frequent"] == 0
 

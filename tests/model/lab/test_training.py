@@ -1,6 +1,6 @@
-"""The lab's trainings.
+"""The lab's trainings: repeatable, optionally blinded, and limited to existing positions.
 
-Repeatable, blinded as they say, refused where there is no position, and heads told apart.
+Also the analysis of their heads.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHORT = Training(
 
 
 def ignore() -> None:
-    """A step that nobody counts."""
+    """Progress callback that does nothing."""
 
 
 def trained(**changes: object) -> Encoder:
@@ -54,11 +54,11 @@ def test_equal_trainings_give_equal_weights_and_another_seed_others() -> None:
     assert not same(trained(), trained(steps=4))
 
 
-def test_weights_are_those_that_a_checkpoint_holds() -> None:
+def test_weights_are_rounded_as_in_a_checkpoint() -> None:
     assert all(torch.equal(weight, weight.half().float()) for weight in trained().parameters())
 
 
-def test_steps_are_counted_and_change_every_matrix() -> None:
+def test_every_step_counts_and_changes_every_matrix() -> None:
     counted: list[int] = []
     fresh = Encoder(encoder_config(SHORT))
     before = [weight.clone() for weight in fresh.parameters()]
@@ -79,7 +79,7 @@ def test_the_rate_rises_and_then_falls_to_a_twentieth() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_blinded_a_model_knows_no_places_whatever_its_scheme(scheme: str) -> None:
+def test_a_blinded_model_does_not_depend_on_positions(scheme: str) -> None:
     encoder = trained(scheme=scheme)
     ids = held_out(SHORT, LENGTH).ids[:4]
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(0))
@@ -92,16 +92,16 @@ def test_blinded_a_model_knows_no_places_whatever_its_scheme(scheme: str) -> Non
     torch.testing.assert_close(plain[:, order], moved, atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_measured_on_is_the_same_for_all() -> None:
+def test_all_schemes_are_measured_on_the_same_sequences() -> None:
     other = dataclasses.replace(SHORT, scheme="rope", seed=9)
     assert torch.equal(held_out(SHORT, LENGTH).ids, held_out(other, LENGTH).ids)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_measured_on_no_training_has_seen(seed: int) -> None:
-    """As `take_steps` draws them.
+def test_measured_sequences_are_not_in_the_training(seed: int) -> None:
+    """Compared as `take_steps` draws them.
 
-    PyTorch's generator keeps 32 bits of a seed, so a large one may be a small one.
+    PyTorch's generator keeps 32 bits of a seed, so a large seed may equal a small one.
     """
     measured = {
         tuple(row)
@@ -115,7 +115,7 @@ def test_what_is_measured_on_no_training_has_seen(seed: int) -> None:
         }
 
 
-def test_few_keys_are_as_many_as_the_training_has() -> None:
+def test_few_keys_asks_as_many_keys_as_the_training() -> None:
     training = dataclasses.replace(
         SHORT, task="recall", scheme="rope", lengths=(16, 32), tested=2048
     )
@@ -124,7 +124,7 @@ def test_few_keys_are_as_many_as_the_training_has() -> None:
         assert set(asked.tolist()) == {4}
 
 
-def test_a_training_that_stands_there_is_taken_again_if_it_is_the_same(tmp_path: Path) -> None:
+def test_an_existing_training_is_reused_only_if_it_is_the_same(tmp_path: Path) -> None:
     counted: list[int] = []
     first, curve = trained_in(SHORT, tmp_path, ignore)
     again, same_curve = trained_in(SHORT, tmp_path, lambda: counted.append(1), again=True)
@@ -135,16 +135,16 @@ def test_a_training_that_stands_there_is_taken_again_if_it_is_the_same(tmp_path:
     assert not same(first, trained_in(more, tmp_path, ignore, again=True)[0])
 
 
-def test_beyond_its_table_a_learned_position_is_refused() -> None:
+def test_a_learned_position_beyond_its_table_is_refused() -> None:
     with pytest.raises(ValueError, match=f"{LENGTH + 1} tokens are more than max_length {LENGTH}"):
         accuracy(trained(), held_out(SHORT, LENGTH + 1))
 
 
-def test_accuracy_counts_what_is_asked_and_nothing_else() -> None:
+def test_accuracy_counts_only_asked_tokens() -> None:
     encoder, ids = trained(), held_out(SHORT, LENGTH).ids[:8]
     named = name_all(encoder, ids)
     wrong = (named + 1) % SHORT_VOCABULARY
-    targets = torch.where(torch.arange(LENGTH) < 4, named, wrong)  # a quarter of them is right
+    targets = torch.where(torch.arange(LENGTH) < 4, named, wrong)  # a quarter of them are right
     assert accuracy(encoder, Examples(ids, {"reverse": targets})) == {
         "reverse": pytest.approx(0.25)
     }
@@ -162,13 +162,13 @@ def test_the_antidiagonal_is_the_mirrored_token() -> None:
     assert antidiagonal_mass(torch.eye(6)) == 0
 
 
-def test_maps_are_those_of_every_layer_and_head() -> None:
+def test_maps_cover_every_layer_and_head() -> None:
     found = maps(trained(), held_out(SHORT, LENGTH).ids[:3])
     assert found.shape == (2, 3, 4, LENGTH, LENGTH)
     torch.testing.assert_close(found.sum(dim=-1), torch.ones(2, 3, 4, LENGTH))
 
 
-def test_a_head_that_contributes_nothing_is_not_missed() -> None:
+def test_removing_a_head_without_contribution_changes_nothing() -> None:
     encoder, examples = trained(), held_out(SHORT, LENGTH)
     width = encoder.config.head_dim
     with torch.no_grad():
@@ -178,9 +178,9 @@ def test_a_head_that_contributes_nothing_is_not_missed() -> None:
             if name.endswith("project_out.weight")
         ]
         for weight in projections:
-            weight.mul_(30)  # else the token itself drowns what heads say
+            weight.mul_(30)  # otherwise the residual outweighs the heads
         projections[1][:, 2 * width : 3 * width] = 0
-    # What it says counts as right, so whatever changes is lost.
+    # Its own outputs count as right, so any change is a loss.
     wanted = {"reverse": name_all(encoder, examples.ids)}
     lost = lost_without(encoder, Examples(examples.ids, wanted), "reverse")
     assert lost[1][2] == 0
@@ -201,14 +201,14 @@ def test_stretching_keeps_weights_and_changes_positions() -> None:
         )
 
 
-def test_far_counts_what_stands_further_away_than_in_training() -> None:
+def test_far_counts_distances_beyond_those_of_training() -> None:
     training = dataclasses.replace(SHORT, task="recall", scheme="rope", lengths=(16, 64))
     encoder, examples = train(training, ignore)[0], held_out(training, 256)
     assert examples.away is not None
     named = name_all(encoder, examples.ids)
     distant = examples.away > scaling.TRAINED[1]
     rest = examples.targets["recall"]
-    targets = torch.where((rest != IGNORED) & distant, named, rest)  # what is far is right
+    targets = torch.where((rest != IGNORED) & distant, named, rest)  # distant targets are right
     assert scaling.far(encoder, dataclasses.replace(examples, targets={"recall": targets})) == 1
     targets = torch.where(
         (rest != IGNORED) & distant, (named + 1) % encoder.config.vocab_size, named

@@ -33,7 +33,7 @@ def one_text_all_padding() -> Tensor:
 
 
 def triangular_without_self() -> Tensor:
-    """The first query sees nothing, the others all before them."""
+    """Return a mask in which the first query sees nothing, the others all tokens before them."""
     return torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(-1)[None, None]
 
 
@@ -52,7 +52,7 @@ def visible(request: pytest.FixtureRequest) -> Tensor | None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_example_worked_by_hand(fused: bool) -> None:
+def test_attention_matches_an_example_worked_by_hand(fused: bool) -> None:
     """Width 4, so scores are halved. First query: scores ln 3 and 0, weights 3/4 and 1/4.
 
     Second: equal scores.

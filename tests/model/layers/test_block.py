@@ -19,13 +19,13 @@ def run(block: Block, x: Tensor) -> Tensor:
 
 
 def silence(block: Block) -> None:
-    """Both sublayers return zeros, so that only residuals and norms remain."""
+    """Make both sublayers return zeros, so that only residuals and norms remain."""
     for layer in (block.attention.project_out, block.feed_forward.down):
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)
 
 
-def test_pre_norm_leaves_the_residual_stream_alone(config: Build) -> None:
+def test_pre_norm_does_not_normalise_the_residual_stream(config: Build) -> None:
     block, x = Block(config(norm="pre"), 0), 5 + 3 * torch.randn(2, 4, 16)
     silence(block)
     torch.testing.assert_close(run(block, x), x, atol=0, rtol=0)
@@ -39,7 +39,7 @@ def test_post_norm_norms_the_residual_stream(config: Build) -> None:
 
 
 def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
-    """x + f(LN(x)): what f adds does not depend on the scale of x."""
+    """x + f(LN(x)): the output of f does not depend on the scale of x."""
     block, x = Block(config(norm="pre", norm_eps=1e-12), 0), torch.randn(2, 4, 16)
     nn.init.zeros_(block.feed_forward.down.weight)
     nn.init.zeros_(block.feed_forward.down.bias)
@@ -47,11 +47,11 @@ def test_pre_norm_sublayers_see_a_normed_input(config: Build) -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
+def test_block_equals_the_explicit_composition(norm: str, config: Build) -> None:
     block, x = Block(config(norm=norm), 0).eval(), torch.randn(2, 4, 16)
     for layer_norm in (block.attention_norm, block.feed_forward_norm):
         assert isinstance(layer_norm, nn.LayerNorm)
-        nn.init.normal_(layer_norm.weight)  # so that the two norms cannot be taken for each other
+        nn.init.normal_(layer_norm.weight)  # so that the two norms differ
 
     def attention(y: Tensor) -> Tensor:
         out: Tensor = block.attention(y, None, Positions(), (), fused=False)[0]
@@ -66,7 +66,7 @@ def test_block_is_the_written_out_composition(norm: str, config: Build) -> None:
     torch.testing.assert_close(run(block, x), expected, atol=1e-5, rtol=0)
 
 
-def test_feed_forward_works_on_each_position_alone(config: Build) -> None:
+def test_feed_forward_is_applied_per_position(config: Build) -> None:
     feed_forward, x = FeedForward(config()), torch.randn(1, 5, 16)
     changed = x.clone()
     changed[0, 2] += 1

@@ -1,4 +1,4 @@
-"""Options of the encoder, each against what its definition says, written out."""
+"""Options of the encoder, each compared with its definition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_learned_positions_are_rows_of_a_table_and_end_with_it(
         encoder(positions="learned")(torch.zeros(1, 65, dtype=torch.long))
 
 
-def test_partial_rotation_leaves_the_other_dimensions_alone(config: Config) -> None:
+def test_partial_rotation_does_not_change_the_other_dimensions(config: Config) -> None:
     rope = Rope(config(rope_fraction=0.5))
     heads = torch.randn(1, 2, 5, 8)
     turned = rope.rotate(heads, rope.prepare(torch.arange(5)[None]))
@@ -55,7 +55,7 @@ def test_the_offset_is_the_position_of_the_first_token(config: Config) -> None:
     shifted.prepare(torch.tensor([[63]]))  # the tables reach max_length tokens behind the offset
 
 
-def test_rms_norm_is_the_formula(config: Config) -> None:
+def test_rms_norm_matches_its_formula(config: Config) -> None:
     norm, x = RMSNorm(16, 1e-6), 5 + torch.randn(2, 3, 16)
     nn.init.normal_(norm.weight)
     torch.testing.assert_close(norm(x), functional.rms_norm(x, (16,), norm.weight, 1e-6))
@@ -103,9 +103,7 @@ def test_segments_are_refused_by_a_model_without_them(encoder: Build) -> None:
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_removed_head_is_one_whose_columns_of_the_output_projection_are_zero(
-    fused: bool, encoder: Build
-) -> None:
+def test_removing_a_head_equals_zeroing_its_output_columns(fused: bool, encoder: Build) -> None:
     model = encoder(heads=4, dim=16)
     mask = torch.ones(2, 2, 4)
     mask[:, 1, 2] = 0.0
@@ -116,11 +114,11 @@ def test_a_removed_head_is_one_whose_columns_of_the_output_projection_are_zero(
         pruned = model(IDS, fused=fused)
     torch.testing.assert_close(masked.pooled, pruned.pooled, atol=1e-6, rtol=0)
     assert float((masked.pooled - whole.pooled).abs().max()) > 1e-4
-    for weights in masked.attention:  # a removed head still shows where it looked
+    for weights in masked.attention:  # a removed head still shows its attention
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 6))
 
 
-def test_a_head_mask_of_ones_changes_nothing_and_is_each_texts_own(encoder: Build) -> None:
+def test_head_masks_apply_per_text_and_ones_change_nothing(encoder: Build) -> None:
     model, mask = encoder(), torch.ones(2, 2, 2)
     assert torch.equal(model(IDS).pooled, model(IDS, head_mask=mask).pooled)
     mask[0] = 0.0
@@ -137,7 +135,7 @@ def test_embedding_dropout_acts_on_embeddings_in_training_only(encoder: Build) -
     assert 0.3 < float(dropped) < 0.7
 
 
-def test_without_a_final_norm_tokens_are_what_the_last_block_leaves(encoder: Build) -> None:
+def test_without_a_final_norm_tokens_are_the_output_of_the_last_block(encoder: Build) -> None:
     model = encoder(final_norm=False)
     out = model(IDS)
     assert torch.equal(out.tokens, out.hidden[-1])
@@ -145,7 +143,7 @@ def test_without_a_final_norm_tokens_are_what_the_last_block_leaves(encoder: Bui
     assert not any(name.startswith("final_norm") for name in model.state_dict())
 
 
-def test_a_dense_layer_maps_what_pooling_yields_before_it_is_normalised(encoder: Build) -> None:
+def test_dense_layers_apply_between_pooling_and_normalisation(encoder: Build) -> None:
     model = encoder(dense=(Dense(width=20),))
     [dense] = model.dense
     out = model(IDS)
@@ -153,7 +151,7 @@ def test_a_dense_layer_maps_what_pooling_yields_before_it_is_normalised(encoder:
     torch.testing.assert_close(out.pooled, functional.normalize(expected, dim=1))
 
 
-def test_shared_keys_and_values_are_those_of_a_model_that_repeats_them(config: Config) -> None:
+def test_shared_keys_and_values_equal_repeated_ones(config: Config) -> None:
     shared = MultiHeadAttention(config(dim=24, heads=6, kv_heads=2))
     whole = MultiHeadAttention(config(dim=24, heads=6))
     with torch.no_grad():
@@ -193,7 +191,7 @@ def test_a_local_layer_sees_its_window_and_a_global_one_all(causal: bool, encode
     torch.testing.assert_close(model(torch.arange(9)[None]).tokens, out.tokens)
 
 
-def test_local_layers_turn_by_their_own_theta(encoder: Build) -> None:
+def test_local_layers_rotate_by_their_own_theta(encoder: Build) -> None:
     model = encoder(
         window=3, local_layers=(0, 1), rope_theta=500.0, rope_local_theta=10000.0, rope_scaling=None
     )
@@ -202,7 +200,7 @@ def test_local_layers_turn_by_their_own_theta(encoder: Build) -> None:
     assert torch.equal(model(IDS).tokens, plain(IDS).tokens)
 
 
-def test_norms_of_queries_and_keys_take_their_lengths_away(config: Config) -> None:
+def test_query_and_key_norms_remove_their_lengths(config: Config) -> None:
     attention = MultiHeadAttention(config(qk_norm="head", norm_type="rms", norm_eps=1e-12))
     x, scheme = torch.randn(1, 4, 16), Nowhere(config())
     _, before = attention(x, None, scheme, (), fused=False)
@@ -213,7 +211,7 @@ def test_norms_of_queries_and_keys_take_their_lengths_away(config: Config) -> No
     torch.testing.assert_close(before.scores, after.scores)
 
 
-def test_narrow_embeddings_are_widened_behind_their_norm(encoder: Build) -> None:
+def test_narrow_embeddings_are_projected_after_their_norm(encoder: Build) -> None:
     model = encoder(embedding_dim=6, norm="post", positions="learned", segments=2)
     assert model.embedding.weight.shape[1] == 6
     [first, *_] = model(IDS).hidden
@@ -222,7 +220,7 @@ def test_narrow_embeddings_are_widened_behind_their_norm(encoder: Build) -> None
     torch.testing.assert_close(first, model.embedding_project(model.embedding_norm(x)))
 
 
-def test_values_turn_where_the_config_says_so(config: Config) -> None:
+def test_values_are_rotated_if_configured(config: Config) -> None:
     scheme = Rope(config())
     state = scheme.prepare(torch.tensor([[5]]))
     turned, plain = MultiHeadAttention(config(rope_values=True)), MultiHeadAttention(config())
@@ -234,7 +232,7 @@ def test_values_turn_where_the_config_says_so(config: Config) -> None:
     assert not torch.allclose(plain(x, None, scheme, state, fused=False)[0], expected)
 
 
-def test_tokens_that_pooling_leaves_out_still_take_part_in_attention(encoder: Build) -> None:
+def test_tokens_excluded_from_pooling_still_take_part_in_attention(encoder: Build) -> None:
     model = encoder()
     counted = torch.tensor([[0, 0, 1, 1, 1, 1]] * 2)
     out = model(IDS, pool_mask=counted)
@@ -244,7 +242,7 @@ def test_tokens_that_pooling_leaves_out_still_take_part_in_attention(encoder: Bu
     )
 
 
-def test_the_first_block_may_go_without_its_norm_and_embeddings_with_one(encoder: Build) -> None:
+def test_the_first_norm_is_optional_and_embeddings_may_have_one(encoder: Build) -> None:
     model = encoder(first_norm=False, embedding_norm=True)
     names = set(model.state_dict())
     assert "blocks.0.attention_norm.weight" not in names

@@ -49,7 +49,7 @@ def test_the_symmetric_bias_is_minus_slope_times_distance(
     np.testing.assert_allclose(bias, expected, rtol=1e-6)
 
 
-def test_signed_heads_look_one_way_each_and_a_pair_shares_a_slope(
+def test_each_signed_head_attends_one_way_and_a_pair_shares_a_slope(
     config: Callable[..., EncoderConfig],
 ) -> None:
     scheme = Alibi(config(positions="alibi", alibi="signed", dim=15, heads=5))
@@ -61,7 +61,7 @@ def test_signed_heads_look_one_way_each_and_a_pair_shares_a_slope(
         assert (bias[head][~seen] == np.float32(MASKED_SCORE)).all()
 
 
-def test_signed_tells_left_from_right_where_symmetric_cannot(encoder: Build) -> None:
+def test_signed_distinguishes_left_from_right_and_symmetric_does_not(encoder: Build) -> None:
     ids = torch.randint(0, 50, (1, 9))
     for form, told in (("signed", True), ("symmetric", False)):
         model = encoder(positions="alibi", alibi=form)
@@ -70,13 +70,13 @@ def test_signed_tells_left_from_right_where_symmetric_cannot(encoder: Build) -> 
         assert (float(moved) > 1e-4) is told
 
 
-def test_under_a_causal_mask_distance_alone_tells_left_from_right(encoder: Build) -> None:
+def test_a_causal_mask_makes_distance_distinguish_left_from_right(encoder: Build) -> None:
     model, ids = encoder(positions="alibi", causal=True), torch.randint(0, 50, (1, 9))
     with torch.no_grad():
         assert float((model(ids).pooled - model(ids.flip(1)).pooled).abs().max()) > 1e-4
 
 
-def test_it_has_no_table_and_nothing_to_train(encoder: Build) -> None:
+def test_alibi_has_no_table_and_no_parameters(encoder: Build) -> None:
     model = encoder(positions="alibi")
     assert list(model.positions.parameters()) == []
     with torch.no_grad():

@@ -28,7 +28,7 @@ def interleaved(heads: Tensor, rotated: int) -> Tensor:
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """[S, D] -> [H, S, d]."""
+    """Project [S, D] -> [H, S, d]."""
     return torch.nn.functional.linear(x, weight, bias).view(LENGTH, HEADS, WIDTH).transpose(0, 1)
 
 
@@ -59,11 +59,11 @@ def test_permuted_weights_give_the_scores_of_the_interleaved_model(
         rope.rotate(project(x, w_q, b_q)[None], state)[0]
         @ rope.rotate(project(x, w_k, b_k)[None], state)[0].mT
     )
-    assert float((unpermuted - query @ key.mT).abs().max()) > 1  # the test would notice
+    assert float((unpermuted - query @ key.mT).abs().max()) > 1  # the test would fail without it
 
 
 @pytest.mark.parametrize(("heads", "width"), [(5, 4), (3, 3), (3, 10)])
-def test_rows_that_do_not_fit_are_refused(heads: int, width: int) -> None:
+def test_mismatched_rows_are_refused(heads: int, width: int) -> None:
     with pytest.raises(
         ValueError, match=f"24 rows of {heads} heads cannot hold {width} rotated dimensions"
     ):

@@ -1,5 +1,6 @@
-"""What must hold exactly, by the mathematics of a scheme and not by training (tolerance: float32
-rounding).
+"""Exact mathematical properties of position schemes, without training.
+
+Tolerance: float32 rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ def encode(model: Encoder, ids: Tensor, positions: Tensor | None = None) -> Enco
 
 
 def moved(model: Encoder, ids: Tensor, order: Tensor) -> float:
-    """The largest distance between f(reordered x) and reordered f(x), over tokens and attention."""
+    """Return the largest change by reordering inputs, over tokens and attention.
+
+    The distance between f(reordered x) and reordered f(x).
+    """
     plain, changed = encode(model, ids), encode(model, ids[:, order])
     distances = [(plain.tokens[:, order] - changed.tokens).abs().max()]
     for before, after in zip(plain.attention, changed.attention, strict=True):
@@ -69,7 +73,7 @@ def test_no_other_scheme_has_these_properties(scheme: str, encoder: Build) -> No
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_only_schemes_of_distance_are_blind_to_a_shift(scheme: str, encoder: Build) -> None:
+def test_only_relative_schemes_are_shift_invariant(scheme: str, encoder: Build) -> None:
     model, ids, at = (
         encoder(positions=scheme),
         torch.randint(0, 50, (1, 12)),

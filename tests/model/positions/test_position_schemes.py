@@ -20,7 +20,7 @@ SAMPLE = np.unique(
 
 
 def scheme(positions: str, width: int, **changes: float) -> Positions:
-    """A position scheme for one head of `width`, up to position FAR."""
+    """Return a position scheme for one head of `width`, up to position FAR."""
     config = EncoderConfig(
         vocab_size=2,
         dim=width,
@@ -35,7 +35,7 @@ def scheme(positions: str, width: int, **changes: float) -> Positions:
 
 
 def encoding(width: int, positions: Tensor) -> Tensor:
-    """PE of the positions [P] -> [P, width]."""
+    """Return PE of the positions [P] -> [P, width]."""
     sinusoidal = scheme("sinusoidal", width)
     return sinusoidal.embed(
         torch.zeros(1, len(positions), width), sinusoidal.prepare(positions[None])
@@ -43,12 +43,12 @@ def encoding(width: int, positions: Tensor) -> Tensor:
 
 
 def rotated(rope: Positions, vector: Tensor, position: int) -> Tensor:
-    """vector [d], turned as a query or key at `position` -> [d]."""
+    """Return a vector [d], rotated as a query or key at `position` -> [d]."""
     return rope.rotate(vector[None, None, None], rope.prepare(torch.tensor([[position]])))[0, 0, 0]
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 64, 129])
-def test_sinusoidal_is_the_formula_of_the_paper(width: int) -> None:
+def test_sinusoidal_matches_the_formula_of_the_paper(width: int) -> None:
     got = encoding(width, torch.arange(FAR)).numpy()
     assert got.shape == (FAR, width)
     for column in range(width):
@@ -58,12 +58,12 @@ def test_sinusoidal_is_the_formula_of_the_paper(width: int) -> None:
 
 
 @pytest.mark.parametrize("theta", [500.0, 10000.0])
-def test_rope_turns_each_pair_by_its_angle(theta: float) -> None:
+def test_rope_rotates_each_pair_by_its_angle(theta: float) -> None:
     width = 64
     half = width // 2
     rope = scheme("rope", width, rope_theta=theta)
     state = rope.prepare(torch.from_numpy(SAMPLE)[None])
-    # Every pair is (1, 0) and turns into (cos, sin).
+    # Every pair is (1, 0) and is rotated to (cos, sin).
     unit = torch.cat([torch.ones(half), torch.zeros(half)])
     turned = rope.rotate(unit.expand(1, 1, len(SAMPLE), width), state)[0, 0].numpy()
     angles = SAMPLE[:, None] * theta ** (-2 * np.arange(half) / width)
@@ -114,7 +114,7 @@ def test_rope_score_changes_with_the_distance_and_its_sign() -> None:
 
 
 @pytest.mark.parametrize(("positions", "invariant"), [("rope", True), ("sinusoidal", False)])
-def test_only_a_rope_encoder_is_blind_to_a_shift_of_all_positions(
+def test_only_a_rope_encoder_is_invariant_to_shifted_positions(
     positions: str, invariant: bool, encoder: Callable[..., Encoder]
 ) -> None:
     model = encoder(positions=positions, max_length=4096)
@@ -150,7 +150,7 @@ def test_a_position_beyond_the_tables_is_an_error() -> None:
         scheme("rope", 8).prepare(torch.tensor([[2 * FAR]]))
 
 
-def test_an_unknown_scheme_is_answered_with_those_there_are(
+def test_an_unknown_scheme_is_refused_with_the_known_ones(
     config: Callable[..., EncoderConfig],
 ) -> None:
     with pytest.raises(

@@ -34,7 +34,7 @@ def test_ntk_keeps_the_fastest_pair_and_slows_the_slowest_by_the_factor() -> Non
 
 
 @pytest.mark.parametrize("scaling", [YARN, LLAMA3])
-def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(
+def test_yarn_keeps_fast_pairs_and_divides_slow_ones(
     scaling: RopeScaling,
 ) -> None:
     scaled = rope_frequencies(WIDTH, THETA, scaling)
@@ -48,7 +48,7 @@ def test_pairs_that_turn_often_stay_and_those_that_hardly_turn_are_divided(
     torch.testing.assert_close(slow[1:], torch.ones_like(slow[1:]))
 
 
-def test_llama3_mixes_between_by_the_number_of_turns() -> None:
+def test_llama3_interpolates_by_the_number_of_turns() -> None:
     # trained_length / wavelength = 2.5 is halfway from 1 to 4: half of each.
     theta = (512 / (2 * math.pi * 2.5)) ** (WIDTH / 2)  # of pair 1
     scaled = rope_frequencies(WIDTH, theta, LLAMA3)
@@ -57,9 +57,7 @@ def test_llama3_mixes_between_by_the_number_of_turns() -> None:
 
 
 @given(factor=st.floats(1, 64), kind=st.sampled_from(("linear", "ntk", "yarn", "llama3")))
-def test_no_pair_turns_faster_than_before_nor_slower_than_by_the_factor(
-    factor: float, kind: str
-) -> None:
+def test_every_scaling_slows_pairs_by_at_most_the_factor(factor: float, kind: str) -> None:
     scaled = rope_frequencies(
         WIDTH, THETA, RopeScaling(kind=kind, factor=factor, trained_length=512)
     )
@@ -90,8 +88,6 @@ def test_yarn_makes_vectors_longer_by_its_temperature(config: Config) -> None:
         ({"attention_factor": -1.0}, "attention_factor is -1.0"),
     ],
 )
-def test_a_scaling_that_cannot_be_is_refused_by_name(
-    values: dict[str, float], message: str
-) -> None:
+def test_an_invalid_scaling_is_refused_by_name(values: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RopeScaling(**{"kind": "linear", "factor": 2.0} | values)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from headlight_model.train.recipe import QUICK
 
 @pytest.fixture
 def counting_data() -> Data:
-    """Ids that count upwards and wrap round: whoever knows the neighbours knows the hidden one."""
+    """Return ids that count upwards and wrap round, so that neighbours reveal the hidden one."""
     ids = np.arange(4000) % 20 + len(SPECIALS)
     queries = [[CLS_ID, 10 + index, SEP_ID] for index in range(3 * QUICK.pairs)]
     documents = [[CLS_ID, 40 + index, 41 + index, SEP_ID] for index in range(3 * QUICK.pairs)]
@@ -26,7 +26,7 @@ def counting_data() -> Data:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
-    """A vocabulary of 200 pieces, the nouns that fill the questions of order among them."""
+    """Return a vocabulary of 200 pieces, including the nouns of the order questions."""
     words = [*WORDS, "to", "from", *"(){}=.-<>_"]
     pieces = [*SPECIALS, *words[-(200 - len(SPECIALS)) :]]
     made = shell(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token=UNK))

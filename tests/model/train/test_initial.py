@@ -39,16 +39,16 @@ def test_training_starts_from_a_nearly_uniform_guess(positions: str) -> None:
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_at_the_start_the_vector_of_a_text_is_nearly_that_of_its_words(positions: str) -> None:
+def test_the_initial_vector_of_a_text_is_nearly_that_of_its_words(positions: str) -> None:
     encoder, _ = fresh(positions)
     ids = torch.randint(1, VOCABULARY, (4, 32))
     assert (encoder(ids).pooled * bag_of_words(encoder, ids.tolist())).sum(dim=1).min() > 0.9
 
 
-def test_the_vector_of_a_text_is_blind_to_what_sinusoids_vary_by() -> None:
+def test_the_initial_vector_of_a_text_ignores_sinusoidal_positions() -> None:
     encoder, _ = fresh("sinusoidal")
     ids = torch.full((1, 32), 7)
-    # The last of 32 places beside the first: another mean of sinusoids.
+    # The last of 32 positions against the first: another mean of sinusoids.
     late = torch.arange(32)[None]
     first, second = (
         encoder(ids[:, part], positions=late[:, part]).pooled
@@ -57,9 +57,9 @@ def test_the_vector_of_a_text_is_blind_to_what_sinusoids_vary_by() -> None:
     assert (first * second).sum() > 0.99
 
 
-def test_a_sinusoidal_model_begins_by_looking_around_itself() -> None:
+def test_an_initial_sinusoidal_model_attends_to_neighbours() -> None:
     encoder, _ = fresh("sinusoidal")
-    ids = torch.full((1, 32), 7)  # equal tokens: only positions tell them apart
+    ids = torch.full((1, 32), 7)  # equal tokens: only positions distinguish them
     for weights in encoder(ids, fused=False).attention:
         near = torch.stack([weights[0].diagonal(offset, 1, 2).mean() for offset in (0, 2, 4)])
         assert near[0] > near[1] > near[2]

@@ -15,7 +15,7 @@ from headlight_model.train.recipe import QUICK
 
 
 @pytest.mark.usefixtures("small_library")
-def test_from_the_command_line_to_a_checkpoint(
+def test_the_command_line_trains_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,7 +61,7 @@ def test_a_seed_out_of_range_is_refused(tmp_path: Path) -> None:
         Job(positions="rope", out=tmp_path, recipe=QUICK, seed=-1)
 
 
-def test_a_stage_that_the_recipe_has_not_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_stage_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"stage is 3; it must lie between 0 and 2"):
         Job(positions="rope", out=tmp_path, recipe=QUICK, stage=3)
 

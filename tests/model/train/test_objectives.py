@@ -24,7 +24,7 @@ from headlight_model.train.objectives import (
 from headlight_model.train.recipe import QUICK, TaughtHead
 
 
-def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
+def test_only_target_tokens_count(config: Callable[..., EncoderConfig]) -> None:
     torch.manual_seed(0)
     encoder = Encoder(config())
     head = MaskedTokenHead(encoder.config, encoder.config.dim // 2)
@@ -39,7 +39,7 @@ def test_only_asked_tokens_count(config: Callable[..., EncoderConfig]) -> None:
     )
 
 
-def test_replaced_tokens_count_where_tokens_are_visible(
+def test_replaced_token_loss_counts_visible_tokens(
     config: Callable[..., EncoderConfig],
 ) -> None:
     torch.manual_seed(0)
@@ -60,7 +60,7 @@ def test_replaced_tokens_count_where_tokens_are_visible(
     assert accuracy == same
 
 
-def test_taught_heads_lose_by_the_weight_that_misses_their_keys() -> None:
+def test_head_supervision_loss_is_the_weight_off_the_target_keys() -> None:
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.1, 0.9, 0.0]]]])
     wanted = torch.zeros(1, 3, 3, dtype=torch.bool)
     wanted[0, 0, 1:] = wanted[0, 2, 1] = True  # query 1 has no such key
@@ -74,7 +74,7 @@ def test_taught_heads_lose_by_the_weight_that_misses_their_keys() -> None:
     assert loss.item() == pytest.approx(-math.log(0.25))
 
 
-def test_contrastive_loss_by_hand() -> None:
+def test_contrastive_loss_matches_an_example_by_hand() -> None:
     queries, documents = torch.eye(2), torch.tensor([[1.0, 0.0], [0.6, 0.8]])
     loss, accuracy = contrastive_loss(
         queries, documents, torch.zeros(2, 2, dtype=torch.bool), temperature=1.0
@@ -85,7 +85,7 @@ def test_contrastive_loss_by_hand() -> None:
     assert accuracy.item() == 1.0
 
 
-def test_equal_texts_are_no_wrong_answers() -> None:
+def test_equal_texts_are_no_negatives() -> None:
     vectors = torch.ones(2, 4) / 2
     loss, _ = contrastive_loss(
         vectors, vectors, torch.ones(2, 2, dtype=torch.bool), temperature=0.05
@@ -93,7 +93,9 @@ def test_equal_texts_are_no_wrong_answers() -> None:
     assert loss.item() == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_head_reads_its_own_dimensions_alone(config: Callable[..., EncoderConfig]) -> None:
+def test_the_output_head_reads_only_its_own_dimensions(
+    config: Callable[..., EncoderConfig],
+) -> None:
     torch.manual_seed(0)
     head = MaskedTokenHead(config(), 8)
     tokens, embedding = torch.randn(3, 32), torch.randn(50, 32)
@@ -116,7 +118,7 @@ def test_nested_loss_is_the_mean_over_the_widths() -> None:
     assert found[1] == accuracy
 
 
-def test_order_loss_by_hand() -> None:
+def test_order_loss_matches_an_example_by_hand() -> None:
     question, answer = (
         torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]),
         torch.tensor([[[1.0, 0.0], [0.6, 0.8]]]),
@@ -130,7 +132,7 @@ def test_order_loss_by_hand() -> None:
     assert loss.item() == pytest.approx((rows + columns) / 4, abs=1e-6)
 
 
-def test_order_loss_pulls_vectors_apart_that_are_nearly_equal() -> None:
+def test_order_loss_separates_nearly_equal_vectors() -> None:
     torch.manual_seed(0)
     near = torch.randn(1, 1, 8) + 1e-1 * torch.randn(2, 2, 8)
     queries, documents = (
@@ -143,6 +145,6 @@ def test_order_loss_pulls_vectors_apart_that_are_nearly_equal() -> None:
     assert gradient.norm() > 1  # divided by the temperature alone it would be a hundredth of that
 
 
-def test_equal_vectors_choose_nothing() -> None:
+def test_equal_vectors_are_a_tie() -> None:
     same = unit_length(torch.ones(2, 8)).expand(3, 2, 8)
     assert order_loss(same, same, temperature=0.05)[0].item() == pytest.approx(math.log(2))

@@ -8,7 +8,7 @@ from headlight_model.train.objectives import MaskedTokenHead
 from headlight_model.train.recipe import QUICK, Recipe, Stage
 
 
-def test_in_each_stage_the_rate_rises_and_then_falls() -> None:
+def test_the_learning_rate_rises_and_falls_in_each_stage() -> None:
     stages = (Stage(steps=100, learning_rate=1.0), Stage(steps=50, learning_rate=0.5))
     recipe = Recipe(stages=stages, warmup_steps=10)
     rates = [recipe.rate(step) for step in range(151)]
@@ -23,7 +23,7 @@ def test_in_each_stage_the_rate_rises_and_then_falls() -> None:
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_a_shipped_model_fits_the_repository(positions: str) -> None:
+def test_a_shipped_model_is_small_enough_for_the_repository(positions: str) -> None:
     recipe = Recipe()
     config = recipe.encoder_config(positions, recipe.vocab_size)
     head = MaskedTokenHead(config, recipe.guess_dim)
@@ -36,7 +36,7 @@ def test_a_shipped_model_fits_the_repository(positions: str) -> None:
     assert recipe.window_tokens % max(recipe.lengths) == 0
 
 
-def test_positions_that_training_never_saw_are_not_accepted() -> None:
+def test_positions_beyond_those_trained_are_not_accepted() -> None:
     assert Recipe().encoder_config("learned", 500).max_length == 128
     assert Recipe().encoder_config("alibi", 500).max_length == 2048
     assert QUICK.encoder_config("learned", 500).max_length == 32

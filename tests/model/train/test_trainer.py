@@ -37,7 +37,7 @@ def advance(trainer: Trainer, steps: int) -> Trainer:
 
 
 def everything(trainer: Trainer) -> dict[str, Tensor]:
-    """Weights and moments, by name."""
+    """Return weights and moments, by name."""
     state = {name: value.clone() for name, value in trainer.parts.state_dict().items()}
     for index, moments in trainer.optimizer.state_dict()["state"].items():
         state |= {f"{index}.{name}": value for name, value in moments.items()}
@@ -54,7 +54,7 @@ def assert_equal(first: Trainer, second: Trainer) -> None:
 def test_a_resumed_run_equals_an_unbroken_one(trainer: Make, tmp_path: Path) -> None:
     unbroken = advance(trainer(), 6)
     advance(trainer(), 3).save(tmp_path)
-    torch.randn(5)  # whatever else happened to the global generator
+    torch.randn(5)  # the global generator must not matter
     resumed = trainer()
     resumed.resume(tmp_path)
     assert resumed.step == 3
@@ -69,7 +69,7 @@ def test_equal_arguments_train_equal_models_and_seeds_matter(trainer: Make) -> N
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_the_losses_fall(trainer: Make, positions: str) -> None:
+def test_the_losses_decrease(trainer: Make, positions: str) -> None:
     stage = Stage(steps=100, learning_rate=5e-3, words=1.0, pairs=1.0, source=1.0)
     recipe = dataclasses.replace(QUICK, stages=(stage,), warmup_steps=5, layers=1)
     learner = trainer(recipe, positions)
@@ -90,7 +90,7 @@ def test_each_stage_has_objectives_of_its_own(trainer: Make) -> None:
     assert [set(report.accuracy) for report in reports] == [set(report.loss) for report in reports]
 
 
-def test_embeddings_learn_at_their_own_pace(trainer: Make) -> None:
+def test_embeddings_have_their_own_learning_rate(trainer: Make) -> None:
     recipe = dataclasses.replace(
         QUICK, word_steps=0, warmup_steps=1, weight_decay=0.0, embedding_pace=0.25
     )
@@ -108,7 +108,9 @@ def largest_move(before: dict[str, Tensor], after: dict[str, Tensor], name: str)
     return float((after[name] - before[name]).abs().max())
 
 
-def test_resuming_from_nothing_says_what_to_do(trainer: Make, tmp_path: Path) -> None:
+def test_resuming_without_a_checkpoint_is_refused_with_the_remedy(
+    trainer: Make, tmp_path: Path
+) -> None:
     with pytest.raises(FileNotFoundError, match="train without --resume first"):
         trainer().resume(tmp_path)
 

@@ -1,6 +1,6 @@
-"""Threads share heaps and the holes in them are given back, in a process of its own.
+"""Allocator settings, in a process of its own because they are permanent.
 
-The setting is for good.
+Threads share heaps, and free heap memory is returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ library.malloc_stats()
 """
 
 
-# Blocks of 8 MiB with small ones between, freed: holes in the heap. Ends once they are gone, or
+# Blocks of 8 MiB with small ones between, freed: holes in the heap. Ends once they are released, or
 # never.
 HOLES = """
 import os
@@ -55,7 +55,7 @@ while resident() > before + (16 << 20): pass
 
 
 def run(whose: str, **environment: str) -> int:
-    """How many heaps there are."""
+    """Return the number of heaps."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", PROGRAM, whose]
     done = subprocess.run(
@@ -71,10 +71,10 @@ def test_threads_share_two_heaps() -> None:
     )
 
 
-def test_what_the_operator_has_set_stays() -> None:
+def test_settings_of_the_operator_are_kept() -> None:
     assert run("ours", MALLOC_ARENA_MAX="4") == 4
 
 
-def test_holes_in_the_heap_are_given_back() -> None:
+def test_free_heap_memory_is_returned_to_the_system() -> None:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     subprocess.run([sys.executable, "-c", HOLES], cwd=ROOT, env=plain, check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""What a service allows unless it is told."""
+"""Default limits of a service."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ MIB = 1 << 20
     ("layers", "heads", "length", "least", "most"),
     [
         (6, 12, 256, 64 * MIB, 64 * MIB),
-        (8, 6, 2048, 768 * MIB, 800 * MIB),  # all of a longest text
+        (8, 6, 2048, 768 * MIB, 800 * MIB),  # all outputs of a longest text
         (24, 16, 8192, 1024 * MIB, 1024 * MIB),  # which would be 96 GiB
         (28, 16, 32768, 1024 * MIB, 1024 * MIB),
     ],
 )
-def test_an_answer_is_no_larger_than_a_process_can_hold(
+def test_the_default_answer_limit_fits_the_process(
     layers: int, heads: int, length: int, least: int, most: int
 ) -> None:
     architecture = dataclasses.replace(ARCHITECTURE, layers=layers, heads=heads)
@@ -81,7 +81,7 @@ def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, i
 @pytest.mark.parametrize(
     ("provider", "gpu", "warned"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)]
 )
-def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
+def test_a_cpu_fallback_for_a_gpu_is_warned_of_once(
     provider: str,
     gpu: bool,
     warned: int,
@@ -96,7 +96,7 @@ def test_a_cpu_in_the_place_of_a_gpu_is_warned_of_once(
     assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
 
 
-def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(
+def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(
     bundle_path: Path,
 ) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
@@ -124,7 +124,7 @@ def test_a_lone_text_that_borrows_the_graph_of_attention_is_counted_there(
 @pytest.mark.parametrize(
     ("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)]
 )
-def test_bulk_is_measured_by_what_processors_do_where_they_compute(
+def test_bulk_is_measured_in_cpu_time_on_cpu_providers(
     provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "provider", provider)
@@ -133,7 +133,7 @@ def test_bulk_is_measured_by_what_processors_do_where_they_compute(
     assert scheduler._stopwatch._worked is worked
 
 
-def test_what_a_dry_run_tells_is_never_too_large_to_be_held(runtime: Runtime) -> None:
+def test_a_dry_run_is_not_refused_for_its_answer_size(runtime: Runtime) -> None:
     class Huge:
         def overhead_bytes(self, *_: object) -> int:
             return 1 << 40
@@ -166,7 +166,7 @@ LIMIT = TokenizerLimit(max_characters=50_000, worst="tabs", worst_ms_per_1000_ch
         (40_000, LIMIT, 40_000),
     ],
 )
-def test_a_text_is_as_long_as_both_the_options_and_the_tokenizer_allow(
+def test_the_text_limit_is_the_smaller_of_option_and_tokenizer(
     asked: int | None, limit: TokenizerLimit | None, held: int
 ) -> None:
     described = manifest(max_length=2000, tokenizer_limit=limit)
@@ -183,7 +183,7 @@ def test_an_option_beyond_the_tokenizers_limit_is_warned_of(
 
 
 def older(bundle: Path, copy: Path) -> Path:
-    """A bundle as it was exported before tokenizers were measured."""
+    """Return a bundle as exported before tokenizers were measured."""
     shutil.copytree(bundle, copy)
     rewrite(copy, lambda values: values.pop("tokenizer_limit"))
     return copy

@@ -1,6 +1,6 @@
-"""A GPU whose memory is full, and one that is lost.
+"""Full GPU memory, and loss of a GPU.
 
-Who is answered, who is refused, and when the process ends.
+The answered and refused requests, and the end of the process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_each_item_of_a_batch_has_its_own_result_or_is_refused(sizes: list[int],
         )
 
 
-def test_what_else_goes_wrong_in_a_half_is_told() -> None:
+def test_other_errors_in_a_half_batch_are_reported() -> None:
     engine = FakeEngine()
     engine.most_tokens, engine.poison = 4, 66
     found = compute(engine.run, [item(2), item(2), item(2, first=66), item(2)])
@@ -87,7 +87,7 @@ async def behind(
     return tasks
 
 
-async def test_halves_that_fit_are_answered_and_nobody_is_refused() -> None:
+async def test_a_batch_beyond_device_memory_is_halved_and_answered() -> None:
     async with running() as setup:
         setup.engine.most_tokens = 8
         items = [item(4, first=place) for place in range(2, 6)]
@@ -99,7 +99,7 @@ async def test_halves_that_fit_are_answered_and_nobody_is_refused() -> None:
         assert setup.engine.probes == 0
 
 
-async def test_callers_of_the_half_that_does_not_fit_are_refused_and_the_service_lives_on() -> None:
+async def test_items_of_a_half_beyond_device_memory_are_refused_and_the_service_continues() -> None:
     async with running() as setup:
         setup.engine.most_tokens = 10
         large, small = await behind(setup, item(1), [item(12), item(12)], [item(2), item(2)])
@@ -114,7 +114,7 @@ async def test_callers_of_the_half_that_does_not_fit_are_refused_and_the_service
     )
 
 
-async def test_one_item_that_can_never_fit_is_refused_as_often_as_it_comes() -> None:
+async def test_an_item_beyond_device_memory_is_refused_every_time() -> None:
     async with running() as setup:
         setup.engine.most_tokens = 10
         for _ in range(5):
@@ -124,7 +124,7 @@ async def test_one_item_that_can_never_fit_is_refused_as_often_as_it_comes() -> 
         assert setup.engine.probes == 5, "nothing came of it: it might have been the device"
 
 
-async def test_a_memory_that_is_full_for_the_probe_too_is_no_illness(
+async def test_full_device_memory_during_the_probe_does_not_lose_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def probe(self: FakeEngine) -> None:
@@ -138,8 +138,8 @@ async def test_a_memory_that_is_full_for_the_probe_too_is_no_illness(
         await setup.submit(item(2))
 
 
-async def test_a_device_that_gives_no_memory_because_it_is_ill_is_found_out_at_once() -> None:
-    """ONNX Runtime's arena takes any failure to allocate for a full memory."""
+async def test_a_failing_device_that_reports_full_memory_is_detected_at_once() -> None:
+    """ONNX Runtime's arena reports every allocation failure as full memory."""
     async with running() as setup:
         setup.engine.most_tokens, setup.engine.probe_fails = 0, True
         with pytest.raises(DeviceFull):
@@ -149,7 +149,7 @@ async def test_a_device_that_gives_no_memory_because_it_is_ill_is_found_out_at_o
             await setup.submit(item(1))
 
 
-async def test_a_full_memory_is_told_and_counted_over_the_wire(serve: Serve) -> None:
+async def test_full_device_memory_is_reported_and_counted_over_the_wire(serve: Serve) -> None:
     runtime = FakeRuntime()
     runtime.engine.most_tokens = 2
     async with serve(runtime) as service:
@@ -163,7 +163,7 @@ async def test_a_full_memory_is_told_and_counted_over_the_wire(serve: Serve) -> 
         assert service.sample("headlight_rejected_total", model="fake", reason="device_memory") == 1
 
 
-def test_a_full_memory_is_resource_exhausted_and_not_to_be_tried_again_as_it_is() -> None:
+def test_full_device_memory_is_resource_exhausted_without_a_retry_delay() -> None:
     refused = refusal(DeviceFull(FULL))
     assert (refused.status, refused.retry_after_ms, refused.message) == (
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -194,7 +194,7 @@ async def test_a_lost_device_ends_the_scheduler_at_its_first_failure() -> None:
         assert len(setup.engine.batches) == 1
 
 
-async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer() -> None:
+async def test_results_after_device_loss_are_discarded() -> None:
     async with running(slots=2, tokens=8) as setup:
         setup.engine.gate.clear()
         beside = asyncio.create_task(setup.submit(item(4)))
@@ -209,7 +209,7 @@ async def test_what_comes_back_once_the_device_is_known_to_be_lost_is_no_answer(
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(
+async def test_device_loss_ends_the_process_within_two_seconds_without_further_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = FakeRuntime()
@@ -233,13 +233,13 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(
         await stub.Encode(request)
         watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        # Begun now: what is not being read is lost when the process ends.
+        # Start reading now: unread data is lost when the process ends.
         told = asyncio.ensure_future(watch.read())
         runtime.engine.broken, began = DeviceLost(LOST), asyncio.get_running_loop().time()
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request)
         runtime.engine.broken = None
-        # It may have been let in still; answered it is not.
+        # It may still have been admitted, but it is not answered.
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Encode(request, timeout=5)
         assert (await told).status == health_pb2.HealthCheckResponse.NOT_SERVING
@@ -250,7 +250,7 @@ async def test_the_process_ends_within_two_seconds_and_answers_nothing_more(
     assert flushed == [server_module.LOST_FLUSH_SECONDS]
 
 
-async def test_a_device_too_small_for_the_first_batches_serves_nothing(
+async def test_a_device_too_small_for_warm_up_ends_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = FakeRuntime()

@@ -1,4 +1,4 @@
-"""What else the port answers: health checks, reflection, and methods that it has not."""
+"""Health checks, reflection, and unknown methods."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.service.calls import refused, request
 from tests.service.conftest import Serve
 
 
-async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve) -> None:
+async def test_health_check_and_watch_report_the_status(serve: Serve) -> None:
     async with serve() as service:
         stub = health_pb2_grpc.HealthStub(service.channel)
         status = health_pb2.HealthCheckResponse
@@ -39,9 +39,9 @@ async def test_health_is_told_to_those_who_ask_and_those_who_watch(serve: Serve)
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Of what the service logged.
+    """Return the levels of the service's log records.
 
-    Asyncio logs what gRPC has left to do for the loop of another test.
+    Without asyncio's, which are of callbacks that gRPC left for the loop of another test.
     """
     return [
         record.levelname
@@ -50,10 +50,10 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_a_method_that_nobody_has_written_is_no_failure(
+async def test_an_unknown_method_is_unimplemented_and_logs_no_failure(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # What a newer contract would have, and this server not.
+    # A method of a newer contract.
     monkeypatch.delattr(HeadlightServicer, "Tokenize")
     async with serve() as service:
         error = await refused(
@@ -65,7 +65,7 @@ async def test_a_method_that_nobody_has_written_is_no_failure(
     assert not levels(caplog)
 
 
-async def test_a_failure_of_ours_that_only_looks_like_a_missing_method_is_told_as_one(
+async def test_an_internal_error_that_resembles_a_missing_method_is_internal(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serve() as service:

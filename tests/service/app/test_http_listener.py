@@ -1,4 +1,4 @@
-"""The operational HTTP under silent and slow clients, and without file descriptors."""
+"""The operational HTTP with silent and slow clients, and without file descriptors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connect(server: Listener) -> socket.socket:
 
 
 def everything(client: socket.socket) -> bytes:
-    """All that comes until the server hangs up."""
+    """Return all bytes until the server closes."""
     found = b""
     while received := client.recv(1 << 16):
         found += received
@@ -56,7 +56,7 @@ def ask(server: Listener, request: bytes) -> bytes:
         return everything(client)
 
 
-def test_the_oldest_connection_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_connection_is_closed_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_CONNECTIONS", 4)
     server = listening()
     with contextlib.ExitStack() as stack:
@@ -68,7 +68,7 @@ def test_the_oldest_connection_makes_room_for_a_new_one(monkeypatch: pytest.Monk
         assert ask(server, b"GET /ok HTTP/1.0\r\n\r\n").endswith(b"ok\n")
 
 
-def test_many_connections_have_one_thread() -> None:
+def test_many_connections_share_one_thread() -> None:
     server = listening()
     before = set(threading.enumerate())
     with contextlib.ExitStack() as stack:
@@ -144,7 +144,7 @@ def test_a_request_that_never_ends_is_refused() -> None:
     assert ask(listening(), head).startswith(b"HTTP/1.1 431")
 
 
-# In a process of its own, whose file descriptors can be used up.
+# In a process of its own, so that its file descriptors can be used up.
 WITHOUT_DESCRIPTORS = """
 import functools, os, resource, socket, sys, time
 from headlight_service.app.http_listener import Listener

@@ -1,4 +1,4 @@
-"""One life of a server within this process: the ends that need a broken model."""
+"""The lifecycle of a server within this process: failures that need a broken model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = Config(bundle=Path("none"), grpc=ANY, http=ANY, warm_up_lengths=(3, 4))
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """Handlers of the test run come back afterwards."""
+    """Restore the signal handlers of the test run afterwards."""
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
     for number, handler in kept.items():
@@ -49,7 +49,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
 
 
 class Log(logging.Handler):
-    """Waits for events."""
+    """Log records, with a wait for events."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -67,7 +67,7 @@ class Log(logging.Handler):
 
 @pytest.fixture
 async def log() -> AsyncIterator[Log]:
-    """What the service logs from now on."""
+    """Return the log records from now on."""
     logger, handler = logging.getLogger("headlight_service"), Log()
     level = logger.level
     logger.addHandler(handler)
@@ -95,19 +95,19 @@ async def test_an_engine_that_does_not_recover_ends_the_process(
     await log.event("batcher_died")
 
 
-async def test_a_signal_ends_it_in_peace(runtime: FakeRuntime, log: Log) -> None:
+async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log: Log) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     await log.event("serving")
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
 
 
-async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
+async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    """A replica that can be connected to is sent calls.
+    """A replica that accepts connections is sent calls.
 
-    To refuse them would cost callers their retries.
+    Refusing them would cost callers their retries.
     """
     loading = asyncio.Event()
     loop, runtime = asyncio.get_running_loop(), FakeRuntime()
@@ -142,7 +142,7 @@ async def test_while_loading_it_is_alive_takes_no_calls_and_can_be_stopped(
     runtime.engine.gate.set()
 
 
-async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
+async def test_a_taken_port_is_reported_before_loading(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
     monkeypatch.setattr(module, "load", lambda config: pytest.fail("loaded in vain"))
@@ -152,7 +152,7 @@ async def test_a_port_that_is_taken_is_told_before_anything_is_loaded(
     assert "--grpc" in (await log.event("cannot_listen"))["message"]
 
 
-async def test_a_port_that_is_taken_while_the_model_is_loaded_ends_the_process(
+async def test_a_port_taken_during_loading_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, log: Log, runtime: FakeRuntime
 ) -> None:
     port, others = free_port(), list[socket.socket]()
@@ -183,7 +183,7 @@ async def test_a_refused_bundle_is_logged_with_its_file(
     assert (await log.event("bundle_refused"))["file"] == "weights.bin"
 
 
-async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
+async def test_a_failed_warm_up_is_not_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, runtime: FakeRuntime, log: Log
 ) -> None:
     def fail(lengths: object) -> None:
@@ -196,9 +196,7 @@ async def test_a_model_that_fails_while_it_is_warmed_up_is_no_bug(
     assert message.endswith("lower --warm-up-lengths")
 
 
-async def test_a_device_that_is_lost_while_draining_is_not_a_peaceful_end(
-    runtime: FakeRuntime, log: Log
-) -> None:
+async def test_device_loss_while_draining_is_a_failed_exit(runtime: FakeRuntime, log: Log) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     port = (await log.event("listening"))["grpc_port"]
     await log.event("serving")

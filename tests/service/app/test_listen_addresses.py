@@ -12,10 +12,12 @@ from headlight_service.app.server_setup import build_health_server
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 
-NOBODYS = Address("192.0.2.1", 52051)  # of no machine, for they are for books
+NOBODYS = Address("192.0.2.1", 52051)  # documentation addresses, which no machine has
 
 
-async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_reason_for_an_unusable_address_is_reported(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = Address("127.0.0.1", other.getsockname()[1])
         for address, reason in (
@@ -44,7 +46,7 @@ async def test_why_an_address_cannot_be_had_is_said(capfd: pytest.CaptureFixture
         ),
     ],
 )
-def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_not(
+def test_an_unknown_host_is_a_usage_error_and_a_failing_resolver_is_not(
     monkeypatch: pytest.MonkeyPatch, error: OSError, kind: type[Exception], reason: str
 ) -> None:
     def look_up(*_: Any, **__: Any) -> Any:
@@ -56,7 +58,7 @@ def test_a_name_that_is_none_is_a_wrong_option_and_a_resolver_that_is_away_is_no
     assert str(told.value).startswith(f"--http {reason}")
 
 
-def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(
+def test_ipv4_is_preferred_for_a_dual_stack_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def look_up(*_: Any, **__: Any) -> Any:
@@ -71,7 +73,7 @@ def test_of_a_name_with_addresses_of_both_kinds_that_of_ipv4_is_taken(
         assert own.getsockname()[0] == "127.0.0.1"
 
 
-def test_a_port_that_is_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_privileged_port_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def bind_socket(*_: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -81,7 +83,7 @@ def test_a_port_that_is_for_others_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     assert str(told.value) == "--http 127.0.0.1:80 is not for this user; choose a port from 1024 on"
 
 
-async def test_a_port_that_is_taken_while_it_is_reserved_is_told_by_us_alone(
+async def test_a_port_taken_during_reservation_is_reported_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with taken("--grpc", Address("127.0.0.1", 0)) as ours:

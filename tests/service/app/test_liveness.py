@@ -1,6 +1,4 @@
-"""Alive or not: an engine that hangs is found, and nobody who is idle,
-busy or slow is taken for one.
-"""
+"""Liveness: a hanging engine is detected; an idle, busy or slow service is alive."""
 
 from __future__ import annotations
 
@@ -29,9 +27,9 @@ NAMES = (*READY_NAMES, STARTUP, LIVENESS)
 
 
 def watched(setup: Setup) -> Liveness:
-    """By a clock that stands still, so that the event loop seems well.
+    """Return the liveness watch with a clock that stands still, so that the event loop seems well.
 
-    The scheduler's is in the test's hands.
+    The test controls the scheduler's clock.
     """
     liveness = Liveness(STUCK, Clock())
     liveness.add("batches", lambda: setup.scheduler.heartbeat.stalled_seconds)
@@ -42,7 +40,7 @@ def where(liveness: Liveness) -> str | None:
     return liveness.stalled_at
 
 
-async def test_an_engine_that_hangs_is_found_and_one_that_goes_on_is_forgiven() -> None:
+async def test_a_hanging_engine_fails_liveness_and_recovers_when_it_continues() -> None:
     async with running() as setup:
         liveness = watched(setup)
         setup.engine.gate.clear()
@@ -57,7 +55,7 @@ async def test_an_engine_that_hangs_is_found_and_one_that_goes_on_is_forgiven() 
         assert where(liveness) is None
 
 
-async def test_an_idle_service_is_alive_and_an_old_silence_does_not_count() -> None:
+async def test_an_idle_service_is_alive() -> None:
     async with running() as setup:
         liveness = watched(setup)
         setup.clock.now += 100 * STUCK
@@ -72,7 +70,7 @@ async def test_an_idle_service_is_alive_and_an_old_silence_does_not_count() -> N
         assert where(liveness) is None
 
 
-async def test_callers_who_give_up_and_new_ones_who_come_do_not_hide_a_hanging_engine() -> None:
+async def test_caller_churn_does_not_hide_a_hanging_engine() -> None:
     async with running() as setup:
         liveness = watched(setup)
         setup.engine.gate.clear()
@@ -89,7 +87,7 @@ async def test_callers_who_give_up_and_new_ones_who_come_do_not_hide_a_hanging_e
 
 
 async def test_a_saturated_service_is_alive() -> None:
-    """Work waits all the time, and each batch takes almost as long as is allowed."""
+    """There is always work waiting, and each batch takes almost the allowed time."""
     async with running(tokens=4) as setup:
         liveness = watched(setup)
         setup.engine.gate.clear()
@@ -106,7 +104,7 @@ async def test_a_saturated_service_is_alive() -> None:
         await asyncio.gather(*waiting)
 
 
-async def test_one_long_text_has_as_much_more_time_as_it_is_larger_than_a_batch() -> None:
+async def test_an_oversized_text_gets_proportionally_more_time() -> None:
     async with running(tokens=4) as setup:
         liveness = watched(setup)
         setup.engine.gate.clear()
@@ -120,7 +118,7 @@ async def test_one_long_text_has_as_much_more_time_as_it_is_larger_than_a_batch(
         await answer
 
 
-async def test_expired_requests_leave_nothing_behind() -> None:
+async def test_expired_requests_do_not_affect_liveness() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(4)))
@@ -133,7 +131,7 @@ async def test_expired_requests_leave_nothing_behind() -> None:
         assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
-async def test_a_tokenizer_that_hangs_is_found() -> None:
+async def test_a_hanging_tokenizer_fails_liveness() -> None:
     threads, clock, gate = TokenizerThreads(1), Clock(), threading.Event()
     threads.heartbeat = Heartbeat(clock)
     liveness = Liveness(STUCK, Clock())
@@ -153,7 +151,7 @@ async def test_a_tokenizer_that_hangs_is_found() -> None:
     threads.close()
 
 
-async def test_an_event_loop_that_stands_still_is_seen_by_other_threads() -> None:
+async def test_a_stalled_event_loop_is_detected_by_another_thread() -> None:
     clock = Clock()
     liveness = Liveness(STUCK, clock)
     clock.now += STUCK + LOOK_SECONDS
@@ -162,7 +160,7 @@ async def test_an_event_loop_that_stands_still_is_seen_by_other_threads() -> Non
     assert where(liveness) == "event loop"
 
 
-async def test_whoever_asks_is_told_when_it_changes() -> None:
+async def test_health_watchers_are_notified_of_changes() -> None:
     still, told, clock = [0.0], list[bool](), Clock()
     liveness = Liveness(STUCK, clock)
     liveness.add("batches", lambda: still[0])
@@ -193,7 +191,7 @@ async def probe_answers(channel: Any) -> dict[str, bool]:
     }
 
 
-async def test_each_name_tells_its_own(serve: Serve) -> None:
+async def test_each_health_service_name_reports_its_own_status(serve: Serve) -> None:
     async with serve(loaded=False) as service:
 
         def told(ready: bool, started: bool, alive: bool) -> dict[str, bool]:
@@ -211,7 +209,7 @@ async def test_each_name_tells_its_own(serve: Serve) -> None:
         assert await probe_answers(service.channel) == told(ready=False, started=True, alive=True)
 
 
-async def test_a_watcher_who_does_not_read_holds_up_nobody() -> None:
+async def test_a_watcher_that_does_not_read_blocks_no_other() -> None:
     readiness = Readiness()
     server = build_health_server(readiness, lambda *_: None)
     port = server.bind("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""The process: what it prints, how it ends."""
+"""The process: its output and exit codes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(bundle: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 class Process:
-    """A running service and what it logs."""
+    """Running service and its log."""
 
     def __init__(self, bundle: Path, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -92,7 +92,7 @@ def serving(bundle: Path, *options: str) -> Iterator[Process]:
         process.process.stderr.close()
 
 
-def test_check_says_what_would_be_served(bundle: Path) -> None:
+def test_check_prints_the_model_that_would_be_served(bundle: Path) -> None:
     done = run(bundle, "--check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ok: ")
@@ -117,20 +117,20 @@ def test_an_altered_bundle_is_refused_with_the_file_named(
     assert "Traceback" not in done.stderr
 
 
-def test_a_wrong_option_is_one_line_and_code_2(bundle: Path) -> None:
+def test_a_wrong_option_is_one_line_and_exit_code_2(bundle: Path) -> None:
     done = run(bundle, "--streams", "none")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
 
 
-def test_limits_that_no_text_of_the_model_could_use_are_refused(bundle: Path) -> None:
+def test_limits_below_one_text_of_the_model_are_refused(bundle: Path) -> None:
     done = run(bundle, "--check", "--max-request-tokens", "1")
     assert done.returncode == 2
     assert "--max-request-tokens is 1; the model takes" in done.stderr
 
 
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
-def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = run(bundle, option, address)
@@ -140,8 +140,8 @@ def test_a_taken_port_is_one_line_and_code_1(bundle: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
-def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> None:
-    # Nobody has to be asked whether there is such an interface.
+def test_an_unknown_host_is_a_wrong_option(bundle: Path, option: str) -> None:
+    # Needs no query whether this interface exists.
     done = run(bundle, option, "[::1%no-such]:52051")
     assert done.returncode == 2
     [line] = done.stderr.splitlines()
@@ -150,7 +150,7 @@ def test_a_host_that_is_none_is_a_wrong_option(bundle: Path, option: str) -> Non
     )
 
 
-def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
+def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
     with serving(bundle, "--attention", "off") as service:
         assert list(service.stub.GetModel(pb.GetModelRequest()).info.outputs) == [
             "pooled",
@@ -165,12 +165,12 @@ def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
 
 
 def long_request() -> pb.EncodeRequest:
-    """Some work, so that it is in flight for a while."""
+    """Return a request that stays in flight for a while."""
     inputs = [pb.Input(ids=pb.TokenIds(ids=[5] * 60)) for _ in range(60)]
     return pb.EncodeRequest(inputs=inputs, outputs=pb.Outputs(pooled=pb.PooledOutput()))
 
 
-def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -> None:
+def test_a_signal_ends_the_process_after_admitted_calls_are_answered(bundle: Path) -> None:
     with serving(bundle) as service:
         watch = health_pb2_grpc.HealthStub(service.channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
@@ -181,7 +181,7 @@ def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -
             'grpc_type="unary"'
         )
         admitted, size = 0.0, long_request().ByteSize()
-        while admitted < len(calls):  # a call that has only started may still be turned away
+        while admitted < len(calls):  # a call without its message may still be refused
             answered = service.metric(f"grpc_server_handled_total{{{labels}}}")
             admitted = (
                 answered + service.metric('headlight_held_request_bytes{model="small-rope"}') / size
@@ -196,7 +196,7 @@ def test_a_signal_ends_it_when_all_that_was_admitted_is_answered(bundle: Path) -
         assert service.end() == 0
 
 
-def test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure(bundle: Path) -> None:
+def test_a_call_that_outlasts_the_grace_time_makes_the_exit_code_1(bundle: Path) -> None:
     with serving(bundle, "--grace-seconds", "0") as service:
         longest = service.stub.GetModel(pb.GetModelRequest()).info.max_length
         everything = pb.Outputs(attention=pb.AttentionOutput(), hidden=pb.HiddenOutput())
@@ -205,7 +205,7 @@ def test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure(bundle: Pat
         )
         requests = [pb.EncodeStreamRequest(id=str(place), encode=large) for place in range(100)]
         call = service.stub.EncodeStream(iter(requests))
-        next(call)  # and read no further: the answers wait for us
+        next(call)  # stop reading, so that answers stay unsent
         service.process.send_signal(signal.SIGINT)
         assert service.event("grace_exceeded")["calls"] == 1
         assert service.end() == 1
@@ -214,7 +214,7 @@ def test_a_call_that_outlasts_the_grace_time_makes_the_end_a_failure(bundle: Pat
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_second_signal_ends_it_at_once(bundle: Path) -> None:
+def test_a_second_signal_ends_the_process_at_once(bundle: Path) -> None:
     with serving(bundle, "--drain-delay-seconds", "3600") as service:
         service.process.send_signal(signal.SIGTERM)
         service.event("draining")
@@ -225,7 +225,7 @@ def test_a_second_signal_ends_it_at_once(bundle: Path) -> None:
         assert service.end() == 1
 
 
-def test_it_loads_nothing_that_only_training_and_exporting_need(bundle: Path) -> None:
+def test_serving_loads_no_training_or_export_libraries(bundle: Path) -> None:
     code = (
         "import sys, headlight_service.__main__\n"
         "found = {'torch', 'onnx', 'onnxscript', 'transformers', 'safetensors'} & "

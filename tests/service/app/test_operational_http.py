@@ -47,7 +47,7 @@ def test_readiness_follows_the_service_and_liveness_does_not(port: int, state: S
     assert request(port, "GET", "/readyz?verbose")[0] == 200
 
 
-def test_there_is_nothing_else(port: int) -> None:
+def test_other_paths_are_not_found(port: int) -> None:
     status, _, body = request(port, "GET", "/")
     assert (status, body) == (404, "not here; there is /livez, /metrics, /readyz\n")
     assert request(port, "POST", "/metrics")[0] == 405

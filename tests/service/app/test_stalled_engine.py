@@ -1,4 +1,7 @@
-"""A whole server whose engine hangs: every probe tells, and all is well once it moves again."""
+"""A whole server with a hanging engine.
+
+Every probe reports it, and recovers once the engine moves again.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("own_signals")
-async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log: Log) -> None:
+async def test_every_probe_reports_a_hanging_engine(runtime: FakeRuntime, log: Log) -> None:
     config = dataclasses.replace(CONFIG, stuck_seconds=1.0, health=ANY)
     life = asyncio.create_task(Server(config).serve())
     listening = await log.event("listening")
@@ -67,7 +70,7 @@ async def test_a_hanging_engine_is_told_by_every_probe(runtime: FakeRuntime, log
         [200, 200],
         ["headlight_ready 1.0", "headlight_stuck 0.0"],
     )
-    # Who looks after a pause of the machine may hear of the event loop's first.
+    # After a pause of the machine, the event loop may be reported first.
     while await told() != well:
         pass
     runtime.engine.gate.clear()

@@ -1,4 +1,4 @@
-"""Tuning chooses by what it measured, and writes what the service reads."""
+"""Tuning: choices by measurement, and settings that the service reads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYOUTS = [Options("cpu", 2, 1), Options("cpu", 1, 2), Options("openvino", 2, 1)
 
 
 class Known:
-    """A machine whose rates are known."""
+    """Machine with known rates."""
 
     def __init__(
         self, layouts: Sequence[Options], rates: dict[Options, float], usual: float
@@ -37,11 +37,11 @@ def chosen(rates: dict[Options, float], layouts: Sequence[Options] = LAYOUTS) ->
     return tune(Known(layouts, rates, 100.0))[0]  # type: ignore[arg-type]  # a fake
 
 
-def test_where_all_are_alike_nothing_is_used_that_has_a_price() -> None:
+def test_equal_rates_choose_the_cheapest_settings() -> None:
     assert chosen({}) == replace(LAYOUTS[0], batch_tokens=128)
 
 
-def test_the_fastest_layout_is_kept_while_tokens_and_rounding_are_tried() -> None:
+def test_tokens_and_rounding_are_tuned_with_the_fastest_layout() -> None:
     fast = LAYOUTS[2]
     rates = {
         replace(fast, batch_tokens=512): 200.0,
@@ -53,7 +53,7 @@ def test_the_fastest_layout_is_kept_while_tokens_and_rounding_are_tried() -> Non
     assert chosen(rates) == replace(fast, batch_tokens=1024, round_lengths=8)
 
 
-def test_a_little_slower_with_less_is_better() -> None:
+def test_a_smaller_batch_is_preferred_within_the_tolerance() -> None:
     assert chosen({replace(LAYOUTS[0], batch_tokens=256): 103.0}) == replace(
         LAYOUTS[0], batch_tokens=128
     )
@@ -62,12 +62,12 @@ def test_a_little_slower_with_less_is_better() -> None:
     )
 
 
-def test_without_any_provider_it_is_told() -> None:
+def test_no_usable_provider_is_reported() -> None:
     with pytest.raises(BundleError, match="no provider has this precision here"):
         chosen({}, layouts=[])
 
 
-def test_what_it_writes_the_service_serves_with(
+def test_the_service_reads_the_tuned_settings(
     bundle_path: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +98,7 @@ def test_what_it_writes_the_service_serves_with(
     assert f"wrote {out}" in told
 
 
-def test_a_precision_that_nobody_has_ends_it(
+def test_a_precision_that_no_provider_has_is_an_error(
     bundle_path: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -120,7 +120,7 @@ def test_a_precision_that_nobody_has_ends_it(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_machine_measures_what_it_is_asked(bundle_path: Path) -> None:
+def test_a_machine_measures_every_candidate(bundle_path: Path) -> None:
     machine = Machine(bundle_path, "fp32", seconds=0.01, rounds=1)
     contestants = [replace(machine.layouts()[0], batch_tokens=tokens) for tokens in (16, 512)]
     assert all(rate > 0 for rate in machine.measure(contestants).values())

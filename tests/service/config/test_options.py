@@ -17,7 +17,7 @@ from tests.service.fakes import manifest
 BUNDLE = ("--bundle", "b")
 
 
-def test_defaults() -> None:
+def test_defaults_are_as_documented() -> None:
     config = Config.parse(BUNDLE, {})
     assert config == Config(bundle=Path("b"))
     assert config.grpc == Address("127.0.0.1", 50051)
@@ -56,7 +56,7 @@ TEXTS = {
         for name in ("tls_cert", "tls_key", "tls_ca", "tls_client_ca", "auth_tokens")
     },
 }
-WITH = {  # what an option means nothing without
+WITH = {  # options that another option requires
     "tls_cert": {"tls_key": "k"},
     "tls_key": {"tls_cert": "c"},
     "tls_ca": {"tls_cert": "c", "tls_key": "k"},
@@ -75,7 +75,7 @@ def test_every_option_is_a_flag_and_a_variable(name: str) -> None:
     assert getattr(Config.parse((), environ), name) == value
 
 
-def test_the_command_line_wins() -> None:
+def test_the_command_line_overrides_the_environment() -> None:
     assert Config.parse((*BUNDLE, "--streams", "3"), {"HEADLIGHT_STREAMS": "4"}).streams == 3
 
 
@@ -178,20 +178,20 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
         ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense; see --help"),
     ],
 )
-def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
+def test_invalid_options_are_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         Config.parse(arguments, {})
     assert problem in str(error.value)
 
 
 def numeric(*kinds: str) -> list[str]:
-    """The options whose annotation has one of these types in it."""
+    """Return the options whose annotation contains one of these types."""
     fields = dataclasses.fields(Config)
     return [field.name for field in fields if {*kinds} & {*re.findall(r"\w+", str(field.type))}]
 
 
 def beyond(name: str, text: str) -> str:
-    """What is said of an option that nobody can mean."""
+    """Return the error for an option with an impossible value."""
     flag = "--" + name.replace("_", "-")
     with pytest.raises(ConfigError) as error:
         Config.parse((*BUNDLE, f"{flag}={text}"), {})
@@ -202,8 +202,8 @@ def beyond(name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", numeric("int", "float", "Address"))
-@pytest.mark.parametrize("digits", [31, 5000])  # more than Python itself reads
-def test_no_number_is_too_large_to_be_refused(name: str, digits: int) -> None:
+@pytest.mark.parametrize("digits", [31, 5000])  # more digits than Python parses
+def test_huge_numbers_are_refused_without_a_traceback(name: str, digits: int) -> None:
     number = "1" + "0" * (digits - 1)
     text = f"127.0.0.1:{number}" if name in numeric("Address") else number
     assert beyond(name, text).startswith("must be ")
@@ -211,11 +211,11 @@ def test_no_number_is_too_large_to_be_refused(name: str, digits: int) -> None:
 
 @pytest.mark.parametrize("name", numeric("float"))
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999"])
-def test_what_is_no_finite_number_is_refused(name: str, text: str) -> None:
+def test_non_finite_numbers_are_refused(name: str, text: str) -> None:
     assert beyond(name, text).startswith("must be a number from ")
 
 
-async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
+async def test_the_largest_accepted_numbers_are_usable() -> None:
     largest = {
         name: float(beyond(name, "1" + "0" * 30).rpartition(" to ")[2]) for name in numeric("float")
     }
@@ -232,12 +232,12 @@ async def test_the_largest_numbers_that_are_taken_can_be_used() -> None:
     ("grpc_at", "http_at"),
     [("127.0.0.1:0", "127.0.0.1:0"), ("127.0.0.1:9", "127.0.0.2:9"), ("0.0.0.0:9", "[::1]:9")],
 )
-def test_addresses_that_do_not_meet_are_taken(grpc_at: str, http_at: str) -> None:
+def test_addresses_that_do_not_collide_are_accepted(grpc_at: str, http_at: str) -> None:
     config = Config.parse((*BUNDLE, "--grpc", grpc_at, "--http", http_at), {})
     assert (str(config.grpc), str(config.http)) == (grpc_at, http_at)
 
 
-def test_a_wrong_variable_is_named_as_one() -> None:
+def test_an_invalid_environment_variable_is_named() -> None:
     with pytest.raises(ConfigError, match="HEADLIGHT_STREAMS is '0'"):
         Config.parse(BUNDLE, {"HEADLIGHT_STREAMS": "0"})
 
@@ -249,7 +249,7 @@ def test_a_wrong_variable_is_named_as_one() -> None:
             "HEADLIGHT_AUTH_TOKEN",
             "file",
             "HEADLIGHT_AUTH_TOKENS may be meant; else unset it",
-        ),  # else the service would be open to everyone
+        ),  # otherwise the service would be open to everyone
         ("HEADLIGHT_TLS_CLIENTCA", "file", "HEADLIGHT_TLS_CLIENT_CA may be meant; else unset it"),
         ("HEADLIGHT_HTTP_PORT", "8080", "HEADLIGHT_HTTP may be meant; else unset it"),
         ("HEADLIGHT_", "", "--help lists"),
@@ -286,12 +286,12 @@ def test_a_misspelt_variable_is_refused(name: str, value: str, meant: str) -> No
         "headlight_x=of others",
     ],
 )
-def test_variables_of_the_client_of_kubernetes_and_of_others_are_left_alone(variable: str) -> None:
+def test_foreign_environment_variables_are_ignored(variable: str) -> None:
     name, _, value = variable.partition("=")
     assert Config.parse(BUNDLE, {name: value}) == Config(bundle=Path("b"))
 
 
-def test_help_says_why_one_would_change_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_why_to_change_each_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Config.parse(("--help",), {})
     text = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""A pipeline without any frontend, over a runtime without a model."""
+"""A pipeline without a frontend, over a runtime without a model."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.service.fakes import DIM, FakeRuntime, FakeTokenizer
 
 OVERHEAD = 7
 VECTOR_BYTES = 4 * DIM
-LONG = "word " * SHORT_CHARACTERS  # goes to a thread of the tokenizer
+LONG = "word " * SHORT_CHARACTERS  # is tokenised on a tokenizer thread
 
 
 class Form:
-    """Answers with so many bytes beside their data."""
+    """Answer form with a fixed number of bytes beside the data."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[ModelRef, Prepared, Ids | None]] = []
@@ -49,7 +49,7 @@ class Form:
 
 
 class Pieces:
-    """Answers that are the tokens' texts."""
+    """Answer form that returns the tokens' texts."""
 
     def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
         pieces = [" ".join(each.pieces) for each in tokens]
@@ -57,9 +57,9 @@ class Pieces:
 
 
 class Trace:
-    """What a request's spans were told.
+    """Recorder of the span callbacks of a request.
 
-    `act` is called with each stage, on the thread that comes to it.
+    `act` is called with each stage, on the thread that reaches it.
     """
 
     recording, trace_id, place = True, "0" * 32, None
@@ -84,7 +84,7 @@ class Trace:
 
 
 class HeldTokenizer(FakeTokenizer):
-    """Blocks in each text that is not short while `may_read` is clear."""
+    """Tokenizer that blocks in each long text while `may_read` is clear."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,14 +101,14 @@ class HeldTokenizer(FakeTokenizer):
 
 
 class Core:
-    """A pipeline, and what tests look at of it."""
+    """Pipeline, and the state that tests inspect."""
 
     def __init__(self, *, slots: int = 1, quotas: Quotas | None = None, **options: Any) -> None:
         self.runtime = FakeRuntime(accepts=("text", "pair", "ids"))
         self.runtime.workers = Workers(slots)
         self.runtime.tokenizer = self.tokenizer = HeldTokenizer()
         self.engine, self.metrics = self.runtime.engine, Metrics()
-        self.computing: list[str] = []  # the threads that did
+        self.computing: list[str] = []  # the threads that computed
         self.engine.takes = lambda tokens: self.computing.append(threading.current_thread().name)
         config = Config(bundle=Path("none"), **options)
         self.model = assemble(cast(Runtime, self.runtime), config, self.metrics)
@@ -122,7 +122,7 @@ class Core:
 
     @property
     def held(self) -> tuple[int, int, int]:
-        """Bytes of requests, tokens, and bytes of answers."""
+        """Return bytes of requests, tokens, and bytes of answers."""
         admission = self.model.admission
         return admission.requests.held, admission.tokens.held, admission.outputs.held
 
@@ -131,13 +131,13 @@ class Core:
         assert self.engine.started.acquire(timeout=30)
 
     def passed(self) -> None:
-        """Wait until the tokenizer's thread has passed over all that waited for it."""
+        """Wait until the tokenizer's thread has skipped all work that waited for it."""
         done = threading.Event()
         self.tokenizers.submit(done.set, "bulk")
         assert done.wait(30)
 
     def computed(self) -> None:
-        """Wait until nothing of the model is computed."""
+        """Wait until the model computes nothing."""
         scheduler = self.model.scheduler
 
         def running() -> int:
@@ -148,7 +148,7 @@ class Core:
 
     @contextlib.contextmanager
     def busy_tokenizer(self) -> Iterator[None]:
-        """The thread of the tokenizer has other work."""
+        """Keep the tokenizer's thread busy with other work."""
         begun, may_end = threading.Event(), threading.Event()
 
         def work() -> None:
@@ -170,7 +170,7 @@ class Core:
 
 
 def _until(holds: Callable[[], bool], problem: str) -> None:
-    """Wait for what other threads are about to do."""
+    """Wait for a condition that other threads will make true."""
     end = time.monotonic() + 30
     while not holds():
         if time.monotonic() > end:
@@ -179,7 +179,7 @@ def _until(holds: Callable[[], bool], problem: str) -> None:
 
 @contextlib.contextmanager
 def core(**options: Any) -> Iterator[Core]:
-    """See Core; nothing may be held at the end."""
+    """Yield a Core; nothing may be held at the end."""
     made = Core(**options)
     try:
         yield made
@@ -204,7 +204,7 @@ def submit(
 
 
 def answered(handle: Handle[Any]) -> Any:
-    """The answer, whose bytes have left."""
+    """Return the answer, after its bytes are released."""
     answer = handle.result()
     handle.close()
     return answer
@@ -217,7 +217,7 @@ def refused(handle: Handle[Any], kind: type[Exception]) -> Any:
 
 
 def cancelled(made: Core) -> dict[str, float]:
-    """Callers that left, by stage; those stages that have any."""
+    """Return the nonzero counts of cancelled callers, by stage."""
     stages = ("tokenize", "queue", "infer", "send")
     counts = {
         stage: made.sample("headlight_cancelled_total", stage=stage) or 0.0 for stage in stages
@@ -226,5 +226,5 @@ def cancelled(made: Core) -> dict[str, float]:
 
 
 def quotas_of(tokens: float) -> Quotas:
-    """Buckets of so many tokens, which do not fill."""
+    """Return buckets of so many tokens, which do not fill."""
     return Quotas(1.0, tokens, Clock())

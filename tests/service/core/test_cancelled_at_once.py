@@ -1,5 +1,6 @@
-"""A request whose caller leaves before anything is done for it,
-while its own thread would have computed it.
+"""Requests cancelled before any work is done.
+
+Its own thread would have computed it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.service.batching import Clock
 from tests.service.fakes import FakeRuntime
 
 
-def test_nothing_is_held_charged_or_computed() -> None:
+def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
     runtime, models, tokenizers = FakeRuntime(), Models(), TokenizerThreads(1)
     model = assemble(cast(Runtime, runtime), Config(bundle=Path("b")), Metrics())
     models.add(model)

@@ -1,4 +1,4 @@
-"""Requests that are given up, at each of their stages: all is given back, and let go."""
+"""Cancellation at each stage: everything is released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.service.core.pipelines import (
 
 
 class Stage:
-    """A request brought to a stage, at which it stays."""
+    """Request that is brought to a stage and stays there."""
 
     def __init__(self, made: Core, **fields: Any) -> None:
         self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
@@ -67,7 +67,7 @@ class Stage:
         return handle
 
     def end(self) -> None:
-        """Let all others go on."""
+        """Let all other requests finish."""
         self.made.tokenizer.may_read.set()
         self.made.engine.gate.set()
         for each in self.begun:
@@ -85,7 +85,7 @@ STAGES = {
 
 @pytest.mark.parametrize("by_caller", [True, False])
 @pytest.mark.parametrize("name", STAGES)
-def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> None:
+def test_a_request_can_be_cancelled_at_each_stage(name: str, by_caller: bool) -> None:
     counted, holds = STAGES[name]
     quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
@@ -100,7 +100,7 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
         assert stage.begun or made.held == tuple(a + b for a, b in zip(before, holds, strict=True))
         paid = quotas.of("c").level
         handle.cancel(by_caller=by_caller)
-        handle.close()  # as a frontend that cannot know which came first
+        handle.close()  # as a frontend that does not know which came first
         handle.cancel()  # a second time: nothing
         assert handle.cancelled
         assert handle.future.cancelled()
@@ -132,7 +132,7 @@ def test_a_request_can_be_given_up_at_each_stage(name: str, by_caller: bool) -> 
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_what_was_given_up_is_let_go(name: str) -> None:
+def test_a_cancelled_request_is_released(name: str) -> None:
     with core() as made:
         stage = Stage(made)
         handle: Handle[Answer] = getattr(stage, name)()
@@ -147,12 +147,12 @@ def test_what_was_given_up_is_let_go(name: str) -> None:
         del handle
         end = time.monotonic() + 30
         while held() is not None and time.monotonic() < end:
-            made.passed()  # a thread may still be about to let go
+            made.passed()  # a thread may release it a moment later
         assert held() is None
 
 
 @pytest.mark.parametrize("stage", ["prepared", "queue"])
-def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(stage: str) -> None:
+def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> None:
     quotas = quotas_of(10**6)
     with core(quotas=quotas) as made:
         trace, window, handles = Trace(), AnswerWindow(10**6, 0), list[Handle[Answer]]()
@@ -174,7 +174,7 @@ def test_a_caller_that_leaves_between_two_steps_of_a_thread_leaves_nothing_held(
         assert sum(cancelled(made).values()) == 1
 
 
-def test_a_caller_that_leaves_just_before_its_answer_leaves_nothing_held() -> None:
+def test_cancelling_just_before_the_answer_holds_nothing() -> None:
     with core() as made:
         trace, handles = Trace(), list[Handle[Answer]]()
         trace.act = lambda reached: handles[0].cancel() if reached == "reply" else None
@@ -187,14 +187,14 @@ def test_a_caller_that_leaves_just_before_its_answer_leaves_nothing_held() -> No
         assert sum(cancelled(made).values()) == 1
 
 
-def test_what_is_answered_before_the_tokenizers_thread_returns_is_closed_as_answered(
+def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quotas = quotas_of(10**6)
     with core(quotas=quotas) as made:
         scheduler, kept = made.model.scheduler, list[int]()
         compute = scheduler.submit
-        # So that it is answered while the thread that submits it has not returned.
+        # The answer comes before the submitting thread returns.
         monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
         with made.busy_tokenizer():
             handle = submit(made, LONG, client="c", size_bytes=9)

@@ -1,4 +1,4 @@
-"""The core knows no protocol: what it loads, and what it names."""
+"""The core is protocol-independent: its imports and names."""
 
 from __future__ import annotations
 

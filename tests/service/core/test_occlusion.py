@@ -1,6 +1,6 @@
 """Occlusion over a real socket.
 
-What it asks for, what it holds, and what becomes of it where others ask too.
+Its limits, its reservations, and its behaviour beside other requests.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def admission_of(service: Service) -> Admission:
 
 
 def holes(engine: FakeEngine) -> list[int]:
-    """The tokens hidden, of all batches; -1: none."""
+    """Return the hidden tokens of all batches; -1: none."""
     return [
         -1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch
     ]
 
 
 def naming(count: int) -> pb.OccludeRequest:
-    """A request that names so many tokens, all the same."""
+    """Return a request that names so many tokens, all the same."""
     return pb.OccludeRequest(
         input=text_of(3), tokens=pb.TokenSelector(indices=pb.TokenIndices(indices=[300] * count))
     )
@@ -71,7 +71,7 @@ def naming(count: int) -> pb.OccludeRequest:
 async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, problem: str
 ) -> None:
-    # It copies.
+    # It copies the ids.
     monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
@@ -79,7 +79,7 @@ async def test_ids_longer_than_any_input_are_refused_uncopied(
     assert error.details() == problem
 
 
-async def test_what_a_newer_client_wants_is_refused(serve: Serve) -> None:
+async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve) -> None:
     request = pb.OccludeRequest(input=text_of(3))
     request.MergeFromString(b"\xa0\x06\x01")  # field 100
     async with serve() as service:
@@ -87,7 +87,7 @@ async def test_what_a_newer_client_wants_is_refused(serve: Serve) -> None:
     assert "asks for something that this server does not know" in (error.details() or "")
 
 
-async def test_more_tokens_than_an_input_can_have_are_refused_by_their_number(serve: Serve) -> None:
+async def test_too_many_tokens_are_refused_by_their_number(serve: Serve) -> None:
     async with serve() as service:
         error = await refused(
             service.stub.Occlude(naming(MAX_LENGTH + 1)), grpc.StatusCode.INVALID_ARGUMENT
@@ -117,7 +117,7 @@ async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Se
 
 
 class Moving(FakeEngine):
-    """Vectors of some width that depend on the token hidden."""
+    """Fake engine with vectors of some width that depend on the hidden token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Moving(FakeEngine):
         return [ItemResult(pooled=self.vector(item.occluded)) for item in items]
 
 
-async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_once(
+async def test_distances_are_correct_while_few_vectors_are_held_at_once(
     serve: Serve,
 ) -> None:
     length, width = 50, 1 << 16
@@ -153,7 +153,7 @@ async def test_distances_are_those_of_all_vectors_and_few_vectors_are_held_at_on
     assert list(answer.moved.shape) == [length]
 
 
-async def test_its_answer_is_held_before_anything_runs(serve: Serve) -> None:
+async def test_the_answer_is_reserved_before_anything_runs(serve: Serve) -> None:
     async with serve() as service:
         outputs = admission_of(service).outputs
         taken = outputs.free
@@ -174,14 +174,14 @@ async def test_its_answer_is_held_before_anything_runs(serve: Serve) -> None:
 
 
 class Full:
-    """A queue that others fill, until somebody has been shed."""
+    """Queue that other requests fill, until one has been shed."""
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sheds: list[Shortage] = []
         self._tokens, self._others = admission.tokens, admission.tokens.free
         self._tokens.take(self._others)
         self._take_tokens = admission.take_tokens
-        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is tried again soon
+        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is retried soon
         monkeypatch.setattr(admission, "take_tokens", self.take_tokens)
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
@@ -193,7 +193,7 @@ class Full:
             raise
 
 
-async def test_what_is_begun_waits_where_the_queue_is_full(
+async def test_a_started_occlusion_waits_if_the_queue_is_full(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve() as service:
@@ -207,7 +207,7 @@ async def test_what_is_begun_waits_where_the_queue_is_full(
         assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
 
 
-async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
+async def test_a_waiting_occlusion_ends_at_its_deadline(serve: Serve) -> None:
     async with serve() as service:
         admission = admission_of(service)
         service.engine.gate.clear()
@@ -223,7 +223,9 @@ async def test_it_waits_no_longer_than_until_the_deadline(serve: Serve) -> None:
         assert holes(service.engine) == [-1]
 
 
-async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serve: Serve) -> None:
+async def test_a_caller_that_disconnects_while_waiting_is_counted_and_released(
+    serve: Serve,
+) -> None:
     async with serve() as service:
         admission = admission_of(service)
         service.engine.gate.clear()
@@ -244,7 +246,9 @@ async def test_who_leaves_while_it_waits_is_counted_and_leaves_nothing_held(serv
         assert holes(service.engine) == [-1]
 
 
-async def test_what_is_not_begun_is_shed(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_occlusion_that_has_not_started_is_shed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve() as service:
         Full(admission_of(service), monkeypatch)
         error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
@@ -252,7 +256,9 @@ async def test_what_is_not_begun_is_shed(serve: Serve, monkeypatch: pytest.Monke
         assert service.engine.batches == []
 
 
-async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve: Serve) -> None:
+async def test_the_whole_occlusion_is_checked_against_the_deadline_before_it_starts(
+    serve: Serve,
+) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
@@ -266,7 +272,7 @@ async def test_all_of_it_is_compared_with_the_deadline_before_it_is_begun(serve:
         assert len(service.engine.batches) == 1
 
 
-async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encoding(
+async def test_a_far_too_long_occlusion_ends_after_its_first_encoding(
     serve: Serve,
 ) -> None:
     async with serve(streams=1) as service:
@@ -278,7 +284,7 @@ async def test_one_that_would_take_far_too_long_alone_ends_with_its_first_encodi
         assert holes(service.engine) == [-1]
 
 
-def test_only_what_is_far_too_long_is_refused_though_it_were_alone() -> None:
+def test_only_a_far_too_long_occlusion_is_refused_on_an_idle_service() -> None:
     admission = Admission(max_tokens=10**6, max_request_bytes=0, max_output_bytes=0)
     admission.check_alone(10**9, 0.1)  # nothing is known
     admission.estimate.worked_off(tokens=100, seconds=1.0)
@@ -287,4 +293,4 @@ def test_only_what_is_far_too_long_is_refused_though_it_were_alone() -> None:
         admission.check_alone(2001, 10.0)
     assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.DEADLINE, None)
     admission.check_alone(10**9, math.inf)
-    admission.check_alone(10**9, -1.0)  # another's to refuse: the deadline has passed
+    admission.check_alone(10**9, -1.0)  # refused elsewhere: the deadline has passed

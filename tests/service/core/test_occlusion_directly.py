@@ -1,6 +1,6 @@
 """Occlusion without a frontend.
 
-Wave by wave, given up at each stage, and paid for what was computed.
+Waves, cancellation at each stage, and charges for computed work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
 
 
 def holes(made: Core) -> list[int]:
-    """The tokens hidden, of all batches; -1: none."""
+    """Return the hidden tokens of all batches; -1: none."""
     return [
         -1 if item.occluded is None else item.occluded
         for batch in made.engine.batches
@@ -72,7 +72,7 @@ def test_each_token_is_hidden_once_after_the_whole_input() -> None:
         assert trace.stages == ["tokenize", "", "prepared", "queue", "queue", "reply"]
 
 
-def test_tokens_can_be_chosen() -> None:
+def test_tokens_can_be_selected() -> None:
     with core() as made:
         handle = start(made, hidden=(1, 3))
         answer = handle.result()
@@ -82,7 +82,7 @@ def test_tokens_can_be_chosen() -> None:
         handle.close()
 
 
-def test_waves_are_a_part_of_what_a_request_may_have() -> None:
+def test_waves_are_a_fraction_of_the_request_limit() -> None:
     with core(**ONE_BY_ONE) as made:
         length = MAX_LENGTH // WAVES // 3
         handle = start(made, "a " * length)
@@ -94,7 +94,7 @@ def test_waves_are_a_part_of_what_a_request_may_have() -> None:
         assert max(len(batch) for batch in made.engine.batches) <= 3
 
 
-def test_a_long_text_is_read_on_a_thread_of_the_tokenizer() -> None:
+def test_a_long_text_is_tokenised_on_a_tokenizer_thread() -> None:
     with core() as made:
         handle = start(made, LONG, hidden=(0,))
         handle.result()
@@ -106,14 +106,14 @@ def test_a_long_text_is_read_on_a_thread_of_the_tokenizer() -> None:
     ("text", "field"),
     [("", "input.text"), ("a " * (MAX_LENGTH + 1), "input.text"), ("x" * 10**6, "input.text")],
 )
-def test_errors_name_the_one_input(text: str, field: str) -> None:
+def test_errors_name_the_single_input(text: str, field: str) -> None:
     with core() as made:
         assert refused(start(made, text), InvalidInput).field == field
         assert made.held == (0, 0, 0)
         assert made.sample("headlight_rejected_total", reason="invalid_input") == 1
 
 
-def test_errors_of_the_tokens_name_them() -> None:
+def test_token_selection_errors_name_the_field() -> None:
     with core() as made:
         assert refused(start(made, hidden=(9,)), InvalidInput).field == "tokens[0]"
         assert refused(start(made, "a"), InvalidInput).field == "tokens"
@@ -122,7 +122,7 @@ def test_errors_of_the_tokens_name_them() -> None:
 
 
 class Later:
-    """An engine that lets so many batches through, and holds the next."""
+    """Engine that runs so many batches, and holds the next."""
 
     def __init__(self, made: Core, batches: int) -> None:
         self._left, self.held, self.may_go = batches, threading.Event(), threading.Event()
@@ -140,7 +140,7 @@ class Later:
 
 
 @pytest.mark.parametrize("batches", [0, 1], ids=["whole", "wave"])
-def test_it_can_be_given_up_while_it_is_computed(batches: int) -> None:
+def test_an_occlusion_can_be_cancelled_during_computation(batches: int) -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, batches)
@@ -158,7 +158,7 @@ def test_it_can_be_given_up_while_it_is_computed(batches: int) -> None:
         assert quotas.of("c").level == 1000 - 30, "what was paid stays paid"
 
 
-def test_it_can_be_given_up_while_it_waits_for_room() -> None:
+def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity() -> None:
     with core() as made:
         later, trace, waits, tried = Later(made, 0), Trace(), threading.Event(), threading.Event()
         handle = start(made, trace=trace)
@@ -180,7 +180,7 @@ def test_it_can_be_given_up_while_it_waits_for_room() -> None:
         assert made.model.scheduler.timers.due == []
 
 
-def test_what_was_computed_of_one_that_fails_is_paid() -> None:
+def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, 1)
@@ -194,7 +194,7 @@ def test_what_was_computed_of_one_that_fails_is_paid() -> None:
         assert made.held == (0, 0, 0)
 
 
-def test_one_that_would_take_far_too_long_alone_has_paid_for_its_first_encoding() -> None:
+def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         made.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
@@ -204,7 +204,7 @@ def test_one_that_would_take_far_too_long_alone_has_paid_for_its_first_encoding(
         assert holes(made) == [-1]
 
 
-def test_the_hint_of_a_quota_is_for_all_of_it() -> None:
+def test_the_retry_delay_of_a_quota_covers_the_whole_occlusion() -> None:
     quotas = Quotas(1.0, 32, Clock())
     with core(quotas=quotas) as made:
         bucket = quotas.of("c")

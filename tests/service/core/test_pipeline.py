@@ -1,6 +1,6 @@
-"""The core's entrance without a frontend.
+"""The core's entry point without a frontend.
 
-From any thread to an answer, and all given back whatever becomes of it.
+From any thread to an answer, with everything released in every case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.service.core.pipelines import (
 from tests.service.fakes import DIM, FAILURE, result
 
 
-def test_the_answer_is_that_of_the_inputs_in_their_order() -> None:
+def test_the_answer_is_in_the_order_of_the_inputs() -> None:
     with core() as made:
         ids = TokenIds(array("q", [5, 6]), array("q", []))
         form = Form()
@@ -75,7 +75,7 @@ def test_parts_of_an_answer_come_output_by_output() -> None:
         assert parts[1].axes == ("token", "value")
 
 
-def test_times_are_those_of_the_stages() -> None:
+def test_times_cover_the_stages() -> None:
     with core() as made:
         began = time.monotonic_ns()
         timings = answered(submit(made)).timings
@@ -86,7 +86,7 @@ def test_times_are_those_of_the_stages() -> None:
         )
 
 
-def test_what_is_held_is_held_until_the_answer_has_left() -> None:
+def test_reservations_are_held_until_the_answer_is_sent() -> None:
     with core() as made:
         made.engine.gate.clear()
         handle = submit(made, size_bytes=50)
@@ -102,7 +102,7 @@ def test_what_is_held_is_held_until_the_answer_has_left() -> None:
         assert made.held == (0, 0, 0)
 
 
-def test_a_thread_that_waits_computes_itself_where_a_slot_is_idle() -> None:
+def test_a_waiting_thread_computes_itself_if_a_slot_is_idle() -> None:
     with core() as made:
         own = threading.current_thread().name
         handle = submit(made, here=True)
@@ -118,7 +118,7 @@ def test_a_thread_that_waits_computes_itself_where_a_slot_is_idle() -> None:
         assert made.computing[3].startswith("bulk")
 
 
-def test_a_thread_does_not_compute_itself_where_no_slot_is_idle() -> None:
+def test_a_waiting_thread_does_not_compute_without_an_idle_slot() -> None:
     with core() as made:
         made.engine.gate.clear()
         first = submit(made)
@@ -131,7 +131,7 @@ def test_a_thread_does_not_compute_itself_where_no_slot_is_idle() -> None:
         assert all(name.startswith("engine") for name in made.computing)
 
 
-def test_many_threads_submit_and_each_has_its_own_answer() -> None:
+def test_concurrent_submissions_get_their_own_answers() -> None:
     with core(slots=2) as made:
         begin = threading.Barrier(4)
 
@@ -157,7 +157,7 @@ def test_many_threads_submit_and_each_has_its_own_answer() -> None:
             made.computed()
 
 
-def test_a_dry_run_is_read_and_not_computed() -> None:
+def test_a_dry_run_is_tokenised_and_not_computed() -> None:
     with core(quotas=quotas_of(1000)) as made:
         for text in ("a bb", LONG):
             handle = submit(made, text, dry_run=True, client="c", window=AnswerWindow(1, 0))
@@ -192,7 +192,7 @@ def test_tokens_alone_are_answered_without_the_engine() -> None:
     ],
     ids=["empty", "none", "prompt", "late", "on a thread", "large"],
 )
-def test_why_there_is_no_answer_is_told_and_counted_once(
+def test_failures_are_reported_and_counted_once(
     fields: dict[str, Any], kind: type[Exception], reason: str
 ) -> None:
     with core() as made:
@@ -216,7 +216,7 @@ def test_a_form_that_cannot_carry_the_answer_refuses_it() -> None:
         assert made.engine.batches == []
 
 
-def test_a_failure_of_the_engine_is_the_requests_and_is_not_paid() -> None:
+def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
     quotas = quotas_of(1000)
     with core(quotas=quotas) as made:
         made.engine.fail()
@@ -228,7 +228,7 @@ def test_a_failure_of_the_engine_is_the_requests_and_is_not_paid() -> None:
         assert window.enter(10**6, lambda: pytest.fail("the window was left"))
 
 
-def test_a_client_without_quota_left_is_refused_before_anything_is_read() -> None:
+def test_a_client_without_quota_is_refused_before_reading() -> None:
     quotas = quotas_of(10)
     with core(quotas=quotas) as made:
         answered(submit(made, "a " * 10, client="c"))
@@ -255,7 +255,7 @@ def test_a_deadline_in_the_queue_ends_the_wait() -> None:
         answered(first)
 
 
-def test_what_would_come_too_late_is_refused_when_its_tokens_are_known() -> None:
+def test_a_late_request_is_refused_once_its_tokens_are_counted() -> None:
     with core() as made:
         made.model.admission.estimate.worked_off(tokens=1, seconds=1.0)
         made.engine.gate.clear()
@@ -271,7 +271,7 @@ def test_what_would_come_too_late_is_refused_when_its_tokens_are_known() -> None
         answered(first)
 
 
-def test_answers_larger_than_what_is_free_are_shed_with_what_would_fit() -> None:
+def test_answers_larger_than_the_free_bytes_are_shed_with_a_size_that_fits() -> None:
     with core(max_output_bytes=1 << 21) as made:
         outputs, free = made.model.admission.outputs, 3 * VECTOR_BYTES + OVERHEAD
         taken = outputs.free - free
@@ -284,7 +284,7 @@ def test_answers_larger_than_what_is_free_are_shed_with_what_would_fit() -> None
         outputs.take(-taken)
 
 
-def test_answers_wait_at_the_gate_and_enter_in_their_order() -> None:
+def test_answers_wait_for_the_window_and_enter_in_order() -> None:
     with core() as made:
         window = AnswerWindow(VECTOR_BYTES, 0)
         first = submit(made, window=window)
@@ -299,7 +299,7 @@ def test_answers_wait_at_the_gate_and_enter_in_their_order() -> None:
         assert [batch[0].ids[0] for batch in made.engine.batches[1:]] == [1, 2, 3]
 
 
-def test_a_model_that_is_not_there_is_the_requests_failure() -> None:
+def test_an_unknown_model_fails_the_request() -> None:
     with core() as made:
         handle = submit(made, model="unknown")
         refused(handle, NotFound)
@@ -311,14 +311,14 @@ def test_a_model_that_is_not_there_is_the_requests_failure() -> None:
     tokenizers.close()
 
 
-def test_a_service_that_shuts_down_takes_nothing() -> None:
+def test_a_draining_service_accepts_nothing() -> None:
     with core() as made:
         made.model.scheduler.close()
         refused(submit(made, size_bytes=9), Unavailable)
         assert made.held == (0, 0, 0)
 
 
-def test_spans_are_told_of_each_stage() -> None:
+def test_spans_are_notified_of_each_stage() -> None:
     with core() as made:
         for text in ("a", LONG):
             trace = Trace()
@@ -330,7 +330,7 @@ def test_spans_are_told_of_each_stage() -> None:
         assert trace.stages == ["tokenize", "reply"]
 
 
-def test_results_are_let_go_once_they_are_taken() -> None:
+def test_results_are_released_once_taken() -> None:
     with core() as made:
         handle = submit(made)
         array_ = weakref.ref(handle.result().results[0].pooled)
@@ -339,13 +339,13 @@ def test_results_are_let_go_once_they_are_taken() -> None:
         handle.close()
         end = time.monotonic() + 30
         while array_() is not None and time.monotonic() < end:
-            made.passed()  # the engine's thread may still be about to
+            made.passed()  # the engine's thread may do so a moment later
         assert array_() is None, "though the handle is still there"
         assert handle.future.done() is False
 
 
 @pytest.mark.parametrize("text", ["a bb", LONG], ids=["in place", "on a thread"])
-def test_tokens_of_inputs_are_answered_with_what_the_form_makes_of_them(text: str) -> None:
+def test_tokens_are_answered_in_the_requested_form(text: str) -> None:
     with core() as made:
         handle = made.pipeline.tokenize(Request([text, "c"], size_bytes=9), Pieces())
         answer = handle.result()
@@ -358,7 +358,7 @@ def test_tokens_of_inputs_are_answered_with_what_the_form_makes_of_them(text: st
 
 
 @pytest.mark.parametrize("reading", [False, True], ids=["waiting", "reading"])
-def test_a_request_for_tokens_can_be_given_up(reading: bool) -> None:
+def test_a_tokenize_request_can_be_cancelled(reading: bool) -> None:
     with core(quotas=quotas_of(1000)) as made:
         made.tokenizer.may_read.clear()
         first = None if reading else submit(made, LONG)
@@ -377,7 +377,7 @@ def test_a_request_for_tokens_can_be_given_up(reading: bool) -> None:
         assert len(made.tokenizer.texts) == 1, "one text of two, or the other's"
 
 
-def test_a_failure_to_encode_tokens_is_the_requests() -> None:
+def test_a_failure_to_encode_tokens_fails_the_request() -> None:
     with core() as made:
         for text in ("a", LONG):
             error = refused(
@@ -389,7 +389,7 @@ def test_a_failure_to_encode_tokens_is_the_requests() -> None:
         assert made.sample("headlight_rejected_total", reason="invalid_input") == 2
 
 
-def test_callbacks_of_the_future_are_called_once_whoever_ends_it() -> None:
+def test_future_callbacks_are_called_once() -> None:
     with core() as made:
         ends: list[Future[Answer]] = []
         first = submit(made)

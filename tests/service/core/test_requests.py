@@ -1,4 +1,4 @@
-"""Requests are plain values: they can be compared, and sent to another process."""
+"""Requests are plain values: comparable and picklable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERYTHING = OutputSpec(
 
 
 def full() -> dict[str, Any]:
-    """Every field, with a value that is not its default."""
+    """Return a request with a non-default value in every field."""
     return {
         "inputs": [
             "text",
@@ -50,7 +50,7 @@ def full() -> dict[str, Any]:
 
 
 def values(request: Request) -> dict[str, Any]:
-    """The fields, with those apart that cannot be compared as they are."""
+    """Return the fields; those that cannot be compared directly are separate."""
     fields = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     masks, outputs = fields.pop("head_masks"), fields.pop("outputs")
     fields["masks"] = masks and [None if mask is None else mask.tolist() for mask in masks]
@@ -75,7 +75,7 @@ def test_requests_can_be_pickled(request_: Request) -> None:
     assert values(copy) == values(request_)
 
 
-def test_every_field_is_in_the_test_above() -> None:
+def test_the_pickling_test_sets_every_field() -> None:
     request, default = Request(**full()), Request([])
     for field in dataclasses.fields(Request):
         assert getattr(request, field.name) is not getattr(default, field.name), field.name
@@ -85,13 +85,13 @@ def test_every_field_is_in_the_test_above() -> None:
     assert own == {"hidden"}
 
 
-def test_the_least_that_a_request_says_is_its_inputs() -> None:
+def test_a_request_requires_only_inputs() -> None:
     request = Request(["a"])
     assert request.outputs is VECTORS
     assert (request.deadline, request.priority, request.client) == (math.inf, "interactive", None)
 
 
 def test_requested_outputs_are_compared_by_identity() -> None:
-    """What they were resolved to is kept as long as they are."""
+    """Their resolution is cached as long as they exist."""
     assert OutputSpec() != OutputSpec()
     assert len({OutputSpec(), OutputSpec()}) == 2

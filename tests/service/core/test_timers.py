@@ -1,4 +1,4 @@
-"""Timers: called once, in order, on a thread of their own, and never once cancelled."""
+"""Timers: called once, in order, on a thread of their own, and never after cancellation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from headlight_service.core.timers import Timers
 
-LATER = 1e6  # seconds, which no test waits
+LATER = 1e6  # seconds; no test waits that long
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def timers() -> Iterator[Timers]:
 
 
 class Called:
-    """What was called, and on which thread."""
+    """Recorder of calls and their threads."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -41,13 +41,13 @@ class Called:
 
 
 def settled(timers: Timers) -> None:
-    """Wait until the thread has passed over all that was due when this was called."""
+    """Wait until the thread has handled all timers that were due when this was called."""
     passed = threading.Event()
     timers.call_at(time.monotonic(), passed.set)
     assert passed.wait(30)
 
 
-def test_a_call_is_made_on_the_timers_thread_and_not_before_its_time(timers: Timers) -> None:
+def test_a_timer_fires_on_the_timer_thread_and_not_early(timers: Timers) -> None:
     called, begin = Called(), time.monotonic()
     timers.call_at(begin + 0.02, called)
     called.wait()
@@ -55,7 +55,7 @@ def test_a_call_is_made_on_the_timers_thread_and_not_before_its_time(timers: Tim
     assert called.threads == {"timers"}
 
 
-def test_what_is_due_earlier_is_called_first_however_late_it_came(timers: Timers) -> None:
+def test_timers_fire_in_order_of_due_time(timers: Timers) -> None:
     called, now = Called(), time.monotonic()
     timers.call_at(now + LATER, called)  # the thread waits for it
     for place in (3, 1, 2):
@@ -64,7 +64,7 @@ def test_what_is_due_earlier_is_called_first_however_late_it_came(timers: Timers
     assert called.names == ["1", "2", "3"]
 
 
-def test_what_is_due_at_one_time_is_called_in_the_order_in_which_it_came(timers: Timers) -> None:
+def test_timers_due_at_one_time_fire_in_insertion_order(timers: Timers) -> None:
     called, when = Called(), time.monotonic() + 0.01
     for place in range(20):
         timers.call_at(when, lambda place=place: called(str(place)))  # type: ignore[misc]
@@ -72,7 +72,7 @@ def test_what_is_due_at_one_time_is_called_in_the_order_in_which_it_came(timers:
     assert called.names == [str(place) for place in range(20)]
 
 
-def test_what_is_cancelled_is_not_called_and_let_go_at_once(timers: Timers) -> None:
+def test_a_cancelled_timer_does_not_fire_and_is_released_at_once(timers: Timers) -> None:
     class Payload:
         def act(self) -> None:
             pytest.fail("it was cancelled")
@@ -83,11 +83,11 @@ def test_what_is_cancelled_is_not_called_and_let_go_at_once(timers: Timers) -> N
     del payload
     assert held() is not None
     timer.cancel()
-    timer.cancel()  # a second time: nothing
+    timer.cancel()  # a second time has no effect
     assert held() is None
 
 
-def test_what_was_called_is_let_go_and_cannot_be_cancelled(timers: Timers) -> None:
+def test_a_fired_timer_is_released_and_cannot_be_cancelled(timers: Timers) -> None:
     class Payload:
         def __init__(self) -> None:
             self.done = threading.Event()
@@ -106,7 +106,7 @@ def test_what_was_called_is_let_go_and_cannot_be_cancelled(timers: Timers) -> No
     assert timers.due == []
 
 
-def test_a_call_may_make_others_and_cancel_them(timers: Timers) -> None:
+def test_a_callback_may_create_and_cancel_timers(timers: Timers) -> None:
     called = Called()
 
     def first() -> None:
@@ -120,7 +120,7 @@ def test_a_call_may_make_others_and_cancel_them(timers: Timers) -> None:
     assert called.names == ["second"]
 
 
-def test_a_time_that_has_passed_is_now_and_infinity_never(timers: Timers) -> None:
+def test_a_past_time_fires_now_and_infinity_never(timers: Timers) -> None:
     called = Called()
     never = timers.call_at(math.inf, lambda: called("never"))
     timers.call_at(-1.0, lambda: called("now"))
@@ -130,21 +130,21 @@ def test_a_time_that_has_passed_is_now_and_infinity_never(timers: Timers) -> Non
     never.cancel()
 
 
-def test_timers_that_are_cancelled_are_not_kept(timers: Timers) -> None:
+def test_cancelled_timers_are_not_retained(timers: Timers) -> None:
     stay = [timers.call_at(time.monotonic() + LATER, lambda: None) for _ in range(3)]
     for _ in range(6400):
         timers.call_at(time.monotonic() + LATER, lambda: None).cancel()
         assert timers.due == stay
 
 
-def test_of_those_due_at_one_time_the_one_that_is_cancelled_is_dropped(timers: Timers) -> None:
+def test_cancelling_one_of_several_simultaneous_timers_drops_only_that(timers: Timers) -> None:
     when = time.monotonic() + LATER
     first, second, third = (timers.call_at(when, lambda: None) for _ in range(3))
     second.cancel()
     assert timers.due == [first, third]
 
 
-def test_there_is_one_thread_which_ends_when_they_are_closed() -> None:
+def test_closing_ends_the_single_timer_thread() -> None:
     before = set(threading.enumerate())
     timers, called = Timers(), Called()
     for _ in range(3):
@@ -158,7 +158,7 @@ def test_there_is_one_thread_which_ends_when_they_are_closed() -> None:
     assert called.names == []
 
 
-def test_one_that_fails_is_logged_and_ends_no_other(
+def test_a_failing_callback_is_logged_and_stops_no_other(
     timers: Timers, caplog: pytest.LogCaptureFixture
 ) -> None:
     called, now = Called(), time.monotonic()
@@ -173,7 +173,7 @@ def test_one_that_fails_is_logged_and_ends_no_other(
     assert "a text of a caller" not in str([vars(record) for record in caplog.records])
 
 
-def test_threads_make_and_cancel_timers_and_each_that_stays_is_called_once(timers: Timers) -> None:
+def test_concurrent_timers_fire_exactly_once_unless_cancelled(timers: Timers) -> None:
     called, begin = Called(), threading.Barrier(4)
 
     def make(own: int) -> None:

@@ -1,6 +1,6 @@
 """From inputs to tokens.
 
-What is known of texts beforehand, what goes to the tokenizer together, and what is refused.
+Token estimates, tokenizer batches, and refusals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def sizes_of(inputs: Sequence[Input], prompt: str) -> list[int]:
 
 
 def told(asked: TokenizationJob) -> tuple[list[Input], list[int]]:
-    """What an estimate is told of a job."""
+    """Return what an estimate reports for a job."""
     return asked.inputs, asked.sizes
 
 
@@ -68,14 +68,14 @@ def ids(length: int) -> TokenIds:
     return TokenIds(array("q", [1] * length), array("i"))
 
 
-def test_at_first_texts_seem_to_have_no_tokens_and_ids_are_counted() -> None:
+def test_the_initial_estimate_counts_ids_and_no_tokens_of_texts() -> None:
     assert Density().tokens(*told(job("a text")), LONGEST) == 0
     assert Density().tokens(*told(job(ids(7))), LONGEST) == 7
 
 
-def test_tokens_are_as_dense_as_in_the_texts_before() -> None:
+def test_token_density_is_estimated_from_earlier_texts() -> None:
     density = Density()
-    # 0.2 a character.
+    # 0.2 per character.
     density.learn(*told(job("x" * 40, prompt="p" * 10)), [of_length(10 + SPECIAL)])
     assert (
         density.tokens(*told(job("y" * 100, Pair("z" * 20, "z" * 30))), LONGEST) == 30 + 2 * SPECIAL
@@ -85,15 +85,15 @@ def test_tokens_are_as_dense_as_in_the_texts_before() -> None:
     )
 
 
-def test_a_text_has_no_more_tokens_than_the_model_takes() -> None:
+def test_the_estimate_is_limited_to_the_model_length() -> None:
     density = Density()
-    # What was cut away counts, or long texts would seem thin.
+    # Truncated tokens count, or long texts would seem sparse.
     density.learn(*told(job("x" * 1000)), [of_length(500 + SPECIAL, kept=LONGEST)])
     assert density.tokens(*told(job("y" * 100)), LONGEST) == 50 + SPECIAL
     assert density.tokens(*told(job("y" * 1000, "y" * 1000)), LONGEST) == 2 * LONGEST
 
 
-def test_ids_say_nothing_of_texts() -> None:
+def test_ids_do_not_change_the_density_estimate() -> None:
     density = Density()
     density.learn(*told(job(ids(50))), [of_length(50)])
     assert density.tokens(*told(job("a text")), LONGEST) == 0
@@ -101,13 +101,13 @@ def test_ids_say_nothing_of_texts() -> None:
     assert density.tokens(*told(job("y" * 100, ids(9))), LONGEST) == 10 + SPECIAL + 9
 
 
-def test_a_caller_who_has_left_says_nothing() -> None:
+def test_a_cancelled_request_does_not_change_the_density_estimate() -> None:
     density = Density()
     density.learn(*told(job("left before anything was read")), [])
     assert density.tokens(*told(job("a text")), LONGEST) == 0
 
 
-def test_short_texts_of_mostly_special_tokens_do_not_make_long_ones_seem_dense() -> None:
+def test_special_tokens_of_short_texts_do_not_bias_the_density() -> None:
     density = Density()
     density.learn(
         *told(job("a", "b", "map keys")),
@@ -116,7 +116,7 @@ def test_short_texts_of_mostly_special_tokens_do_not_make_long_ones_seem_dense()
     assert density.tokens(*told(job("y" * 100)), LONGEST) == 40 + SPECIAL
 
 
-def test_what_texts_are_like_changes() -> None:
+def test_the_density_estimate_adapts() -> None:
     density = Density()
     for tokens in [50] * 10 + [10] * 300:
         density.learn(*told(job("x" * 100)), [of_length(tokens + SPECIAL)])
@@ -124,7 +124,7 @@ def test_what_texts_are_like_changes() -> None:
 
 
 class Watched(FakeTokenizer):
-    """Keeps what it was given together, and can let the caller leave."""
+    """Tokenizer that records its batches, and can let the caller disconnect."""
 
     def __init__(self, left: threading.Event | None = None) -> None:
         super().__init__()
@@ -142,12 +142,12 @@ def read(made: TokenizationJob, runtime: FakeRuntime | None = None) -> list[Toke
     return list(tokenized(made, cast(Runtime, runtime or FakeRuntime()), lambda: False))
 
 
-def test_inputs_of_all_kinds_are_read_in_their_order() -> None:
+def test_inputs_of_all_kinds_are_tokenised_in_order() -> None:
     found = read(job("a bb", Pair("ccc", "dddd"), ids(3), ids(2), "eeeee", prompt="p "))
     assert [each.ids.tolist() for each in found] == [[1, 1, 2], [3, 4], [1, 1, 1], [1, 1], [1, 5]]
 
 
-def test_texts_go_to_the_tokenizer_together_up_to_so_many_characters() -> None:
+def test_texts_are_tokenised_in_batches_of_limited_characters() -> None:
     runtime = FakeRuntime()
     runtime.tokenizer = tokenizer = Watched()
     half = "x" * (TOGETHER_CHARACTERS // 2)
@@ -157,7 +157,7 @@ def test_texts_go_to_the_tokenizer_together_up_to_so_many_characters() -> None:
     assert len(found) == 8
 
 
-def test_nothing_more_is_read_once_nobody_waits() -> None:
+def test_tokenization_stops_once_the_request_is_cancelled() -> None:
     left, runtime = threading.Event(), FakeRuntime()
     runtime.tokenizer = tokenizer = Watched(left)
     text = "x" * TOGETHER_CHARACTERS
@@ -198,7 +198,7 @@ def test_text_without_a_tokenizer_is_a_bug() -> None:
         read(job("a"), FakeRuntime(tokenizer=False))
 
 
-def test_kinds_are_named_as_fields() -> None:
+def test_input_kinds_are_named_like_fields() -> None:
     assert [kind_of(value) for value in ("a", Pair("a", "b"), ids(1))] == ["text", "pair", "ids"]
 
 
@@ -217,7 +217,7 @@ def test_each_input_is_an_item_with_its_own_mask() -> None:
         min_size=1,
     )
 )
-def test_no_input_is_lost_or_moved_however_they_are_put_together(inputs: list[Input]) -> None:
+def test_any_mix_of_inputs_is_complete_and_in_order(inputs: list[Input]) -> None:
     found = read(job(*inputs))
     alone = [read(job(value))[0] for value in inputs]
     assert [each.ids.tolist() for each in found] == [each.ids.tolist() for each in alone]

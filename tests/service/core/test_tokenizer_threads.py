@@ -1,4 +1,4 @@
-"""Who is next on the threads of the tokenizer, and who leaves while waiting."""
+"""Order of work on the tokenizer threads, and withdrawal while waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOON, BULK = PRIORITIES
 
 
 class Payload:
-    """Some work, which is held until told."""
+    """Some work, held until released."""
 
     def __init__(self, priority: Priority = SOON, order: list[Payload] | None = None) -> None:
         self.priority: Priority = priority
@@ -44,7 +44,7 @@ class Payload:
 
 @pytest.fixture
 def one() -> Iterator[TokenizerThreads]:
-    """A single thread."""
+    """Return a single thread."""
     threads = TokenizerThreads(1, "test")
     yield threads
     threads.close()
@@ -56,9 +56,9 @@ def submitted(threads: TokenizerThreads, *payloads: Payload) -> None:
 
 
 class SteppedThreads:
-    """The threads as they take stepped, each handed over at once.
+    """Tokenizer threads that the test advances by hand.
 
-    What has one is told when it may end.
+    The test also decides when a piece of work ends.
     """
 
     def __init__(self, count: int) -> None:
@@ -67,7 +67,7 @@ class SteppedThreads:
         self.inside: list[Payload] = []
         self.waiting: list[Payload] = []
         self._begun = list[tuple[Payload, Callable[[], None]]]()
-        # Runs what is ended here.
+        # Runs the work that is ended here.
         self.threads._workers.put = self._begin  # type: ignore[method-assign]
 
     def _begin(self, work: Callable[[], None]) -> None:
@@ -101,7 +101,7 @@ class SteppedThreads:
 
 
 @pytest.mark.parametrize(("count", "of_bulk"), [(1, 1), (2, 1), (4, 3)])
-def test_one_thread_of_several_is_never_bulks(count: int, of_bulk: int) -> None:
+def test_one_of_several_threads_is_reserved_for_interactive(count: int, of_bulk: int) -> None:
     threads = TokenizerThreads(count, "test")
     bulk, wanted = [Payload(BULK) for _ in range(8)], Payload()
     submitted(threads, *bulk)
@@ -120,7 +120,7 @@ def test_one_thread_of_several_is_never_bulks(count: int, of_bulk: int) -> None:
     threads.close()
 
 
-def test_of_one_thread_interactive_goes_before_bulk_that_waits_longer_but_not_for_ever(
+def test_on_one_thread_interactive_goes_first_without_starving_bulk(
     one: TokenizerThreads,
 ) -> None:
     order = list[Payload]()
@@ -138,7 +138,7 @@ def test_of_one_thread_interactive_goes_before_bulk_that_waits_longer_but_not_fo
     assert [each for each in order if each is not bulk] == [current, *waiting]
 
 
-def test_what_is_withdrawn_is_let_go_at_once_and_gives_its_turn_to_the_next(
+def test_withdrawn_work_is_released_at_once_and_the_next_takes_its_turn(
     one: TokenizerThreads,
 ) -> None:
     first, leaves, next_one = Payload(), Payload(BULK), Payload(BULK)
@@ -155,7 +155,7 @@ def test_what_is_withdrawn_is_let_go_at_once_and_gives_its_turn_to_the_next(
     next_one.end()
 
 
-def test_what_was_begun_cannot_be_withdrawn(one: TokenizerThreads) -> None:
+def test_started_work_cannot_be_withdrawn(one: TokenizerThreads) -> None:
     first = Payload()
     submitted(one, first)
     assert first.begun.wait(30)
@@ -163,8 +163,8 @@ def test_what_was_begun_cannot_be_withdrawn(one: TokenizerThreads) -> None:
     first.end()
 
 
-def test_equal_work_of_two_requests_is_two_pieces() -> None:
-    """Methods of different objects, as each request's step is one."""
+def test_equal_work_of_two_requests_is_kept_apart() -> None:
+    """Bound methods of different objects, as each request's step is one."""
     stepped = SteppedThreads(1)
     first, second = stepped.submit(SOON), stepped.submit(SOON)
     assert first.work != second.work
@@ -173,7 +173,7 @@ def test_equal_work_of_two_requests_is_two_pieces() -> None:
     assert stepped.inside == []
 
 
-def test_it_beats_while_work_is_begun_or_done_and_is_still_for_work_that_is_not() -> None:
+def test_the_heartbeat_advances_with_work_and_stops_if_work_stalls() -> None:
     stepped = SteppedThreads(1)
     now = 0.0
     stepped.threads.heartbeat.clock = lambda: now
@@ -194,9 +194,7 @@ def test_it_beats_while_work_is_begun_or_done_and_is_still_for_work_that_is_not(
 
 
 @given(st.integers(1, 4), st.data())
-def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(
-    count: int, data: st.DataObject
-) -> None:
+def test_no_thread_is_lost_or_assigned_twice(count: int, data: st.DataObject) -> None:
     stepped, everyone = SteppedThreads(count), list[Payload]()
     for _ in range(data.draw(st.integers(0, 30))):
         what = data.draw(
@@ -226,7 +224,7 @@ def test_whoever_comes_leaves_or_is_withdrawn_no_thread_is_lost_or_given_twice(
     assert stepped.threads.heartbeat.stalled_seconds == 0
 
 
-def test_what_is_waited_for_is_worked_on_beside_a_flood_of_bulk() -> None:
+def test_interactive_work_is_done_beside_a_flood_of_bulk() -> None:
     threads = TokenizerThreads(2, "test")
     flood, wanted = [Payload(BULK) for _ in range(4)], Payload()
     submitted(threads, *flood)
@@ -241,7 +239,7 @@ def test_what_is_waited_for_is_worked_on_beside_a_flood_of_bulk() -> None:
     threads.close()
 
 
-def test_what_was_worked_on_is_let_go_at_once(one: TokenizerThreads) -> None:
+def test_finished_work_is_released_at_once(one: TokenizerThreads) -> None:
     payload, behind = Payload(), Payload()
     submitted(one, payload)
     assert payload.begun.wait(30)

@@ -1,6 +1,6 @@
-"""Threads that compute.
+"""Worker threads.
 
-One piece of work each at a time, let go when it is done, and behind all others.
+One piece of work each at a time, released when it is done, at a lower priority.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, Wor
 
 
 class Payload:
-    """What is to be worked on, and what becomes of it."""
+    """Some work, and its result."""
 
     def __init__(self) -> None:
         self.begun, self.may_end, self.done = (
@@ -42,11 +42,11 @@ class Payload:
 
 
 def nice() -> int:
-    """Of the thread that asks."""
+    """Return the niceness of the calling thread."""
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
-def test_two_work_at_a_time() -> None:
+def test_two_threads_work_at_a_time() -> None:
     workers, payloads = WorkerThreads(2, "test"), [Payload() for _ in range(3)]
     for each in payloads:
         workers.put(each.work)
@@ -60,7 +60,7 @@ def test_two_work_at_a_time() -> None:
     workers.close()
 
 
-def test_work_is_begun_in_the_order_in_which_it_came() -> None:
+def test_work_starts_in_submission_order() -> None:
     workers, order = WorkerThreads(1, "test"), queue.SimpleQueue[int]()
     for number in range(9):
         workers.put(lambda number=number: order.put(number))  # type: ignore[misc]
@@ -68,20 +68,20 @@ def test_work_is_begun_in_the_order_in_which_it_came() -> None:
     workers.close()
 
 
-async def test_what_was_worked_on_is_let_go_at_once() -> None:
+async def test_finished_work_is_released_at_once() -> None:
     workers, payload = WorkerThreads(1, "test"), Payload()
     payload.may_end.set()
     held = weakref.ref(payload)
     workers.put(payload.work)
     assert await asyncio.to_thread(payload.done.wait, 30)
     del payload
-    async with asyncio.timeout(30):  # the thread may still be about to
+    async with asyncio.timeout(30):  # the thread may do so a moment later
         while held() is not None:
             await asyncio.sleep(0.001)
     workers.close()
 
 
-def test_threads_end_once_they_have_nothing_to_do() -> None:
+def test_idle_threads_end() -> None:
     before = set(threading.enumerate())
     workers, payload = WorkerThreads(2, "some"), Payload()
     own = set(threading.enumerate()) - before
@@ -97,11 +97,11 @@ def test_threads_end_once_they_have_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("behind", [0, COMPUTING, COMPUTING_BULK])
-def test_threads_that_compute_stand_behind_all_others(behind: int) -> None:
+def test_computing_threads_have_a_lower_priority(behind: int) -> None:
     here, told = nice(), queue.SimpleQueue[tuple[int, int]]()
 
     def priorities() -> None:
-        """Of the thread, and of one that it starts, as the libraries do."""
+        """Return the priority of the thread, and of one that it starts, as the libraries do."""
         with ThreadPoolExecutor(1) as started:
             told.put((nice(), started.submit(nice).result()))
 
@@ -113,7 +113,7 @@ def test_threads_that_compute_stand_behind_all_others(behind: int) -> None:
 
 
 class Unwatched:
-    """Told of what is computed, and forgets it."""
+    """CPU-time observer that discards its input."""
 
     def began(self, tokens: int) -> None:
         pass
@@ -122,7 +122,7 @@ class Unwatched:
         pass
 
 
-def test_bulk_is_computed_behind_what_is_waited_for() -> None:
+def test_bulk_is_computed_at_a_lower_priority_than_interactive() -> None:
     here, seen = nice(), list[int]()
 
     def run(items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
@@ -147,5 +147,5 @@ def test_bulk_is_computed_behind_what_is_waited_for() -> None:
     ask("interactive", told.put, here=True)
     assert isinstance(told.get(timeout=30), Computed)
     scheduler.close()
-    expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its caller
+    expected = [COMPUTING, COMPUTING_BULK, 0]  # the last on a thread that answers its client
     assert seen == [min(here + steps, 19) for steps in expected]

@@ -1,4 +1,4 @@
-"""What the options say of who may call, put together."""
+"""The access policy that the options define together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(folder: Path, **options: Any) -> Config:
     return Config(bundle=Path("b"), auth_tokens=folder / "tokens", **options)
 
 
-def test_without_options_nothing_stands_in_the_way_of_a_call() -> None:
+def test_access_is_open_without_options() -> None:
     metrics = Metrics()
     assert security_of(Config(bundle=Path("b")), metrics) == (None, None)
     assert "tls" not in metrics.exposition()[1].decode()
@@ -32,7 +32,7 @@ def test_without_options_nothing_stands_in_the_way_of_a_call() -> None:
     ("host", "warned"),
     [("127.0.0.1", False), ("::1", False), ("localhost", False), ("::", True), ("0.0.0.0", True)],
 )
-def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
+def test_plaintext_tokens_on_a_public_address_are_warned_of(
     tmp_path: Path, host: str, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = Address(host, 50051)
@@ -45,7 +45,7 @@ def test_tokens_in_plaintext_are_warned_of_where_others_could_see_them(
 @pytest.mark.parametrize(
     ("provider", "gpu", "told"), [("auto", True, 1), ("auto", False, 0), ("cpu", True, 0)]
 )
-async def test_a_cpu_that_stands_in_for_a_gpu_is_told(
+async def test_a_cpu_fallback_for_a_gpu_is_reported(
     serve: Serve, provider: str, gpu: bool, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading_module, "gpu_installed", lambda: gpu)

@@ -1,4 +1,4 @@
-"""The file of tokens, and whom it lets in."""
+"""The file of tokens: its format, reloading and authentication."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ DIGEST = hashlib.sha256(FIRST.encode()).hexdigest()
         "Bearer é",
     ],
 )
-def test_without_a_token_or_with_a_wrong_one_nobody_is_let_in(
-    setup: Setup, value: str | None
-) -> None:
+def test_a_missing_or_wrong_token_is_refused(setup: Setup, value: str | None) -> None:
     with pytest.raises(Unauthenticated) as error:
         setup.caller(value)
     assert (
@@ -87,13 +85,13 @@ def test_without_a_token_or_with_a_wrong_one_nobody_is_let_in(
 @pytest.mark.parametrize(
     "wrong", [FIRST[:-1], FIRST + "x", FIRST.upper(), DIGEST, f"sha256:{DIGEST}"]
 )
-def test_no_message_has_the_token(setup: Setup, wrong: str) -> None:
+def test_no_message_contains_the_token(setup: Setup, wrong: str) -> None:
     with pytest.raises(Unauthenticated) as error:
         setup.caller(f"Bearer {wrong}")
     assert wrong not in error.value.message
 
 
-def test_a_changed_file_is_taken_within_a_second(setup: Setup) -> None:
+def test_a_changed_file_is_used_within_a_second(setup: Setup) -> None:
     setup.path.write_text(f"other {SECOND}\n", encoding="ascii")
     assert setup.caller(f"Bearer {FIRST}") == "search", "not looked at yet"
     setup.clock.now += LOOK_SECONDS
@@ -113,7 +111,7 @@ def test_a_changed_file_is_taken_within_a_second(setup: Setup) -> None:
         FILE + f"other {FIRST[:-3]}",
     ],
 )
-def test_a_broken_file_changes_nothing_and_is_told(
+def test_a_broken_file_changes_nothing_and_is_logged(
     setup: Setup, broken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     setup.change(broken)
@@ -171,7 +169,7 @@ def test_at_start_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_at_start_a_pipe_is_an_error() -> None:
-    """As of `--auth-tokens <(command)` in a shell."""
+    """For example `--auth-tokens <(command)` in a shell."""
     reader, writer = os.pipe()
     try:
         with pytest.raises(

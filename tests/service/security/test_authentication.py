@@ -1,6 +1,6 @@
-"""Who is let in, over a socket: every method asks for a token but health.
+"""Authentication over a socket: every method except health requires a token.
 
-Quotas pass all that computes.
+Quotas apply to every computing method.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def calls_of(service: Service) -> list[Any]:
     ]
 
 
-async def test_every_method_asks_for_a_token_but_health(serve: Serve, tokens: AuthTokens) -> None:
+async def test_every_method_except_health_requires_a_token(
+    serve: Serve, tokens: AuthTokens
+) -> None:
     async with serve(gate=Authenticator(tokens)) as service:
         for call in calls_of(service):
             error = await refused(call(), UNAUTHENTICATED)
@@ -84,13 +86,13 @@ async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> N
         assert service.in_flight.count == 0
 
 
-async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthTokens) -> None:
+async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -> None:
     clock = Clock()
     async with serve(gate=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-        told = 2000 + 100 * 60 / READING  # it was read, and will be again
+        told = 2000 + 100 * 60 / READING  # it was read, and will be read again
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
         assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
@@ -103,7 +105,7 @@ async def test_each_client_has_a_quota_of_its_own(serve: Serve, tokens: AuthToke
         )
 
 
-async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) -> None:
+async def test_every_computing_method_is_charged(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
     async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
@@ -128,7 +130,7 @@ async def test_all_that_computes_is_charged(serve: Serve, tokens: AuthTokens) ->
         assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
 
 
-async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told(
+async def test_reading_is_charged_though_the_token_answer_is_too_large(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 100, Clock())
@@ -145,7 +147,7 @@ async def test_what_is_read_is_charged_though_its_tokens_are_too_many_to_be_told
         assert bucket.level == 1000 - 100
 
 
-async def test_what_fails_is_charged_for_its_reading_alone(
+async def test_failed_requests_are_charged_for_reading_only(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
@@ -163,7 +165,7 @@ async def test_what_fails_is_charged_for_its_reading_alone(
     assert quotas.of("search").level == 100 - 55 / READING
 
 
-async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
+async def test_requests_refused_after_reading_are_charged_for_reading(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 100, Clock())
@@ -185,7 +187,7 @@ async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
         )
         assert bucket.level == 1000 - 20
         bucket.spend(bucket.level - 150)
-        for left in (140, 130, 120):  # until it is not half of what is asked for
+        for left in (140, 130, 120):  # until it is less than half of the request
             error = await refused(service.stub.Encode(request(text), **GOOD), EXHAUSTED)
             assert details_of(error)["ErrorInfo"].reason == "QUOTA"
             assert bucket.level == left, (
@@ -194,7 +196,7 @@ async def test_what_is_refused_once_it_has_been_read_is_charged_for_its_reading(
         assert service.engine.batches == []
 
 
-async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_what_it_costs(
+async def test_a_request_refused_after_reading_is_admitted_after_its_retry_delay(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     clock = Clock()
@@ -211,7 +213,7 @@ async def test_who_was_read_and_refused_is_let_in_after_the_time_told_and_pays_w
             clock.now += 100
 
 
-async def test_an_occlusion_is_not_refused_half_way_and_leaves_a_debt(
+async def test_an_occlusion_is_not_refused_midway_and_leaves_a_debt(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())

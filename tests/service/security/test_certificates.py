@@ -1,6 +1,6 @@
 """The server's certificate.
 
-Taken anew from its files for each handshake, and only where it can be used.
+Read from its files for each handshake, and used only if valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def pairs(authority: Authority) -> list[Pair]:
 
 
 class Server:
-    """A server that has a certificate, in files of its own."""
+    """Server with a certificate in files of its own."""
 
     def __init__(
         self, folder: Path, authority: Authority, pair: Pair, mutual: bool, ca: Path | None = None
@@ -55,20 +55,19 @@ class Server:
         self.port = self.server.bind("127.0.0.1:0", self.certificates.credentials())
 
     def trust(self, authority: Authority) -> None:
-        """Have new connections trust another one."""
+        """Make new connections trust another authority."""
         self._root = authority.cert.read_bytes()
 
     def _count(self) -> None:
         self.refused += 1
 
     async def certificate(self, client: Pair | None = None) -> str:
-        """What a new connection is shown, by its name."""
+        """Return the name in the certificate that a new connection gets."""
         shown = (
             (None, None) if client is None else (client.key.read_bytes(), client.cert.read_bytes())
         )
         credentials = grpc.ssl_channel_credentials(self._root, *shown)
-        # A name that only one version has would show which is used; expiry does, too, and is at
-        # hand.
+        # The expiry identifies the version in use.
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.secure_channel(
             f"localhost:{self.port}", credentials, options
@@ -106,7 +105,7 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-async def test_a_changed_certificate_is_taken_at_the_next_handshake(
+async def test_a_changed_certificate_is_used_at_the_next_handshake(
     server: Server, pairs: list[Pair], mutual: bool, quiet_logs: pytest.LogCaptureFixture
 ) -> None:
     client = pairs[2] if mutual else None
@@ -119,7 +118,7 @@ async def test_a_changed_certificate_is_taken_at_the_next_handshake(
 
 
 @pytest.mark.parametrize("fault", ["half", "mixed", "expired", "gone"])
-async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
+async def test_an_unusable_certificate_is_refused_and_the_old_one_kept(
     server: Server,
     authority: Authority,
     pairs: list[Pair],
@@ -144,7 +143,7 @@ async def test_what_cannot_be_used_is_refused_and_the_one_before_stays(
     assert await server.certificate(client) == "version-1"
 
 
-async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
+async def test_a_pair_of_a_foreign_authority_is_refused_if_one_is_configured(
     tmp_path: Path, authority: Authority, pairs: list[Pair], quiet_logs: pytest.LogCaptureFixture
 ) -> None:
     own = tmp_path / "own.crt"
@@ -164,7 +163,7 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     own.write_bytes(other.cert.read_bytes())  # not the authority of the pair in use
     assert await made.certificate() == "version-1"
     assert made.refused == 2
-    # As it is replaced: both, for a while.
+    # During a replacement: both, for a while.
     own.write_bytes(authority.cert.read_bytes() + other.cert.read_bytes())
     assert await made.certificate() == "version-1"
     assert made.refused == 2
@@ -174,7 +173,7 @@ async def test_a_pair_of_a_foreign_authority_is_refused_where_one_is_named(
     await made.server.stop(None)
 
 
-async def test_a_new_authority_of_clients_is_taken_too(
+async def test_a_new_client_authority_is_used(
     tmp_path: Path, authority: Authority, pairs: list[Pair]
 ) -> None:
     made = Server(tmp_path / "", authority, pairs[0], mutual=True)
@@ -218,7 +217,7 @@ def test_at_start_a_bad_pair_is_an_error_that_says_why(
         Certificates(*pairs[0], None, tmp_path / "empty", lambda: None)
 
 
-async def test_a_handshake_does_not_read_files_that_did_not_change(
+async def test_a_handshake_does_not_reread_unchanged_files(
     server: Server, pairs: list[Pair], mutual: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = pairs[2] if mutual else None

@@ -15,9 +15,9 @@ from headlight_service.telemetry.log_writer import DROPPED
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where a configured root logger writes.
+    """Return the output of a configured root logger.
 
-    The configuration of the test run comes back afterwards.
+    Restores the configuration of the test run afterwards.
     """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -31,7 +31,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def entries(stream: io.StringIO) -> list[dict[str, Any]]:
-    """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+    """Return all entries except asyncio's, which are of callbacks of another test's loop."""
     found: list[dict[str, Any]] = [json.loads(line) for line in stream.getvalue().splitlines()]
     return [entry for entry in found if entry["logger"] != "asyncio"]
 
@@ -51,7 +51,7 @@ def test_one_json_object_a_line(stream: io.StringIO) -> None:
     }
 
 
-def test_exceptions_are_told_by_kind_and_place_alone(stream: io.StringIO) -> None:
+def test_exceptions_are_logged_with_type_and_place_only(stream: io.StringIO) -> None:
     try:
         "é secret".encode("ascii")
     except UnicodeEncodeError:
@@ -75,7 +75,7 @@ def test_warnings_of_libraries_are_logged(stream: io.StringIO) -> None:
     "name",
     ["grpc", "grpc._server", "grpc._cython.cygrpc", "asyncio", "concurrent.futures", "root"],
 )
-def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -> None:
+def test_only_the_place_of_library_messages_is_logged(stream: io.StringIO, name: str) -> None:
     """gRPC: `Invalid encoding on b'Bearer ...'`.
 
     Asyncio: the repr of a task, and of its exception.
@@ -103,7 +103,7 @@ def test_of_a_library_only_the_place_is_logged(stream: io.StringIO, name: str) -
     assert "secret" not in str(found)
 
 
-def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
+def test_messages_of_headlight_and_the_exporter_are_kept(stream: io.StringIO) -> None:
     for name in (
         "opentelemetry.exporter.otlp.proto.grpc.exporter",
         "headlight.runtime.providers.device_faults",
@@ -111,13 +111,13 @@ def test_the_exporters_and_our_own_words_are_kept(stream: io.StringIO) -> None:
     ):
         logging.getLogger(name).error("kept by %s", name)
         assert entries(stream)[-1]["message"] == f"kept by {name}"
-    # Which quotes a caller's tracestate.
+    # This message quotes a caller's tracestate.
     for name in ("services", "opentelemetry.trace.propagation"):
         logging.getLogger(name).error("secret")
     assert "secret" not in stream.getvalue()
 
 
-def test_a_flood_of_one_kind_is_cut_and_other_kinds_pass(stream: io.StringIO) -> None:
+def test_a_flood_of_one_kind_is_limited_and_other_kinds_pass(stream: io.StringIO) -> None:
     log = logging.getLogger("headlight_service.flooded")
     before = DROPPED.labels("rate")._value.get()
     for _ in range(1000):
@@ -147,7 +147,7 @@ def test_after_a_burst_one_line_passes_in_each_pause() -> None:
     assert [passes("a") for _ in range(4)] == [1, True, True, False]
 
 
-def test_a_collector_that_is_away_is_told_of_once_a_minute() -> None:
+def test_an_unreachable_collector_is_logged_once_a_minute() -> None:
     now = 0.0
     seldom = json_logs.Seldom("opentelemetry", 60, clock=lambda: now)
 

@@ -1,4 +1,4 @@
-"""Writing the log without waiting, and what is counted of lines that are lost."""
+"""Non-blocking log writing, and the count of lost lines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headlight_service.telemetry import log_writer as module
 from headlight_service.telemetry.json_logs import JsonFormatter
 from headlight_service.telemetry.log_writer import DROPPED, Writer
 
-PIPE_BYTES = 4096  # the least that a pipe can have
+PIPE_BYTES = 4096  # the smallest pipe capacity
 
 
 class Pipe:
-    """A pipe and a logger that writes to it."""
+    """Pipe and a logger that writes to it."""
 
     def __init__(self, most_queued_bytes: int) -> None:
         self.reader, self.writer = os.pipe()
@@ -39,7 +39,7 @@ class Pipe:
         return self._count(reason) - self._before[reason]
 
     def read(self, count: int) -> list[dict[str, Any]]:
-        """So many lines, each of them JSON."""
+        """Read so many lines, each of them JSON."""
         found = b""
         while found.count(b"\n") < count:
             found += os.read(self.reader, 1 << 16)
@@ -61,7 +61,7 @@ def pipe() -> Iterator[Pipe]:
             os.close(descriptor)
 
 
-def test_lines_come_whole_and_in_order(pipe: Pipe) -> None:
+def test_lines_are_whole_and_in_order(pipe: Pipe) -> None:
     for number in range(20):
         pipe.log.warning("é\n\ud800 %s", number)
     pipe.handler.flush()
@@ -70,7 +70,7 @@ def test_lines_come_whole_and_in_order(pipe: Pipe) -> None:
     ]
 
 
-def test_a_pipe_that_is_not_read_drops_lines_and_blocks_nobody(
+def test_an_unread_pipe_drops_lines_and_does_not_block(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FLUSH_SECONDS", 0.2)
@@ -86,7 +86,7 @@ def test_a_pipe_that_is_not_read_drops_lines_and_blocks_nobody(
     assert pipe.read(1)[0]["message"] == "read again"
 
 
-def test_a_pipe_that_another_process_made_non_blocking_loses_nothing(pipe: Pipe) -> None:
+def test_a_pipe_made_non_blocking_by_another_process_loses_nothing(pipe: Pipe) -> None:
     os.set_blocking(pipe.writer, False)
     for number in range(100):
         pipe.log.warning("%s", number)
@@ -103,7 +103,7 @@ def test_without_a_reader_each_line_is_tried_once(pipe: Pipe) -> None:
     assert time.process_time() - used < 1
 
 
-def test_after_a_line_that_was_cut_the_next_begins_anew(
+def test_the_line_after_a_truncated_one_starts_on_a_new_line(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a disk that was full for a while."""

@@ -16,7 +16,7 @@ from headlight_service.telemetry.metrics import (
     Metrics,
 )
 
-# Which is there before a model.
+# This metric exists before a model.
 OF_THE_PROCESS = {"headlight_ready", "headlight_stuck", "headlight_grpc_restarts"}
 
 
@@ -39,7 +39,7 @@ def filled() -> Metrics:
     return metrics
 
 
-def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
+def test_metric_names_have_units_and_headlight_metrics_a_model_label() -> None:
     for name, family in families(filled()).items():
         if not name.startswith("headlight_"):
             continue
@@ -47,7 +47,7 @@ def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
         if name in OF_THE_PROCESS:
             assert [sample.labels for sample in family.samples] == [{}], name
             continue
-        if name == "headlight_log_lines_dropped":  # of the process, too
+        if name == "headlight_log_lines_dropped":  # metrics of the process, too
             assert {sample.labels["reason"] for sample in family.samples} == {
                 "rate",
                 "queue_full",
@@ -60,7 +60,7 @@ def test_names_carry_their_unit_and_all_of_ours_their_model() -> None:
         assert family.documentation.endswith("."), name
 
 
-def test_every_series_of_a_model_is_there_from_the_start() -> None:
+def test_every_series_of_a_model_exists_from_the_start() -> None:
     found = families(filled())
     stages = {sample.labels["stage"] for sample in found["headlight_stage_seconds"].samples}
     outputs = {sample.labels["output"] for sample in found["headlight_output_bytes"].samples}
@@ -77,21 +77,21 @@ def test_every_series_of_a_model_is_there_from_the_start() -> None:
     )
 
 
-def test_every_reason_is_a_code_or_a_shortage_and_none_is_both() -> None:
+def test_every_reason_is_either_a_code_or_a_shortage() -> None:
     assert len(set(REASONS)) == len(REASONS)
-    # Told by its shortage; have no model; start-up only.
+    # Reported by its shortage; without a model; at start-up only.
     never = {Code.OVERLOADED, Code.UNAUTHENTICATED, Code.NOT_FOUND, Code.BUNDLE}
     assert set(REASONS) == {*Code, *Shortage} - never
 
 
-def test_every_target_and_default_limit_is_the_edge_of_a_bucket() -> None:
+def test_every_target_and_default_limit_is_a_bucket_boundary() -> None:
     assert {0.01, 0.05} <= set(module.SECONDS), "a refusal; an item cancelled out of the queue"
     assert Config.batch_tokens in module.TOKENS
     assert Config.bulk_batch_ms / 1000 in module.SECONDS
     assert Config.max_padding in module.RATIOS
 
 
-def test_the_exposition_is_what_prometheus_reads() -> None:
+def test_prometheus_parses_the_exposition() -> None:
     kind, body = filled().exposition()
     assert kind.startswith("text/plain")
     text = body.decode()
@@ -103,10 +103,10 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
     assert 'headlight_queue_tokens{model="m"} 7.0' in text
 
 
-def test_two_processes_in_one_do_not_clash() -> None:
+def test_metrics_have_separate_registries() -> None:
     assert Metrics().registry is not Metrics().registry
 
 
-def test_buckets_rise() -> None:
+def test_bucket_boundaries_increase() -> None:
     for buckets in (module.SECONDS, module.ITEMS, module.TOKENS, module.RATIOS):
         assert list(buckets) == sorted(set(buckets))

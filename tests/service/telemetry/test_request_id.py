@@ -1,6 +1,6 @@
-"""Request ids: which lines of the log have them, where they come from, who gets them back.
+"""Request ids: log lines that have them, their sources, and responses that return them.
 
-And what no line ever has.
+Also data that no log line may contain.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CANARY, CANARY_ID = "canary", 987_654_321_987_654_321
 
 
 class Log:
-    """What is logged, as it would be printed."""
+    """Log lines as they would be printed."""
 
     def __init__(self, stream: io.StringIO) -> None:
         self._stream = stream
@@ -44,7 +44,7 @@ class Log:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """All but asyncio's, which are of what gRPC has left to do for the loop of another test."""
+        """Return all entries except asyncio's, which are of callbacks of another test's loop."""
         found: list[dict[str, Any]] = [json.loads(line) for line in self.text.splitlines()]
         return [entry for entry in found if entry["logger"] != "asyncio"]
 
@@ -54,7 +54,7 @@ class Log:
 
 @pytest.fixture(params=["info"])
 def log(request: pytest.FixtureRequest) -> Iterator[Log]:
-    """Configured as the service does it; parametrise indirectly by the level."""
+    """Configure the log as the service does; parametrise indirectly by the level."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()
@@ -70,7 +70,7 @@ at_debug = pytest.mark.parametrize("log", ["debug"], indirect=True)
 
 
 def told_id(error: grpc.aio.AioRpcError) -> str:
-    """The id in the trailing metadata of a failed call, which is also among its details."""
+    """Return the id in the trailing metadata of a failed call, which is also among its details."""
     trailing: Any = error.trailing_metadata()
     metadata = dict(trailing)
     for packed in Status.FromString(metadata[DETAILS]).details:
@@ -132,7 +132,7 @@ async def test_a_failed_message_of_a_stream_is_logged_under_the_id_of_the_call(
     assert [entry["request_id"] for entry in log.events("request_failed")] == ["ticket-7/a"] * 2
 
 
-async def test_with_tracing_the_trace_stands_beside_it(
+async def test_failures_are_logged_with_the_trace_id(
     serve: Serve, log: Log, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing) as service:
@@ -145,7 +145,7 @@ async def test_with_tracing_the_trace_stands_beside_it(
     assert (call.attributes or {})["headlight.request_id"] == entry["request_id"] == told_id(error)
 
 
-async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Log) -> None:
+async def test_errors_of_the_caller_are_not_logged(serve: Serve, log: Log) -> None:
     async with serve() as service:
         error = await refused(
             service.stub.Encode(request(pb.Input(text=""))), grpc.StatusCode.INVALID_ARGUMENT
@@ -156,7 +156,7 @@ async def test_what_is_the_callers_own_doing_makes_no_line(serve: Serve, log: Lo
 
 
 @at_debug
-async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
+async def test_errors_of_the_caller_are_logged_at_level_debug(serve: Serve, log: Log) -> None:
     async with serve(streams=1) as service:
         await refused(
             service.stub.Encode(request(pb.Input(text="")), metadata=GIVEN),
@@ -181,7 +181,7 @@ async def test_unless_somebody_looks_closely(serve: Serve, log: Log) -> None:
 
 
 @at_debug
-async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -> None:
+async def test_no_caller_data_is_in_the_log(serve: Serve, log: Log) -> None:
     words, pair = (
         pb.Input(text=f"{CANARY} {CANARY}"),
         pb.Input(pair=pb.TextPair(first=CANARY, second="")),
@@ -221,7 +221,7 @@ async def test_nothing_that_callers_send_is_in_the_log(serve: Serve, log: Log) -
 
 
 @pytest.mark.usefixtures("steady")
-async def test_a_reader_who_was_cut_is_named(
+async def test_a_disconnected_slow_reader_is_logged_with_its_request_id(
     serve: Serve, log: Log, recorded: RecordedSpans
 ) -> None:
     options: dict[str, Any] = {"tracing": recorded.tracing, "stall_seconds": 0.2, "streams": 1}
@@ -238,7 +238,7 @@ async def test_a_reader_who_was_cut_is_named(
         await asyncio.wait_for(client.hung_up.wait(), 30)
         calls = [call for call in await recorded.calls("Encode", 3) if call.status.description]
     assert len(calls) == 2
-    # Of all calls of the connection, if their time is up together once for each.
+    # A line names all calls of the connection; calls that time out together log one each.
     entry = log.events("reader_cut")[0]
     assert entry["request_ids"] == ["ticket-7/a"]
     assert set(entry["trace_ids"]) == {f"{context_of(call).trace_id:032x}" for call in calls}

@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told of requests and batches."""
+"""OpenTelemetry spans of requests and batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-async def test_a_call_and_its_stages(serve: Serve, recorded: RecordedSpans) -> None:
+async def test_a_call_has_spans_for_its_stages(serve: Serve, recorded: RecordedSpans) -> None:
     async with serve(tracing=recorded.tracing) as service:
         await service.stub.Encode(
             request(text_of(2), text_of(3)), metadata=(*SAMPLED, ("x-request-id", "r-1"))
@@ -66,7 +66,9 @@ async def test_a_call_and_its_stages(serve: Serve, recorded: RecordedSpans) -> N
     assert times[-1] <= (call.end_time or 0)
 
 
-async def test_two_calls_in_one_batch(serve: Serve, recorded: RecordedSpans) -> None:
+async def test_two_calls_in_one_batch_link_to_its_span(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
     async with serve(tracing=recorded.tracing, streams=1) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request()))
@@ -116,7 +118,7 @@ async def test_a_call_in_several_batches_links_to_each(
     assert all(links_of(batch) == {id_of(infer)} for batch in batches)
 
 
-async def test_each_message_of_a_stream_has_spans_of_its_own(
+async def test_each_message_of_a_stream_has_its_own_spans(
     serve: Serve, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing) as service:
@@ -140,7 +142,7 @@ async def test_each_message_of_a_stream_has_spans_of_its_own(
     assert attributes(bad) == {"rpc.grpc.status_code": 3, "error.type": "invalid_input"}
 
 
-async def test_spans_of_tokenize_occlude_and_get_model(
+async def test_tokenize_occlude_and_get_model_have_spans(
     serve: Serve, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing) as service:
@@ -157,7 +159,7 @@ async def test_spans_of_tokenize_occlude_and_get_model(
     assert stages[3] == ["tokenize", "reply"]
 
 
-async def test_a_failed_batch(serve: Serve, recorded: RecordedSpans) -> None:
+async def test_a_failed_batch_has_an_error_span(serve: Serve, recorded: RecordedSpans) -> None:
     async with serve(tracing=recorded.tracing) as service:
         service.engine.fail()
         await refused(service.stub.Encode(request()), grpc.StatusCode.INTERNAL)
@@ -176,7 +178,7 @@ async def test_a_failed_batch(serve: Serve, recorded: RecordedSpans) -> None:
         assert span.events == (), "the text of an exception could quote what the caller sent"
 
 
-async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(
+async def test_shed_calls_are_error_spans_and_invalid_requests_are_not(
     serve: Serve, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing, max_queue_tokens=4, max_request_tokens=4) as service:
@@ -199,12 +201,12 @@ async def test_what_is_shed_is_an_error_and_what_is_wrong_is_none(
 
 
 @pytest.mark.parametrize("code", ["cancelled", "deadline_exceeded"])
-async def test_a_caller_who_leaves_the_queue(
+async def test_a_call_cancelled_in_the_queue_has_its_spans(
     serve: Serve, recorded: RecordedSpans, code: str
 ) -> None:
-    """A client of gRPC's cancels when its own clock says so, which may be first.
+    """A gRPC client cancels by its own clock, which may be earlier.
 
-    One made by hand leaves it to the server's.
+    The hand-written one leaves it to the server's.
     """
     async with (
         serve(tracing=recorded.tracing, streams=1) as service,
@@ -231,7 +233,9 @@ async def test_a_caller_who_leaves_the_queue(
     )
 
 
-async def test_the_caller_decides_what_is_sampled(serve: Serve, recorded: RecordedSpans) -> None:
+async def test_the_sampling_decision_of_the_caller_is_followed(
+    serve: Serve, recorded: RecordedSpans
+) -> None:
     async with serve(tracing=recorded.tracing) as service:
         await service.stub.Encode(request(), metadata=LEFT_OUT)
         await frames_of(service.stub.EncodeStream(iter([ask("a")]), metadata=LEFT_OUT))
@@ -243,7 +247,7 @@ async def test_the_caller_decides_what_is_sampled(serve: Serve, recorded: Record
     } == {TRACE}
 
 
-async def test_a_share_is_sampled_of_those_without_a_trace(
+async def test_calls_without_a_trace_are_sampled_by_the_configured_ratio(
     serve: Serve, recorded: RecordedSpans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
@@ -258,7 +262,7 @@ async def test_a_share_is_sampled_of_those_without_a_trace(
 
 
 @pytest.mark.parametrize("value", ["", "nonsense", "00-" + "0" * 32 + f"-{SPAN}-01", "ff" * 300])
-async def test_a_traceparent_that_is_none_begins_a_trace(
+async def test_an_invalid_traceparent_starts_a_new_trace(
     serve: Serve, recorded: RecordedSpans, value: str
 ) -> None:
     async with serve(tracing=recorded.tracing) as service:
@@ -279,9 +283,7 @@ async def test_probes_are_not_traced(serve: Serve, recorded: RecordedSpans) -> N
     assert {attributes(span).get("rpc.service", SERVICE) for span in recorded.spans} == {SERVICE}
 
 
-async def test_nothing_that_callers_send_is_in_a_span(
-    serve: Serve, recorded: RecordedSpans
-) -> None:
+async def test_no_caller_data_is_in_a_span(serve: Serve, recorded: RecordedSpans) -> None:
     """Texts, pairs, prompts, names, ids of messages; in answers, refusals and failures."""
     runtime = FakeRuntime()
     words = pb.Input(text=f"{CANARY} {CANARY}")
@@ -317,9 +319,7 @@ async def test_nothing_that_callers_send_is_in_a_span(
         await recorded.calls("Encode", 8)
     assert len(recorded.spans) > 50
     assert CANARY not in "".join(span.to_json() for span in recorded.spans)
-    assert json.loads(recorded.spans[0].to_json())[
-        "name"
-    ]  # what was looked through is the whole span
+    assert json.loads(recorded.spans[0].to_json())["name"]  # the searched text is the whole span
 
 
 METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=600)
@@ -330,7 +330,7 @@ METADATA_TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_
     parent=st.one_of(st.just(SAMPLED[0][1]), METADATA_TEXT),
     states=st.lists(METADATA_TEXT, max_size=3),
 )
-def test_whatever_a_caller_sends_a_call_gets_its_span(
+def test_any_tracing_metadata_gets_a_span(
     recorded: RecordedSpans, parent: str, states: list[str]
 ) -> None:
     """An exception here would reach the caller as UNKNOWN."""

@@ -1,6 +1,6 @@
 """Tracing as a whole.
 
-What it takes to switch it on, and that neither it nor its collector holds anything up.
+Its options, and that neither it nor its collector delays anything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.service.calls import request
 from tests.service.conftest import Serve
 
 ROOT = Path(__file__).parents[3]
-NOWHERE = "http://127.0.0.1:1"  # where nobody listens
+NOWHERE = "http://127.0.0.1:1"  # a port without a listener
 
 
 def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +34,7 @@ def python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_without_the_option_there_is_nothing() -> None:
+def test_tracing_is_off_without_the_option() -> None:
     assert tracing.start(None) is None
     done = python(
         "import sys, headlight_service.__main__; print([name for name in sys.modules if "
@@ -43,7 +43,7 @@ def test_without_the_option_there_is_nothing() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
+def test_tracing_without_the_extra_is_an_error_that_names_it() -> None:
     program = (
         "import sys; sys.modules['opentelemetry'] = None; "
         "from headlight_service.__main__ import main; main()"
@@ -56,7 +56,7 @@ def test_without_the_extra_the_option_is_an_error_that_names_it() -> None:
     )
 
 
-def test_a_variable_that_opentelemetry_cannot_use_is_an_error(
+def test_an_invalid_opentelemetry_variable_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "0")
@@ -93,7 +93,7 @@ def test_http_and_https_endpoints_are_accepted(text: str) -> None:
 @pytest.mark.parametrize(
     ("variables", "name"), [({}, "headlight"), ({"OTEL_SERVICE_NAME": "mine"}, "mine")]
 )
-async def test_the_service_has_a_name(
+async def test_the_service_name_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str
 ) -> None:
     for variable in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
@@ -107,7 +107,7 @@ async def test_the_service_has_a_name(
 
 
 class Hanging(SpanExporter):
-    """A collector that takes what it is sent and never answers."""
+    """Collector that accepts spans and never answers."""
 
     def __init__(self) -> None:
         self.called, self.gate, self.ended = threading.Event(), threading.Event(), threading.Event()
@@ -121,7 +121,7 @@ class Hanging(SpanExporter):
         self.ended.set()
 
 
-async def test_a_collector_that_hangs_holds_up_neither_calls_nor_the_end(serve: Serve) -> None:
+async def test_a_hanging_collector_delays_neither_calls_nor_shutdown(serve: Serve) -> None:
     exporter = Hanging()
     processor = BatchSpanProcessor(
         exporter, max_queue_size=8, schedule_delay_millis=1, max_export_batch_size=4

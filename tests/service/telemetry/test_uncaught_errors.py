@@ -39,7 +39,7 @@ CASES = {
 
 
 def run(code: str) -> tuple[int, str, list[dict[str, Any]]]:
-    """The exit code, the output as it is and parsed."""
+    """Return the exit code, and the output raw and parsed."""
     command = [sys.executable, "-c", BEGIN + code]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
@@ -48,7 +48,7 @@ def run(code: str) -> tuple[int, str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("code", CASES)
-def test_exceptions_and_output_are_lines_of_the_log_that_quote_nothing(code: str) -> None:
+def test_exceptions_and_output_become_log_lines_without_quotes(code: str) -> None:
     event, expected = CASES[code]
     exit_code, text, [entry] = run(code)
     assert exit_code == expected
@@ -59,7 +59,7 @@ def test_exceptions_and_output_are_lines_of_the_log_that_quote_nothing(code: str
         assert any(place.endswith(" fail") for place in entry["stack"])
 
 
-def test_many_tracebacks_are_few_lines() -> None:
+def test_many_tracebacks_are_rate_limited() -> None:
     code = (
         "for _ in range(1000):\n    try:\n        fail()\n    except ValueError:\n"
         "        traceback.print_exc()"
@@ -67,7 +67,7 @@ def test_many_tracebacks_are_few_lines() -> None:
     assert 1 <= len(run(code)[2]) < 20
 
 
-def test_without_standard_error_it_runs_on() -> None:
+def test_a_process_without_standard_error_continues() -> None:
     code = "import logging\nlogging.getLogger('headlight_service').error('x')\nprint('done')"
     command = f'exec "{sys.executable}" -c "$0" 2>&-'
     done = subprocess.run(

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def embed(target: str, path: Path, capsys: pytest.CaptureFixture[str]) -> Embed:
-    """Options, and another service than `servicer` -> exit code, errors."""
+    """Run the command with options and another service; return exit code, errors."""
 
     def embed(*options: str, form: str = "npz", target: str = target) -> tuple[int, str]:
         arguments = [

@@ -1,5 +1,6 @@
-"""A service that fails in the middle of a list,
-and what `headlight embed` then leaves in its folder.
+"""A fake service that fails in the middle of a list.
+
+With the checkpoint that `headlight embed` then leaves in its folder.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_server import FakeServicer, Refusal
 
-TEXTS = [f"text {number}" for number in range(80)]  # ten requests of the fake
+TEXTS = [f"text {number}" for number in range(80)]  # ten requests at the limits of the fake
 BAD = 45  # in the sixth
 KEPT = 40  # in the five before it
 Embed = Callable[..., tuple[int, str]]
@@ -22,7 +23,7 @@ Embed = Callable[..., tuple[int, str]]
 
 @dataclasses.dataclass
 class Failing(FakeServicer):
-    """Does something before it serves a request with a certain text."""
+    """Fake that runs an action before it serves a request with a certain text."""
 
     at: str = TEXTS[BAD]
     do: Callable[[], None] = lambda: None
@@ -33,7 +34,7 @@ class Failing(FakeServicer):
         return super().serve(request)
 
     def fail(self, code: grpc.StatusCode = grpc.StatusCode.INTERNAL) -> None:
-        """From now on."""
+        """Fail all requests from now on."""
 
         def do() -> None:
             raise Refusal(code, "error 4f2a")
@@ -41,7 +42,7 @@ class Failing(FakeServicer):
         self.do = do
 
     def texts(self) -> list[str]:
-        """Those served since this was asked last."""
+        """Return the texts served since the last call."""
         seen = [item.text for request in self.encoded for item in request.inputs]
         self.encoded.clear()
         return seen

@@ -1,4 +1,4 @@
-"""What a list of texts costs to embed where some of them are bad, and how soon it is given up."""
+"""Repeated work for lists with bad texts, and the time until a job gives up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = [line for line in LINES if "long" not in line]
 
 @dataclasses.dataclass
 class Strict(FakeServicer):
-    """Refuses a text that says that it is long, and counts what it computes."""
+    """Fake that refuses texts that say they are long, and counts the texts it computes."""
 
     computed: list[int] = dataclasses.field(default_factory=list)  # texts, by request
 
@@ -58,7 +58,7 @@ def embed(target: str, tmp_path: Path) -> Callable[..., int]:
     return lambda *options: main([*arguments, *options])
 
 
-def test_lines_that_are_refused_cost_the_others_one_more_time_at_most(
+def test_refused_lines_repeat_the_work_of_others_at_most_once(
     embed: Callable[..., int], servicer: Strict, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert embed("--skip-bad") == 0
@@ -67,13 +67,11 @@ def test_lines_that_are_refused_cost_the_others_one_more_time_at_most(
 
 
 @pytest.mark.parametrize("seconds", ["inf", "1e300"])
-def test_a_timeout_beyond_all_times_is_none(embed: Callable[..., int], seconds: str) -> None:
+def test_an_infinite_timeout_means_no_timeout(embed: Callable[..., int], seconds: str) -> None:
     assert embed("--skip-bad", "--timeout", seconds) == 0
 
 
-def test_whoever_waits_to_ask_again_waits_no_longer_than_the_client_is_open(
-    client: Client, servicer: Strict
-) -> None:
+def test_a_retry_pause_ends_when_the_client_closes(client: Client, servicer: Strict) -> None:
     later = (("grpc-retry-pushback-ms", "100000"),)
     servicer.refusals.extend([Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "full", later)] * 3)
     failed: list[BaseException] = []

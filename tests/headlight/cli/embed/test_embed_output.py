@@ -14,8 +14,8 @@ from headlight.results import Embeddings, ModelRef
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 
 
-def test_what_is_beyond_float16_is_null_in_json() -> None:
-    """Which has no infinity: readers other than Python's would take nothing of the file."""
+def test_numbers_beyond_float16_are_null_in_json() -> None:
+    """JSON has no infinity: readers other than Python's would reject the whole file."""
     vectors, counts = np.array([[1.5, np.inf, -np.inf, np.nan]], np.float16), np.array([3])
     found = Embeddings({"float16": vectors}, counts, counts, counts, MODEL)
     rows = Rows(io.BytesIO(), found)

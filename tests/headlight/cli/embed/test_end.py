@@ -1,6 +1,6 @@
-"""`headlight embed` of many texts.
+"""The end of a `headlight embed` job.
 
-How it ends, whatever befalls the service, the disk or the command itself, and what it writes.
+After failures of the service, the disk or the command itself, and its output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import Refusal, default_limits, serving
 
 
-def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Failing) -> None:
+def test_weights_replaced_during_a_job_end_it(embed: Embed, servicer: Failing) -> None:
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
@@ -45,19 +45,19 @@ def test_weights_that_are_replaced_meanwhile_end_it(embed: Embed, servicer: Fail
     )
 
 
-def test_so_do_those_that_answer_one_block_together(
+def test_mixed_weights_within_one_block_end_a_job(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As during a rollout.
 
-    Whoever has vectors of the one cannot go on with the other when it has ended.
+    A job with vectors of the old weights cannot continue with the new ones.
     """
-    # Requests of several blocks may take turns, so that each block has the answers of one alone.
+    # Requests of several blocks may be interleaved, so that each block has answers of one version.
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
-    servicer.limits.max_request_tokens = 40  # some requests a block
+    servicer.limits.max_request_tokens = 40  # several requests per block
     first = servicer.ref
     servicer.ref = lambda call: other if call % 2 else first(call)
     code, err = embed()
@@ -68,13 +68,13 @@ def test_so_do_those_that_answer_one_block_together(
     )
 
 
-def test_a_service_that_is_away_is_waited_for(
+def test_a_job_waits_for_an_unavailable_service(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
 
     def sleep(seconds: float) -> None:
-        if seconds:  # the client's own, between tries, is 0 before the first
+        if seconds:  # the client's own delay between attempts is 0 before the first
             pauses.append(seconds)
         if len(pauses) == 3:
             servicer.do = lambda: None
@@ -92,33 +92,32 @@ def test_a_service_that_is_away_is_waited_for(
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
 
-def test_the_client_does_not_wait_for_a_service_by_itself(
+def test_the_client_leaves_waiting_for_a_service_to_the_command(
     embed: Embed, servicer: Failing, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it does elsewhere in the middle of a list, where nobody is told."""
+    """The client itself waits only in the middle of a list, without a message."""
     waits: list[object] = []
     delay = Retries.delay
 
     def noted(self: Retries, error: HeadlightError) -> float | None:
-        if isinstance(self, JobRetries):  # the command's own
+        if isinstance(self, JobRetries):  # the wait of the command
             return delay(self, error)
         waits.append(error)
         return 1e-9
 
     monkeypatch.setattr(Retries, "delay", noted)
     monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
-    servicer.limits.max_request_tokens = 12  # a block is several requests
+    servicer.limits.max_request_tokens = 12  # a block has several requests
     servicer.fail(grpc.StatusCode.UNAVAILABLE)
     assert embed("--retry-for", "0")[0] == 1
     assert waits == []
 
 
-def test_once_it_has_answered_what_a_connection_says_is_waited_out(
+def test_connection_errors_after_the_first_answer_are_retried(
     embed: Embed, servicer: Failing, path: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is the word of the last address tried.
-
-    Of a proxy that has no service behind it for a while, say.
+    """The error is that of the last address tried,
+    for example a proxy without a backend for a while.
     """
     monkeypatch.setattr(
         "headlight.cli.embed.embed_job.time.sleep",
@@ -134,14 +133,16 @@ def test_once_it_has_answered_what_a_connection_says_is_waited_out(
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
-def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_duration_is_refused(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["embed", "a", "--retry-for", seconds])
     assert ended.value.code == 2
     assert "argument --retry-for: " in capsys.readouterr().err
 
 
-def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_gives_up_on_a_service_that_stays_unavailable(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ["--target", "127.0.0.1:1", "--retry-for", "0.01", "--out", str(path.with_name("v"))]
     assert main(["embed", "--file", str(path), *options]) == 1
     waiting, gone = capsys.readouterr().err.splitlines()
@@ -150,10 +151,10 @@ def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixtu
     assert names(path) == ["texts.txt"]
 
 
-def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
+def test_a_full_disk_is_reported_and_received_rows_are_kept(
     target: str, embed: Embed, path: Path, client: Client
 ) -> None:
-    """Stood in for by the largest size that a file may have: blocks of 512 bytes, or of 1024."""
+    """Simulated by a file size limit, in blocks of 512 or 1024 bytes."""
     command = [sys.executable, "-m", "headlight", "embed", "--file", str(path), "--target", target]
     script = 'ulimit -f 2; exec "$0" "$@"'
     shell = ["sh", "-c", script, *command, "--format", "npz", "--out", str(path.with_name("v"))]
@@ -167,11 +168,11 @@ def test_a_disk_that_fills_meanwhile_is_said_and_what_came_stays(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
+def test_ctrl_c_and_sigterm_keep_received_rows(path: Path, number: int) -> None:
     reached, free = threading.Event(), threading.Event()
 
     class Held(Failing):
-        """The sixth request is held. The ninth only comes when the fifth is among the rows."""
+        """Fake that holds the sixth request; the ninth arrives once the fifth is among the rows."""
 
         def serve(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
             if any(item.text == TEXTS[64] for item in request.inputs):
@@ -212,7 +213,7 @@ def test_ctrl_c_and_sigterm_keep_what_came(path: Path, number: int) -> None:
     assert (folder / "rows").stat().st_size == KEPT * (16 + 3 * 8 + DIM * 4 + 4)
 
 
-def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) -> None:
+def test_output_through_a_link_keeps_the_link_and_the_file_mode(embed: Embed, path: Path) -> None:
     elsewhere = path.with_name("elsewhere")
     elsewhere.touch(mode=0o600)
     path.with_name("v").symlink_to(elsewhere)
@@ -224,8 +225,8 @@ def test_a_link_stays_one_and_a_file_keeps_its_mode(embed: Embed, path: Path) ->
 
 @pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names for open files")
 @pytest.mark.parametrize("form", ["text", "npz"])
-def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
-    """As `--out /dev/stdout` or `--out >(command)` do."""
+def test_an_open_pipe_is_accepted_as_output(embed: Embed, path: Path, form: str) -> None:
+    """For example `--out /dev/stdout` or `--out >(command)`."""
     assert embed(form=form)[0] == 0
     expected = path.with_name("v").read_bytes()
     reader, writer = os.pipe()
@@ -239,7 +240,7 @@ def test_an_open_pipe_may_be_named(embed: Embed, path: Path, form: str) -> None:
     assert names(path) == ["texts.txt", "v"]
 
 
-def test_the_timeout_is_of_the_whole_job(
+def test_the_timeout_applies_to_the_whole_job(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
@@ -252,7 +253,7 @@ def test_the_timeout_is_of_the_whole_job(
     )
 
 
-def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_if_requested(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", math.inf)
     assert embed() == (0, "")
     code, err = embed("--progress")

@@ -1,6 +1,6 @@
-"""`headlight embed` of many texts.
+"""Checkpoints of `headlight embed` jobs.
 
-What came stays, and the same command goes on from there, unless it is another one.
+Received rows are kept, and the same command resumes; another command is refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.headlight.fake_server import default_limits, serving
 
 
 def elsewhere(embed: Embed, form: str = "npz") -> tuple[int, str, list[str]]:
-    """Against a replica that has served nothing yet: exit code, errors, texts that it served.
+    """Run against a new replica; return exit code, errors, and the texts that it served.
 
-    The first one may still be serving what was on its way when the job before this one failed.
+    The first one may still serve requests of the job that failed before.
     """
     replica = Failing(default_limits())
     with serving(replica) as target:
@@ -29,7 +29,7 @@ def elsewhere(embed: Embed, form: str = "npz") -> tuple[int, str, list[str]]:
 
 
 @pytest.mark.parametrize("form", ["npz", "json", "text"])
-def test_what_came_stays_and_the_same_command_goes_on_from_there(
+def test_the_same_command_resumes_from_the_received_rows(
     embed: Embed, servicer: Failing, path: Path, client: Client, form: str
 ) -> None:
     assert embed(form=form)[0] == 0
@@ -51,13 +51,13 @@ def test_what_came_stays_and_the_same_command_goes_on_from_there(
     assert sorted(served) == sorted(TEXTS[KEPT:])
     assert names(path) == ["texts.txt", "v"]
     servicer.do = lambda: None
-    if form == "npz":  # which has the time of its parts
+    if form == "npz":  # a zip entry has the time of its parts
         np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
     else:
         assert path.with_name("v").read_bytes() == expected
 
 
-def test_texts_that_are_not_done_may_be_mended_and_added(
+def test_unfinished_texts_may_be_corrected_and_added(
     embed: Embed, servicer: Failing, path: Path, client: Client
 ) -> None:
     texts = [*TEXTS[:BAD], "word " * 50, *TEXTS[BAD + 1 :]]
@@ -84,7 +84,7 @@ def test_texts_that_are_not_done_may_be_mended_and_added(
         ["--no-normalize"],
     ],
 )
-def test_vectors_made_otherwise_are_refused(
+def test_resuming_with_other_embedding_options_is_refused(
     embed: Embed, servicer: Failing, path: Path, options: list[str]
 ) -> None:
     servicer.fail()
@@ -96,11 +96,11 @@ def test_vectors_made_otherwise_are_refused(
     assert options[0].replace("no-", "") in err
     assert err.endswith("; remove it to begin anew, or name another --out\n")
     servicer.do = lambda: None
-    assert embed()[0] == 0  # nothing is lost
+    assert embed()[0] == 0  # no row is lost
 
 
-def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> None:
-    """A record has the vectors of each type in the order that they were asked in."""
+def test_resuming_with_types_in_another_order_is_refused(embed: Embed, servicer: Failing) -> None:
+    """A record has the vectors of each type in the requested order."""
     servicer.fail()
     embed("--dtype", "int8", "--dtype", "binary")
     code, err = embed("--dtype", "binary", "--dtype", "int8")
@@ -110,10 +110,10 @@ def test_types_in_another_order_are_others(embed: Embed, servicer: Failing) -> N
 
 
 @pytest.mark.parametrize("option", ["--text-field", "--id-field"])
-def test_so_are_those_of_other_fields(
+def test_resuming_with_other_fields_is_refused(
     embed: Embed, servicer: Failing, path: Path, option: str
 ) -> None:
-    """With other fields, lines that were encoded might be bad ones."""
+    """With other fields, encoded lines might become bad ones."""
     texts = [
         {"text": text} if at == 1 else {"text": text, "name": text} for at, text in enumerate(TEXTS)
     ]
@@ -128,7 +128,7 @@ def test_so_are_those_of_other_fields(
     assert embed(*options)[0] == 0
 
 
-def test_so_are_those_of_other_weights_and_of_other_texts(
+def test_resuming_with_other_weights_or_texts_is_refused(
     embed: Embed, servicer: Failing, path: Path
 ) -> None:
     servicer.fail()
@@ -149,7 +149,9 @@ def test_so_are_those_of_other_weights_and_of_other_texts(
     assert "made with another version of this command" in embed()[1]
 
 
-def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path) -> None:
+def test_a_checkpoint_folder_is_locked_by_one_process(
+    embed: Embed, servicer: Failing, path: Path
+) -> None:
     said: list[str] = []
 
     def another() -> None:
@@ -165,7 +167,7 @@ def test_a_folder_is_of_one_process(embed: Embed, servicer: Failing, path: Path)
     )
 
 
-def test_a_folder_with_something_else_is_left_alone(
+def test_a_folder_with_foreign_files_is_not_changed(
     embed: Embed, servicer: Failing, path: Path
 ) -> None:
     folder = path.with_name("v.partial")
@@ -178,7 +180,7 @@ def test_a_folder_with_something_else_is_left_alone(
     assert servicer.texts() == []
 
 
-def test_a_record_that_was_cut_off_is_made_again(
+def test_a_truncated_record_is_computed_again(
     embed: Embed, servicer: Failing, path: Path, client: Client
 ) -> None:
     servicer.fail()

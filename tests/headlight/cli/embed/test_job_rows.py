@@ -1,4 +1,4 @@
-"""What is found again of rows that an earlier process left, whatever became of their files."""
+"""Rows recovered from an earlier process, with intact, damaged or missing files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headlight.results import Embeddings, ModelRef
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 INPUTS = [f"text {number}" for number in range(8)]
-# As they are found: what is empty before what the service refuses.
+# In the order of detection: empty texts before those that the service refuses.
 SKIPPED = {5: "is empty", 2: "is too long"}
 
 
 def found(count: int, dimensions: int = 3) -> Embeddings:
-    """Vectors and counts that are no zeros."""
+    """Return nonzero vectors and counts."""
     counts = np.arange(1, count + 1)
     vectors = np.arange(1, count * dimensions + 1, dtype=np.float32).reshape(count, dimensions)
     return Embeddings({"float32": vectors}, counts, counts, counts, MODEL)
@@ -36,7 +36,7 @@ def opened(folder: Path) -> Iterator[Rows]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With rows of all inputs."""
+    """Create a folder with rows of all inputs."""
     folder = tmp_path / "v.partial"
     with opened(folder) as rows:
         rows.append(INPUTS, found(len(INPUTS) - len(SKIPPED)), SKIPPED)
@@ -44,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def cut_rows(folder: Path, rows: int) -> None:
-    """Leaves so many, and a part of the next."""
+    """Truncate the rows to a number, and a part of the next."""
     path = folder / "rows"
     os.truncate(path, rows * path.stat().st_size // len(INPUTS) + 3)
 
 
-def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
+def test_kept_rows_keep_their_error_reasons(folder: Path) -> None:
     with opened(folder) as rows:
         assert (len(rows), rows.skipped) == (8, SKIPPED)
     cut_rows(folder, 4)
@@ -62,7 +62,7 @@ def test_reasons_stay_with_the_rows_that_stay(folder: Path) -> None:
         assert (len(rows), rows.skipped) == (8, {2: "is too long", 5: "is empty now"})
 
 
-def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "v.partial"
     path.touch()
     with (
@@ -75,9 +75,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", [b"", b"\0" * 40, b"\0" * 40 + b"\n"])
-def test_a_row_without_vectors_and_without_a_reason_is_made_again(
-    folder: Path, lost: bytes
-) -> None:
+def test_a_row_without_vectors_or_a_reason_is_computed_again(folder: Path, lost: bytes) -> None:
     notes = folder / "skipped.jsonl"
     first = notes.read_bytes().splitlines(keepends=True)[0]
     notes.write_bytes(first + lost)
@@ -89,7 +87,7 @@ def test_a_row_without_vectors_and_without_a_reason_is_made_again(
 
 
 @pytest.mark.parametrize("removed", range(4))
-def test_a_folder_that_was_removed_in_part_is_begun_anew(
+def test_a_partly_removed_folder_is_started_afresh(
     folder: Path, removed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, unlink = [removed], Path.unlink
@@ -108,14 +106,14 @@ def test_a_folder_that_was_removed_in_part_is_begun_anew(
         assert (len(rows), rows.skipped) == (0, {})
 
 
-def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
+def test_a_job_started_during_removal_uses_none_of_the_removed_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unlink, refused = Path.unlink, list[str]()
 
     def come(path: Path, missing_ok: bool = False) -> None:
         unlink(path, missing_ok)
-        if path.name != ROWS:  # of whose removal nothing is left that another could find
+        if path.name != ROWS:  # its removal has left no trace for another process
             with (
                 pytest.raises(UsageError, match="another process is at work in it"),
                 opened(folder),
@@ -131,7 +129,7 @@ def test_whoever_comes_while_a_folder_is_removed_begins_in_none_of_its_files(
     assert not folder.exists()
 
 
-def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
+def test_rows_of_another_format_version_are_not_reused(folder: Path) -> None:
     job = folder / JOB
     job.write_text(
         job.read_text().replace('"version of this command": 1', '"version of this command": 0')
@@ -144,7 +142,7 @@ def test_rows_of_another_version_are_of_no_use(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 12, 20, 45])  # within the digest, the counts, the vectors
-def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) -> None:
+def test_rows_with_a_lost_page_are_computed_again(folder: Path, first: int) -> None:
     path = folder / "rows"
     before = path.read_bytes()
     size = len(before) // len(INPUTS)
@@ -156,8 +154,8 @@ def test_rows_of_which_a_page_was_lost_are_made_again(folder: Path, first: int) 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks")
-def test_a_folder_that_is_removed_by_whoever_ends_is_not_begun_in(tmp_path: Path) -> None:
-    """As by one who opened the file when it was still there."""
+def test_a_job_does_not_start_in_a_folder_removed_by_a_finishing_job(tmp_path: Path) -> None:
+    """The other job opened the lock file before its removal."""
     folder = tmp_path / "v.partial"
     with contextlib.ExitStack() as stack:
         with opened(folder) as rows:

@@ -35,7 +35,7 @@ def taken(frames: Frames) -> list[AttentionPiece]:
     return found
 
 
-def test_pieces_carry_their_places() -> None:
+def test_pieces_carry_their_offsets() -> None:
     response = whole()
     n = response.items[0].token_count
     expected = np.frombuffer(response.attention.data, "<f4").reshape(2, -1, n, n)
@@ -47,13 +47,13 @@ def test_pieces_carry_their_places() -> None:
         np.testing.assert_array_equal(piece.values, rows)
 
 
-def test_a_small_answer_is_a_piece_for_each_layer() -> None:
+def test_a_small_answer_is_one_piece_per_layer() -> None:
     found = taken([pb.EncodeStreamResponse(id="pieces", response=whole())])
     assert [piece.layer for piece in found] == [2, 0]
 
 
-def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
-    """A caller that writes to it would else find out with the first long text."""
+def test_pieces_are_read_only() -> None:
+    """Otherwise code that writes to them would fail only for long texts."""
     small, large = (
         [pb.EncodeStreamResponse(id="pieces", response=whole())],
         frames_of("pieces", whole()),
@@ -79,12 +79,12 @@ def test_whatever_brought_it_a_piece_is_only_to_be_read() -> None:
         pytest.param(lambda frames: [*frames, frames[-1]], id="two ends"),
     ],
 )
-def test_what_is_not_all_of_it_is_never_taken_for_it(change: Callable[[Frames], Frames]) -> None:
+def test_an_incomplete_answer_is_malformed(change: Callable[[Frames], Frames]) -> None:
     with pytest.raises(EngineError, match="malformed"):
         taken(change(frames_of("pieces", whole())))
 
 
-def test_a_refused_request_raises_what_the_service_said() -> None:
+def test_a_refused_request_raises_the_error_of_the_service() -> None:
     refused = pb.Status(code=3, message="outputs.attention.layers[0]: is 9")
     with pytest.raises(InvalidInput, match="is 9"):
         taken([pb.EncodeStreamResponse(id="pieces", error=refused)])
@@ -92,7 +92,7 @@ def test_a_refused_request_raises_what_the_service_said() -> None:
 
 @dataclasses.dataclass
 class Draining(FakeServicer):
-    """Answers what it has read, and then ends the stream as a server does that stops."""
+    """Fake that answers the requests it has read, then ends the stream as a stopping server."""
 
     def EncodeStream(
         self, requests: Iterator[pb.EncodeStreamRequest], context: Any
@@ -102,7 +102,7 @@ class Draining(FakeServicer):
 
 
 @pytest.mark.parametrize("small", [False, True])
-async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: bool) -> None:
+async def test_a_stream_that_breaks_after_a_complete_answer_is_no_error(small: bool) -> None:
     spec, servicer = AttentionSpec(layers=(2, 0)), Draining(default_limits())
     if small:
         servicer.change_frames = lambda frames: [
@@ -114,10 +114,10 @@ async def test_a_server_that_goes_once_everything_has_come_is_not_missed(small: 
             found = [piece.layer async for piece in other.attention_pieces("one two three", spec)]
     assert set(expected) == {2, 0}
     assert found == expected
-    assert len(servicer.encoded) == 2  # each asked once
+    assert len(servicer.encoded) == 2  # one request each
 
 
-def test_one_that_goes_before_is() -> None:
+def test_a_stream_that_breaks_before_a_complete_answer_is_an_error() -> None:
     servicer = Draining(default_limits(), change_frames=lambda frames: frames[:-1])
     with (
         serving(servicer) as target,

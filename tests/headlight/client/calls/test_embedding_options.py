@@ -1,4 +1,4 @@
-"""Embedding options of the clients: what they send, and what they make of the answer."""
+"""Embedding options of the clients: the requests they send, and how they read the answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def vector(text: str) -> Any:
     return pooled_of(list(tokens_of(pb.Input(text=text)).ids))
 
 
-def test_a_spec_is_sent_as_it_is(client: Client, servicer: FakeServicer) -> None:
+def test_a_spec_is_sent_unchanged(client: Client, servicer: FakeServicer) -> None:
     client.encode(["a"])
     client.encode(["a"], PooledSpec(dimensions=3, normalize=False, dtypes=("float16",)))
     plain, chosen = (request.outputs for request in servicer.encoded)
@@ -40,7 +40,7 @@ def test_a_spec_is_sent_as_it_is(client: Client, servicer: FakeServicer) -> None
     )
 
 
-def test_one_type_is_an_array_and_several_are_a_mapping(client: Client) -> None:
+def test_one_type_returns_an_array_and_several_a_mapping(client: Client) -> None:
     np.testing.assert_array_equal(client.encode(["a", "b"]), [vector("a"), vector("b")])
     assert client.encode(["a"], PooledSpec(dtypes=("ubinary",))).tolist() == [[255]]
     found = client.encode_with_info(["a", "b"], EVERY_TYPE)
@@ -58,7 +58,7 @@ def test_one_type_is_an_array_and_several_are_a_mapping(client: Client) -> None:
         client.encode(["a"], EVERY_TYPE)
 
 
-def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
+def test_empty_input_returns_empty_arrays_of_each_type(client: Client) -> None:
     found = client.encode_with_info([], PooledSpec(dimensions=8, dtypes=TYPES))
     assert [each.shape for each in found.by_type.values()] == [
         (0, 8),
@@ -78,7 +78,7 @@ def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
 
 
 @pytest.mark.parametrize("dimensions", [0, DIM + 1, 10**9])
-async def test_dimensions_that_the_vectors_have_not_are_refused_though_nothing_is_sent(
+async def test_impossible_dimensions_are_refused_even_for_empty_input(
     client: Client, target: str, dimensions: int
 ) -> None:
     says = (
@@ -91,7 +91,7 @@ async def test_dimensions_that_the_vectors_have_not_are_refused_though_nothing_i
             await other.encode([], PooledSpec(dimensions=dimensions))
 
 
-def test_small_types_let_more_texts_into_an_answer(client: Client, servicer: FakeServicer) -> None:
+def test_smaller_types_allow_more_texts_per_answer(client: Client, servicer: FakeServicer) -> None:
     servicer.limits.max_unary_response_bytes = 1000
     servicer.limits.max_items = servicer.limits.max_request_tokens = 1000
     client.encode([f"text {at}" for at in range(50)], PooledSpec(dtypes=("ubinary",)))
@@ -136,14 +136,14 @@ def test_types_that_were_not_asked_for_are_refused(
         ({"normalize": "no"}, "normalize: must be True, False or None"),
     ],
 )
-def test_what_the_contract_cannot_say_is_refused_here(
+def test_options_that_the_contract_cannot_express_are_refused_by_the_client(
     client: Client, values: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"^outputs.pooled.{re.escape(says)}"):
         client.encode(["a"], PooledSpec(**values))
 
 
-def test_a_wrong_choice_for_token_vectors_is_named_with_those_there_are(client: Client) -> None:
+def test_an_invalid_token_vector_option_is_named_with_the_valid_ones(client: Client) -> None:
     with pytest.raises(
         InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"
     ):
@@ -152,7 +152,7 @@ def test_a_wrong_choice_for_token_vectors_is_named_with_those_there_are(client: 
         client.token_vectors(["a"], TokensSpec(skip_special="no"))  # type: ignore[arg-type]
 
 
-def test_a_prompt_that_is_refused_has_the_name_that_the_caller_wrote(
+def test_a_refused_prompt_is_reported_under_the_name_the_caller_used(
     client: Client, servicer: FakeServicer
 ) -> None:
     invalid = grpc.StatusCode.INVALID_ARGUMENT
@@ -216,13 +216,13 @@ def test_prompts_count_where_a_list_is_split(client: Client, servicer: FakeServi
     assert len(servicer.encoded) - alone > alone
 
 
-def test_usage_is_summed(client: Client) -> None:
+def test_usage_is_summed_over_requests(client: Client) -> None:
     found = client.encode_with_info(["one two", "three"], prompt="x ")
     assert found.prompt_token_counts.tolist() == [2, 2]
     assert found.usage == Usage(tokens=7, prompt_tokens=4, original_tokens=7)
 
 
-def test_token_vectors_say_which_they_are(client: Client, servicer: FakeServicer) -> None:
+def test_token_vectors_carry_their_token_indices(client: Client, servicer: FakeServicer) -> None:
     [found] = client.token_vectors(["one two"], TokensSpec(skip_special=True))
     whole = hidden_of(list(found.tokens.ids), [3])[0]
     assert found.places == (1, 2)
@@ -235,7 +235,9 @@ def test_token_vectors_say_which_they_are(client: Client, servicer: FakeServicer
     assert servicer.encoded[0].outputs.tokens == pb.TokensOutput(skip_special=True)
 
 
-async def test_the_asyncio_client_does_the_same(target: str, client: Client) -> None:
+async def test_the_asyncio_client_has_the_same_embedding_options(
+    target: str, client: Client
+) -> None:
     async with AsyncClient(target) as other:
         np.testing.assert_array_equal(
             await other.encode(["a"], PooledSpec(dimensions=3), prompt="x"),

@@ -28,7 +28,7 @@ def test_a_range_fits_or_holds_a_single_input(costs: list[Cost], budget: Cost) -
 
 
 @given(cost_lists, budgets)
-def test_no_range_could_have_taken_the_next_input(costs: list[Cost], budget: Cost) -> None:
+def test_ranges_are_maximal(costs: list[Cost], budget: Cost) -> None:
     parts = list(split(costs, budget))
     for part in parts[:-1]:
         assert not fits(costs[part.start : part.stop + 1], budget)
@@ -41,7 +41,7 @@ def test_no_range_could_have_taken_the_next_input(costs: list[Cost], budget: Cos
         max_size=8,
     )
 )
-def test_measures_are_upper_bounds(inputs: list[str | list[int]]) -> None:
+def test_size_estimates_are_upper_bounds(inputs: list[str | list[int]]) -> None:
     for item, (size, tokens) in zip(inputs, measure(inputs, 2**20), strict=True):
         message = (
             pb.Input(text=item) if isinstance(item, str) else pb.Input(ids=pb.TokenIds(ids=item))

@@ -1,4 +1,4 @@
-"""Methods of one unary call wait as long as the server says, as those of many do."""
+"""Retry delays of single unary calls: those of the server, as for lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS: list[Callable[[Any], Any]] = [
 
 @dataclasses.dataclass
 class Shedding(FakeServicer):
-    """Refuses every kind of call while refusals are left."""
+    """Fake that refuses every kind of call while refusals are left."""
 
     calls: int = 0
 
@@ -58,7 +58,7 @@ def servicer() -> Shedding:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_what_was_shed_is_sent_again_when_the_server_says(
+def test_shed_calls_are_retried_after_the_delay_of_the_server(
     client: Client, servicer: Shedding, method: Callable[[Any], Any]
 ) -> None:
     servicer.refusals.extend([SHED] * MOST_RETRIES)
@@ -70,7 +70,7 @@ def test_what_was_shed_is_sent_again_when_the_server_says(
 
 
 @pytest.mark.parametrize("method", METHODS)
-async def test_shed_calls_are_retried_when_the_server_says_with_asyncio(
+async def test_shed_calls_are_retried_after_the_delay_of_the_server_with_asyncio(
     target: str, servicer: Shedding, method: Callable[[Any], Any]
 ) -> None:
     async with AsyncClient(target) as client:

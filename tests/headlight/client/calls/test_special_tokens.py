@@ -1,4 +1,4 @@
-"""The choice of how special tokens in texts are read, as clients and command line send it."""
+"""The special tokens option, as clients and command line send it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID: list[dict[str, Any]] = [{}, {"special_tokens": "parse"}, {"special_tokens"
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_method_sends_it(
+def test_every_method_sends_the_special_tokens_option(
     client: Client, servicer: FakeServicer, call: Callable[..., Any]
 ) -> None:
     for said in SAID:
@@ -32,7 +32,9 @@ def test_every_method_sends_it(
             call(client, special_tokens=wrong)
 
 
-def test_tokenising_and_occlusion_send_it(client: Client, servicer: FakeServicer) -> None:
+def test_tokenize_and_occlude_send_the_special_tokens_option(
+    client: Client, servicer: FakeServicer
+) -> None:
     for said in SAID:
         client.tokenize(["a"], **said)
     assert [request.special_tokens for request in servicer.tokenized] == SENT
@@ -42,7 +44,9 @@ def test_tokenising_and_occlusion_send_it(client: Client, servicer: FakeServicer
     )
 
 
-async def test_the_asynchronous_client_sends_it(target: str, servicer: FakeServicer) -> None:
+async def test_the_asyncio_client_sends_the_special_tokens_option(
+    target: str, servicer: FakeServicer
+) -> None:
     async with AsyncClient(target) as client:
         await client.encode(["a"], special_tokens="text")
         await client.tokenize(["a"], special_tokens="text")
@@ -54,12 +58,14 @@ async def test_the_asynchronous_client_sends_it(target: str, servicer: FakeServi
 
 
 @pytest.mark.parametrize("command", ["embed", "attend", "heads", "tokens"])
-def test_the_command_line_sends_it(target: str, servicer: FakeServicer, command: str) -> None:
+def test_the_command_line_sends_the_special_tokens_option(
+    target: str, servicer: FakeServicer, command: str
+) -> None:
     for arguments in ([], ["--special-tokens", "parse"], ["--special-tokens", "text"]):
         assert main([command, "one two three", *arguments, "--target", target]) == 0
     requests = servicer.tokenized if command == "tokens" else servicer.encoded
     assert list(dict.fromkeys(request.special_tokens for request in requests)) == SENT
 
 
-def test_a_service_that_says_nothing_of_it_parses(client: Client) -> None:
+def test_a_service_that_does_not_declare_the_option_parses_special_tokens(client: Client) -> None:
     assert client.model().special_tokens == "parse"

@@ -1,7 +1,4 @@
-"""Every form of attention that can be asked for equals what it should be by PyTorch's whole maps.
-
-Any valid spec, any text.
-"""
+"""Every form of attention, for any valid spec and text, equals the reference by PyTorch's maps."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ def opened(make_bundle: MakeBundle, make_checkpoint: MakeBundle) -> Opened:
 
 
 def reference(runtime: Runtime, checkpoint: Path, text: str) -> Text:
-    """What PyTorch says of a text, and its tokens."""
+    """Return the outputs of PyTorch for a text, and its tokens."""
     assert runtime.tokenizer is not None
     tokenized = runtime.tokenizer.encode(text, with_info=True)
     info = tokenized.info
@@ -79,7 +76,9 @@ def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: Attentio
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
-def test_any_form_of_any_text(opened: Opened, kind: str, text: str, data: st.DataObject) -> None:
+def test_any_form_of_any_text_matches_pytorch(
+    opened: Opened, kind: str, text: str, data: st.DataObject
+) -> None:
     runtime, checkpoint = opened(kind)
     architecture = runtime.bundle.manifest.architecture
     assert runtime.tokenizer is not None
@@ -127,8 +126,8 @@ def test_texts_of_different_lengths_share_a_batch(opened: Opened, spec: Attentio
     )
 
 
-def test_items_that_want_different_things_share_a_batch(opened: Opened) -> None:
-    """None gets what another asked for, nor any of the padding that another brings."""
+def test_items_with_different_outputs_share_a_batch(opened: Opened) -> None:
+    """No item gets outputs or padding of another."""
     runtime, checkpoint = opened("rope")
     texts = [f"text {'abc ' * (1 + 3 * at)}" for at in range(len(SPECS))]
     items = []
@@ -156,13 +155,13 @@ def test_items_that_want_different_things_share_a_batch(opened: Opened) -> None:
         )
 
 
-def test_the_pooled_row_is_that_of_the_token_that_is_the_vector(opened: Opened) -> None:
+def test_the_pooled_row_is_that_of_the_pooled_token(opened: Opened) -> None:
     for kind in ("sinusoidal", "causal"):  # the first, the last
         compare(*opened(kind), ["some words"], AttentionSpec(reduce=("pooled_row",)))
         compare(*opened(kind), ["some words"], AttentionSpec(queries="pooled", top_k=2))
 
 
-def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
+def test_special_tokens_of_id_inputs_are_unknown(opened: Opened) -> None:
     runtime, _ = opened("rope")
     [result] = runtime.encode([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))
     assert result.attention is not None

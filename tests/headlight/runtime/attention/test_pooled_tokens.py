@@ -1,4 +1,4 @@
-"""Which tokens the pooled vector is made of, for every pooling."""
+"""Weights of tokens in the pooled vector, for every pooling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WEIGHTS = AttentionSpec(reduce=("pooling_weights",))
         ("last", 2, [0, 0, 0, 1]),
     ],
 )
-def test_each_token_has_the_weight_that_pooling_gives_it(
+def test_tokens_have_the_weight_that_pooling_gives_them(
     pooling: str, left_out: int, expected: list[float]
 ) -> None:
     choice = resolve_attention(WEIGHTS, ARCHITECTURE, pooling)
@@ -38,7 +38,7 @@ def test_each_token_has_the_weight_that_pooling_gives_it(
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
 
 
-def test_the_pooled_token_stands_behind_a_prompt_that_is_left_out() -> None:
+def test_the_pooled_token_follows_an_excluded_prompt() -> None:
     tokenized = Tokenized(np.arange(5), 5, None, np.zeros(5, dtype=np.int64), left_out=3)
     rows = place(
         resolve_attention(AttentionSpec(queries="pooled"), ARCHITECTURE, "cls"), tokenized
@@ -49,7 +49,7 @@ def test_the_pooled_token_stands_behind_a_prompt_that_is_left_out() -> None:
     assert row_tokens(choice, place(choice, tokenized)).tolist() == [3]
 
 
-def test_a_maximum_has_no_weights() -> None:
+def test_max_pooling_has_no_token_weights() -> None:
     with pytest.raises(
         InvalidInput,
         match=r"^outputs.attention.reduce: this model pools by max, where no token has a weight",

@@ -7,7 +7,7 @@ from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import states, whole
 
 
-def test_the_role_is_the_cheapest_graph_that_serves() -> None:
+def test_the_cheapest_sufficient_graph_is_chosen() -> None:
     assert Selection(tokens=True).role == "embed"
     assert Selection(hidden=states((0,))).role == "attend"
     assert Selection(attention=whole((0,), 3)).role == "attend"
@@ -33,7 +33,7 @@ def test_output_bytes_are_known_before_anything_runs(
         assert size == (0 if part is None else part.nbytes)
 
 
-def test_an_item_can_be_sent_to_another_process() -> None:
+def test_an_item_can_be_pickled() -> None:
     item = EncodeItem(np.array([1, 2]), Selection(attention=whole((1,), 3)))
     again = pickle.loads(pickle.dumps(item))
     assert again.selection == item.selection

@@ -1,4 +1,4 @@
-"""The largest weights of each row, where there are fewer of them than asked for."""
+"""The largest weights of rows with fewer nonzero weights than requested."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from headlight.runtime.values import Floats
 
 
 def stable(rows: Floats, count: int) -> NDArray[np.int64]:
-    """As ONNX defines TopK: of equal entries the first."""
+    """Sort as ONNX defines TopK: of equal entries the first."""
     return np.argsort(-rows, axis=-1, kind="stable")[..., :count]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(0, 6), st.floats(0, 1), st.data())
 @settings(max_examples=200)
-def test_zeros_are_those_that_come_first_whichever_were_found(
+def test_ties_at_zero_are_resolved_to_the_first_keys(
     seed: int, length: int, padding: int, zeros: float, data: st.DataObject
 ) -> None:
     random = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
     )
     rows[random.random(rows.shape) < zeros] = 0
     padded = np.concatenate([rows, np.zeros((3, 5, padding), np.float32)], axis=-1)
-    # Ties broken by chance.
+    # Ties are broken at random.
     found = np.lexsort((random.random(padded.shape), -padded), axis=-1)[..., :count]
     entries = np.take_along_axis(padded, found, axis=-1)
     before = found.copy()
@@ -44,10 +44,10 @@ def test_zeros_are_those_that_come_first_whichever_were_found(
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_the_keys_of_a_text_do_not_depend_on_its_batch(
+def test_top_keys_of_a_text_do_not_depend_on_its_batch(
     provider: str, make_bundle: Callable[[str], Path]
 ) -> None:
-    """Causal: most rows have fewer keys that weigh something than are asked for."""
+    """Causal: most rows have fewer nonzero weights than requested."""
     runtime = Runtime(make_bundle("causal"), provider=provider, threads=1)
     random = np.random.default_rng(0)
 
@@ -75,7 +75,7 @@ def test_the_keys_of_a_text_do_not_depend_on_its_batch(
         assert keys(alone).max() < short
 
 
-def test_a_text_of_fewer_tokens_than_asked_for_has_its_zeros_in_order(
+def test_a_text_with_fewer_tokens_than_top_k_has_zeros_in_order(
     make_bundle: Callable[[str], Path],
 ) -> None:
     runtime = Runtime(make_bundle("causal"), provider="cpu", threads=1)

@@ -17,7 +17,7 @@ def copy(bundle_path: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(bundle_path, tmp_path / "bundle"))
 
 
-def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: Path) -> None:
+def test_an_intact_bundle_opens_with_the_digest_of_its_manifest(copy: Path) -> None:
     bundle = Bundle(copy)
     assert bundle.manifest.name == "small-rope"
     assert Bundle(copy, bundle.sha256.upper()).sha256 == bundle.sha256
@@ -27,7 +27,7 @@ def test_an_untouched_bundle_opens_and_its_digest_is_that_of_the_manifest(copy: 
     "name",
     ["embed.onnx", "attend.onnx", "weights.bin", "tokenizer.json", "golden.npz", "parity.json"],
 )
-def test_one_flipped_bit_in_any_file_is_found_and_named(copy: Path, name: str) -> None:
+def test_a_flipped_bit_in_any_file_is_detected_and_named(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
     (copy / name).write_bytes(data)
@@ -41,7 +41,7 @@ def test_a_missing_file_is_named(copy: Path) -> None:
         Bundle(copy)
 
 
-def test_two_swapped_files_are_found(copy: Path) -> None:
+def test_two_swapped_files_are_detected(copy: Path) -> None:
     (copy / "embed.onnx").rename(copy / "x")
     (copy / "attend.onnx").rename(copy / "embed.onnx")
     (copy / "x").rename(copy / "attend.onnx")
@@ -55,17 +55,17 @@ def test_a_wrong_pinned_digest_is_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../outside", "..\\outside"])
-def test_names_that_lead_out_are_refused(copy: Path, name: str) -> None:
+def test_file_names_that_leave_the_bundle_are_refused(copy: Path, name: str) -> None:
     (copy.parent / "outside").write_bytes(b"")
     rewrite(copy, lambda m: m["files"].update({name: {"sha256": "0", "bytes": 0}}))
     with pytest.raises(BundleError, match="leads out of the bundle"):
         Bundle(copy)
 
 
-def test_a_symbolic_link_out_of_the_bundle_is_refused_and_one_within_is_not(copy: Path) -> None:
+def test_only_symbolic_links_out_of_the_bundle_are_refused(copy: Path) -> None:
     (copy / "..data").mkdir()
     (copy / "golden.npz").rename(copy / "..data" / "golden.npz")
-    (copy / "golden.npz").symlink_to("..data/golden.npz")  # how Kubernetes mounts volumes
+    (copy / "golden.npz").symlink_to("..data/golden.npz")  # as Kubernetes mounts volumes
     Bundle(copy)
     (copy / "..data" / "golden.npz").rename(copy.parent / "golden.npz")
     (copy / "golden.npz").unlink()
@@ -74,18 +74,18 @@ def test_a_symbolic_link_out_of_the_bundle_is_refused_and_one_within_is_not(copy
         Bundle(copy)
 
 
-def test_unlisted_neighbours_are_ignored(copy: Path) -> None:
+def test_unlisted_files_are_ignored(copy: Path) -> None:
     (copy / "lost+found").mkdir()
     (copy / "notes.txt").write_text("x")
     Bundle(copy)
 
 
-def test_a_directory_that_is_no_bundle_says_so(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="is this a bundle"):
         Bundle(tmp_path)
 
 
-def test_broken_json_and_wrong_shapes_name_the_field(copy: Path) -> None:
+def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
     rewrite(copy, lambda m: m["architecture"].update(layers="two"))
     with pytest.raises(BundleError, match=r"architecture\.layers is 'two'; expected int"):
         Bundle(copy)
@@ -118,7 +118,7 @@ def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opene
 
 
 @pytest.mark.parametrize(("offset", "length"), [(10**15, 8), (0, 10**15), (-4096, 8), (0, -1)])
-def test_a_graph_that_refers_beyond_its_weights_is_refused(
+def test_a_graph_that_refers_beyond_its_weights_file_is_refused(
     copy: Path, offset: int, length: int
 ) -> None:
     model = onnx.load(str(copy / "embed.onnx"), load_external_data=False)
@@ -134,14 +134,14 @@ def test_a_graph_that_refers_beyond_its_weights_is_refused(
         Bundle(copy)
 
 
-def test_a_graph_that_is_no_graph_is_refused(copy: Path) -> None:
+def test_a_file_that_is_no_graph_is_refused(copy: Path) -> None:
     (copy / "embed.onnx").write_bytes(b"\xff" * 64)
     relist(copy, "embed.onnx")
     with pytest.raises(BundleError, match=r"^embed\.onnx: is not an ONNX file"):
         Bundle(copy)
 
 
-def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: Path) -> None:
+def test_references_in_nested_graphs_are_found(tmp_path: Path) -> None:
     tensor = onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [1], b"\0\0\0\0", raw=True)
     set_external_data(tensor, "hidden.bin", offset=4, length=4)
     tensor.ClearField("raw_data")
@@ -157,12 +157,12 @@ def test_references_are_found_in_the_attributes_of_nested_graphs_too(tmp_path: P
     ] * 2
 
 
-def test_weights_beside_a_linked_graph_that_are_not_the_verified_ones_are_refused(
+def test_unverified_weights_beside_a_linked_graph_are_refused(
     copy: Path,
 ) -> None:
-    """ONNX Runtime looks for weights beside the file that the link leads to.
+    """ONNX Runtime looks for weights beside the target of the link.
 
-    All digests agree, other weights would serve.
+    All digests match, yet other weights would be served.
     """
     (copy / "sub").mkdir()
     (copy / "embed.onnx").rename(copy / "sub" / "embed.onnx")
@@ -192,7 +192,7 @@ def test_a_loop_of_links_is_refused(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-1.0", "true"])
-def test_a_tolerance_that_nothing_could_exceed_is_refused(copy: Path, value: str) -> None:
+def test_an_unreachable_tolerance_is_refused(copy: Path, value: str) -> None:
     path = copy / "manifest.json"
     text = path.read_text()
     tolerance = json.loads(text)["tolerances"][0]["pooled"]

@@ -44,12 +44,12 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
             seen.append(Path(arguments[0]).name)
 
 
-sys.addaudithook(_audit)  # for good: there is no way to remove it
+sys.addaudithook(_audit)  # permanent: it cannot be removed
 
 
 @contextmanager
 def opened_in(folder: Path) -> Iterator[list[str]]:
-    """The names of files of a folder that Python opens."""
+    """Record the names of files of a folder that Python opens."""
     seen: list[str] = []
     watched.append((folder, seen))
     yield seen
@@ -82,7 +82,7 @@ def test_each_file_is_opened_once(copy: Path) -> None:
     assert sorted(seen) == sorted(path.name for path in copy.iterdir())
 
 
-def test_files_that_change_once_they_are_hashed_are_not_used(
+def test_files_changed_after_hashing_are_not_used(
     provider: str, copy: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = open_session
@@ -100,7 +100,7 @@ def test_files_that_change_once_they_are_hashed_are_not_used(
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_an_opened_bundle_needs_no_file(
+def test_an_opened_bundle_needs_no_files(
     provider: str, wide: bool, copy: Path, runtime: Runtime
 ) -> None:
     ours = Runtime(copy, provider=provider, threads=1, streams=2, wide=wide)
@@ -116,7 +116,7 @@ def test_an_opened_bundle_needs_no_file(
         np.testing.assert_allclose(a.attention, b.attention, atol=1e-5)  # type: ignore[arg-type]
 
 
-def test_weights_that_no_session_keeps_are_given_back(tmp_path: Path) -> None:
+def test_weights_that_no_session_uses_are_released(tmp_path: Path) -> None:
     page, numbers = mmap.PAGESIZE, np.arange(8 * mmap.PAGESIZE // 4, dtype=np.float32)
     (tmp_path / "w").write_bytes(numbers.tobytes())
     weights = read_weights(tmp_path / "w", "w", entry(numbers.tobytes()))
@@ -131,7 +131,7 @@ def test_weights_that_no_session_keeps_are_given_back(tmp_path: Path) -> None:
     assert not whole[4 * page // 4 :].any()
 
 
-def test_weights_that_all_sessions_keep_stay() -> None:
+def test_weights_that_sessions_use_are_kept() -> None:
     weights = Weights(6000)
     whole = tensor(0, 1500)
     weights.array(whole)[:] = 1
@@ -141,7 +141,7 @@ def test_weights_that_all_sessions_keep_stay() -> None:
     assert weights.array(whole).all()
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_refused(
+def test_a_file_truncated_while_being_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "w").write_bytes(b"x" * 10)
@@ -152,7 +152,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(
             read(tmp_path / "w", "w", entry(b"x" * 11))
 
 
-def test_a_file_that_memory_has_no_room_for_is_refused(
+def test_a_file_larger_than_memory_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:
@@ -167,7 +167,7 @@ def test_a_file_that_memory_has_no_room_for_is_refused(
         read_weights(tmp_path / "w", "w", entry(b"x" * 10))
 
 
-def test_weights_that_are_not_those_of_an_initialiser_are_refused(copy: Path) -> None:
+def test_weights_that_match_no_initialiser_are_refused(copy: Path) -> None:
     model = onnx.load(copy / "embed.onnx", load_external_data=False)
     constant = onnx.helper.make_tensor("t", FLOAT, [2], b"\0" * 8, raw=True)
     set_external_data(constant, "weights.bin", offset=0, length=8)
@@ -184,7 +184,7 @@ def test_weights_that_are_not_those_of_an_initialiser_are_refused(copy: Path) ->
 @pytest.mark.parametrize(
     ("kind", "shape"), [(FLOAT, [3]), (FLOAT, [-1, -2]), (onnx.TensorProto.STRING, [2])]
 )
-def test_weights_of_another_size_than_their_shape_are_refused(
+def test_weights_whose_size_does_not_match_their_shape_are_refused(
     copy: Path, kind: int, shape: list[int]
 ) -> None:
     model = onnx.load(copy / "embed.onnx", load_external_data=False)
@@ -200,7 +200,7 @@ def test_weights_of_another_size_than_their_shape_are_refused(
         Bundle(copy)
 
 
-def test_a_file_that_is_weights_and_something_else_is_refused(copy: Path) -> None:
+def test_a_weights_file_with_other_content_is_refused(copy: Path) -> None:
     set_value(copy, "golden", "weights.bin")
     with pytest.raises(
         BundleError, match=r"^weights\.bin: is listed as weights and for another use"
@@ -228,7 +228,7 @@ def test_initialisers_become_inputs_and_nothing_else_changes(bundle_path: Path) 
     assert list(after.opset_import) == list(before.opset_import)
 
 
-def test_tables_of_embeddings_are_told_from_other_weights(bundle_path: Path) -> None:
+def test_embedding_tables_are_distinguished_from_other_weights(bundle_path: Path) -> None:
     graph = onnx.load(bundle_path / "embed.onnx", load_external_data=False).graph
     tables = {node.input[0] for node in graph.node if node.op_type == "Gather"}
     found = external_data((bundle_path / "embed.onnx").read_bytes(), "embed.onnx")

@@ -1,6 +1,6 @@
-"""What is put before texts.
+"""Prompts before texts.
 
-Which, what becomes of offsets and truncation, and what pooling leaves out.
+Their choice, their effect on offsets and truncation, and their exclusion from pooling.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
         (None, "", Prompt("", asked=True)),
     ],
 )
-def test_which_prompt_is_meant(name: str | None, text: str | None, expected: Prompt) -> None:
+def test_a_prompt_is_chosen_by_name_text_or_default(
+    name: str | None, text: str | None, expected: Prompt
+) -> None:
     assert PROMPTS.choose(name, text) == expected
     assert Prompts().choose(None, None) == Prompt()
 
@@ -54,18 +56,16 @@ def test_which_prompt_is_meant(name: str | None, text: str | None, expected: Pro
         (None, "x" * 5000, "prompt_text: has 5000 characters; at most 4096"),
     ],
 )
-def test_a_prompt_that_cannot_be_is_refused(
-    name: str | None, text: str | None, message: str
-) -> None:
+def test_an_invalid_prompt_is_refused(name: str | None, text: str | None, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         PROMPTS.choose(name, text)
 
 
 @given(text=TEXTS, prompt=TEXTS)
-def test_a_prompt_is_read_as_if_it_stood_in_the_text(
+def test_a_prompt_is_tokenised_as_part_of_the_text(
     tokenizer: Tokenizer, text: str, prompt: str
 ) -> None:
-    """The same ids; offsets of the text alone; and what is the prompt's is told."""
+    """Equal ids; offsets of the text alone; prompt tokens are marked."""
     found = tokenizer.encode(text, prompt=prompt, limit=False, with_info=True)
     whole = tokenizer.encode(prompt + text, limit=False, with_info=True)
     np.testing.assert_array_equal(found.ids, whole.ids)
@@ -90,7 +90,7 @@ def test_a_prompt_is_read_as_if_it_stood_in_the_text(
 
 
 @pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "q:abcd"), ("cut_start", "q:ghij")])
-def test_truncation_leaves_the_prompt(tokenizer: Tokenizer, truncation: str, kept: str) -> None:
+def test_truncation_keeps_the_prompt(tokenizer: Tokenizer, truncation: str, kept: str) -> None:
     found = tokenizer.encode("abcdefghij", prompt="q: ", truncation=truncation, with_info=True)  # type: ignore[arg-type]
     assert found.original_length == 14
     assert found.info is not None
@@ -109,7 +109,7 @@ def test_a_prompt_that_leaves_no_room_is_refused(tokenizer: Tokenizer) -> None:
         tokenizer.encode("a", prompt="bcdefgh ")
 
 
-def test_what_is_left_out_is_counted_with_the_first_special_token(
+def test_tokens_excluded_from_pooling_include_the_first_special_token(
     tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     assert tokenizer.encode("ab", prompt="q: ").left_out == 3  # [CLS] q :
@@ -119,8 +119,8 @@ def test_what_is_left_out_is_counted_with_the_first_special_token(
 
 
 def pooling_bundle(bundle: Path, target: Path) -> Path:
-    """A bundle whose graph `embed` gives the means of its ids,
-    over the tokens that pool_mask leaves.
+    """Create a bundle whose graph `embed` returns the mean of its ids
+    over the tokens that pool_mask selects.
     """
     with_options(bundle, target, include_prompt=False, prompts={"query": "q: "})
     ids, mask, pool = (
@@ -157,7 +157,7 @@ def pooling_bundle(bundle: Path, target: Path) -> Path:
     return target
 
 
-def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(
+def test_a_graph_with_a_pool_mask_receives_the_prompt_tokens(
     bundle_path: Path, tmp_path: Path
 ) -> None:
     runtime = Runtime(pooling_bundle(bundle_path, tmp_path / "bundle"), threads=1, attend=False)
@@ -165,12 +165,12 @@ def test_a_graph_that_takes_a_pool_mask_is_told_what_the_prompt_is(
     tokenizer = runtime.tokenizer
     assert tokenizer is not None
     ids = tokenizer.encode("ab", prompt="q: ").ids
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
     [bare] = runtime.encode(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
     [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]
     assert longer.pooled is not None
 
@@ -184,7 +184,7 @@ def prompted(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run
     )
 
 
-def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime) -> None:
+def test_the_default_prompt_precedes_texts_only(prompted: Runtime, runtime: Runtime) -> None:
     [joined] = runtime.encode(["q: ab"])
     [default] = prompted.encode(["ab"])
     [named] = prompted.encode(["ab"], prompt_name="query")
@@ -202,7 +202,7 @@ def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime
         prompted.encode([[7, 8]], prompt_name="query")
 
 
-def test_spans_and_skips_know_the_prompt(prompted: Runtime) -> None:
+def test_spans_and_skips_account_for_the_prompt(prompted: Runtime) -> None:
     spec = AttentionSpec(queries=Span(0, 1), layers=(0,))
     [result] = prompted.encode(
         ["ab"], attention=spec, tokens=TokensSpec(skip_special=True, skip_prompt=True)
@@ -219,7 +219,7 @@ def test_spans_and_skips_know_the_prompt(prompted: Runtime) -> None:
     np.testing.assert_allclose(np.linalg.norm(unit.tokens.astype(np.float32), axis=1), 1, atol=2e-3)
 
 
-def test_what_skips_everything_or_cannot_be_known_is_refused(prompted: Runtime) -> None:
+def test_skipping_everything_or_unknown_tokens_is_refused(prompted: Runtime) -> None:
     with pytest.raises(
         InvalidInput, match=r"outputs\.tokens\.skip_special: .*send texts instead of ids"
     ):
@@ -228,7 +228,7 @@ def test_what_skips_everything_or_cannot_be_known_is_refused(prompted: Runtime) 
         prompted.encode([" "], tokens=TokensSpec(skip_special=True, skip_prompt=True))
 
 
-def test_pooling_weights_leave_out_what_pooling_does(prompted: Runtime) -> None:
+def test_pooling_weights_exclude_the_tokens_that_pooling_excludes(prompted: Runtime) -> None:
     spec = AttentionSpec(reduce=("pooling_weights",), layers=(0,))
     # It has one.
     tokenized = prompted.tokenizer.encode("abc", with_info=True)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Nothing of a bundle that was tampered with is opened by ONNX Runtime."""
+"""Tampered bundles: ONNX Runtime opens none of their files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def copy(bundle_path: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that ONNX Runtime was asked to open."""
+    """Record the paths that ONNX Runtime was asked to open."""
     paths: list[str] = []
 
     def refuse(path: Path, *_: object) -> Any:
@@ -33,7 +33,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("tampering", TAMPERINGS, ids=lambda each: each.name.replace(" ", "_"))
-def test_it_is_refused_by_name_before_anything_is_opened(
+def test_tampering_is_refused_by_name_before_anything_is_opened(
     copy: Path, opened: list[str], tampering: Tampering
 ) -> None:
     tampering.apply(copy)
@@ -46,9 +46,7 @@ def test_it_is_refused_by_name_before_anything_is_opened(
 
 
 @pytest.mark.parametrize("misfit", MISFITS, ids=lambda each: each.name.replace(" ", "_"))
-def test_what_agrees_with_itself_and_does_not_fit_is_refused_by_name(
-    copy: Path, misfit: Tampering
-) -> None:
+def test_a_consistent_but_unusable_bundle_is_refused_by_name(copy: Path, misfit: Tampering) -> None:
     misfit.apply(copy)
     with pytest.raises(BundleError) as refused:
         Runtime(copy, threads=1).check_golden()
@@ -57,14 +55,14 @@ def test_what_agrees_with_itself_and_does_not_fit_is_refused_by_name(
     assert refused.value.message.isprintable()
 
 
-def test_the_untouched_bundle_gets_as_far_as_being_opened(copy: Path, opened: list[str]) -> None:
+def test_the_intact_bundle_is_opened(copy: Path, opened: list[str]) -> None:
     with pytest.raises(BundleError, match=r"\.onnx: cannot be opened on provider cpu: opened"):
         Runtime(copy, threads=1)
     assert len(opened) == 1
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 100, b"PK\x03\x04" + b"x" * 100])
-def test_golden_answers_that_are_none_are_refused(copy: Path, data: bytes) -> None:
+def test_invalid_golden_answers_are_refused(copy: Path, data: bytes) -> None:
     replace_and_relist(copy, "golden.npz", data)
     with pytest.raises(BundleError, match=r"^golden\.npz: is not an archive"):
         Runtime(copy, threads=1).check_golden()

@@ -1,4 +1,4 @@
-"""Lengths rounded up change shapes and no number."""
+"""Rounded lengths: they change shapes and no numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MULTIPLE = 8
 
 
 @given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 5000))
-def test_a_rounded_length_is_a_multiple_or_the_most_there_is(
+def test_a_rounded_length_is_a_multiple_or_the_maximum(
     length: int, multiple: int, most: int
 ) -> None:
     rounded = Rounding(multiple, most).up(length)
@@ -29,7 +29,7 @@ def test_a_rounded_length_is_a_multiple_or_the_most_there_is(
     assert AS_LONG.up(length) == length
 
 
-def test_what_is_rounded_up_to_is_masked() -> None:
+def test_rounding_padding_is_masked() -> None:
     ids, mask = pad([np.array([5, 6, 7]), np.array([8])], Rounding(4, 100))
     assert ids.tolist() == [[5, 6, 7, 0], [8, 0, 0, 0]]
     assert mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
@@ -37,9 +37,9 @@ def test_what_is_rounded_up_to_is_masked() -> None:
 
 @pytest.fixture(scope="module", params=["rope", "learned", "alibi"])
 def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runtime, Runtime]:
-    """The same bundle, with lengths as they are and rounded.
+    """Open the same bundle with exact and with rounded lengths.
 
-    Learned positions have no row behind the last.
+    Learned positions have no row after the last.
     """
     path: Path = make_bundle(request.param)
     return Runtime(path, threads=1), Runtime(path, threads=1, round_lengths=MULTIPLE)
@@ -65,7 +65,7 @@ def check_equal(plain: ItemResult, rounded: ItemResult) -> None:
 
 @settings(max_examples=15)
 @given(st.lists(st.integers(1, 48), min_size=1, max_size=6), st.booleans())
-def test_results_are_those_of_lengths_as_they_are(
+def test_rounding_does_not_change_results(
     pair: tuple[Runtime, Runtime], lengths: list[int], whole: bool
 ) -> None:
     selection = (
@@ -77,16 +77,14 @@ def test_results_are_those_of_lengths_as_they_are(
 
 
 @pytest.mark.parametrize("below", [0, 1, MULTIPLE - 1])
-def test_nothing_is_padded_beyond_what_the_model_takes(
-    pair: tuple[Runtime, Runtime], below: int
-) -> None:
+def test_padding_stays_within_the_model_length(pair: tuple[Runtime, Runtime], below: int) -> None:
     length = pair[0].bundle.manifest.max_length - below
     items = items_of([length], Selection(tokens=True))
     [plain], [rounded] = (runtime.engine.run(items) for runtime in pair)
     check_equal(plain, rounded)
 
 
-def test_a_model_whose_length_is_no_multiple_is_served_to_its_end(make_bundle: MakeBundle) -> None:
+def test_a_model_length_that_is_no_multiple_is_fully_served(make_bundle: MakeBundle) -> None:
     path = make_bundle("learned")
     most = Runtime(path, threads=1).bundle.manifest.max_length
     odd = Runtime(path, threads=1, round_lengths=most - 1)

@@ -31,7 +31,7 @@ def test_padding_is_on_the_right_and_masked() -> None:
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
 
 
-def test_a_batch_fetches_the_union_of_what_its_items_want() -> None:
+def test_a_batch_fetches_the_union_of_requested_outputs() -> None:
     items = [
         EncodeItem(ids_of(2), Selection(pooled=False, attention=whole((1,), 3))),
         EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
@@ -40,7 +40,7 @@ def test_a_batch_fetches_the_union_of_what_its_items_want() -> None:
     assert Wanted(items, 2, 3, 2).outputs == ["attention_1"]
 
 
-def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime: Runtime) -> None:
+def test_each_item_gets_exactly_its_requested_outputs_in_order(runtime: Runtime) -> None:
     first, second = runtime.engine.run(
         [
             EncodeItem(ids_of(5), Selection(pooled=False, attention=whole((1, 0), 3))),
@@ -64,7 +64,7 @@ def test_each_item_gets_what_it_asked_for_in_its_order_and_nothing_else(runtime:
 
 @settings(max_examples=25)
 @given(st.lists(st.integers(1, 48), min_size=1, max_size=12), st.integers(0, 11))
-def test_a_text_is_the_same_alone_and_in_any_batch_with_and_without_attention(
+def test_results_do_not_depend_on_batch_or_attention(
     runtime: Runtime, lengths: list[int], which: int
 ) -> None:
     which %= len(lengths)
@@ -91,7 +91,7 @@ def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize("vector", [Vector(7, False), Vector(7, True), Vector()])
-def test_vectors_alone_are_those_that_come_with_tokens(runtime: Runtime, vector: Vector) -> None:
+def test_vectors_are_equal_with_and_without_token_vectors(runtime: Runtime, vector: Vector) -> None:
     wanted = Selection(vector=vector)
     texts = [ids_of(3), ids_of(40), ids_of(9)]
     results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])
@@ -106,12 +106,12 @@ def test_vectors_alone_are_those_that_come_with_tokens(runtime: Runtime, vector:
         assert result.pooled.base is None, "who holds one holds nothing of others"
 
 
-def test_who_wants_nothing_gets_nothing(runtime: Runtime) -> None:
+def test_an_item_without_outputs_gets_none(runtime: Runtime) -> None:
     nothing = Selection(pooled=False)
     assert runtime.engine.run([EncodeItem(ids_of(3), nothing)] * 2) == [ItemResult(), ItemResult()]
 
 
-def test_a_failure_names_an_error_id_and_not_its_cause(
+def test_a_failure_reports_an_error_id_and_not_its_cause(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     beyond = np.full(161, 1, dtype=np.int64)  # more positions than the graph's tables have
@@ -122,7 +122,7 @@ def test_a_failure_names_an_error_id_and_not_its_cause(
     ) as caught:
         runtime.engine.run([EncodeItem(beyond, Selection())])
     assert caught.value.message.split()[6] in {record.error_id for record in caplog.records}  # type: ignore[attr-defined]
-    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine goes on
+    runtime.engine.run([EncodeItem(ids_of(3), Selection())])  # and the engine continues
 
 
 def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:

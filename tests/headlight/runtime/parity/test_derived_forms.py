@@ -1,6 +1,6 @@
-"""How far forms of attention are from whole maps.
+"""Error of derived forms of attention against whole maps.
 
-Right ones not at all, whatever is not said of them; wrong ones are.
+Correct ones have none; wrong ones have their actual error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ N = 6
 
 
 def some_scores(seed: int = 0) -> Floats:
-    """[2, 3, N, N], of which one query sees nothing, and another two keys alone."""
+    """Return [2, 3, N, N], with one query that sees nothing, and one that sees two keys."""
     scores = np.random.default_rng(seed).normal(size=(2, 3, N, N)).astype(np.float32) * 3
     scores[:, :, 1] = -np.inf
     scores[:, :, 2, 2:] = -np.inf
@@ -33,7 +33,7 @@ def some_scores(seed: int = 0) -> Floats:
 
 
 def weights_of(scores: Floats) -> Floats:
-    """Row by row."""
+    """Return the softmax, row by row."""
     found = np.zeros_like(scores)
     for at in np.ndindex(scores.shape[:-1]):
         if np.isfinite(scores[at]).any():
@@ -43,7 +43,7 @@ def weights_of(scores: Floats) -> Floats:
 
 
 def right(name: str, scores: Floats) -> ItemResult:
-    """What an engine without rounding gives, written out."""
+    """Return the result of an engine without rounding, written out."""
     maps = weights_of(scores)
     if name == "scores":
         return ItemResult(attention=scores)
@@ -64,7 +64,7 @@ def attention(result: ItemResult) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
+def test_the_measured_error_of_a_form_is_its_actual_error(name: str) -> None:
     scores = some_scores()
     result, maps = right(name, scores), weights_of(scores)
     assert form_error(name, result, maps) < 1e-6
@@ -79,7 +79,7 @@ def test_what_is_right_is_near_and_what_is_off_is_as_far(name: str) -> None:
     assert form_error(name, other, maps) > 1e-2
 
 
-def test_of_scores_what_comes_of_them_counts() -> None:
+def test_scores_are_compared_by_their_softmax() -> None:
     scores = some_scores()
     more = np.arange(N, dtype=np.float32)[:, None]  # the same for all keys of a query
     assert form_error("scores", ItemResult(attention=scores + more), weights_of(scores)) < 1e-6
@@ -93,7 +93,7 @@ def test_of_scores_what_comes_of_them_counts() -> None:
     )
 
 
-def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
+def test_equal_weights_may_be_in_any_order_without_repeats() -> None:
     maps = np.full((1, 1, 1, N), 1 / N, dtype=np.float32)
 
     def error(*keys: int) -> float:
@@ -108,7 +108,7 @@ def test_equal_weights_may_come_in_any_order_but_each_once() -> None:
     assert error(0, 1, 1) == error(0, 1, N) == np.inf
 
 
-def test_between_them_they_take_each_way_out_of_the_graph() -> None:
+def test_the_forms_cover_every_output_of_the_graph() -> None:
     """Whole maps are compared with every output."""
     sources = {
         name: source_of(choice, Places(N))

@@ -13,7 +13,7 @@ def test_attention_and_pooled_are_measured_absolutely() -> None:
     assert distance("attention", floats([[0.25]]), floats([[0.75]])) == 0.5
 
 
-def test_rows_of_large_numbers_are_measured_by_their_size_and_small_ones_absolutely() -> None:
+def test_large_rows_are_measured_relatively_and_small_ones_absolutely() -> None:
     large, small = floats([[30.0, 40.0]]), floats([[0.3, 0.4]])
     np.testing.assert_allclose(
         distance("hidden", large + np.float32(1), large), 1 / np.sqrt(1250), rtol=1e-6
@@ -21,6 +21,6 @@ def test_rows_of_large_numbers_are_measured_by_their_size_and_small_ones_absolut
     np.testing.assert_allclose(distance("tokens", small + np.float32(1), small), 1.0, rtol=1e-6)
 
 
-def test_what_is_not_a_number_is_infinitely_far() -> None:
+def test_nan_has_infinite_distance() -> None:
     assert distance("pooled", floats([np.nan]), floats([0.0])) == np.inf
     assert distance("pooled", floats([0.0]), floats([np.nan])) == np.inf

@@ -1,6 +1,6 @@
-"""The gate at start-up.
+"""The start-up self-test.
 
-What callers can ask for beside whole maps and whole texts is compared with PyTorch, too.
+Outputs beyond whole maps and whole texts are compared with PyTorch, too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tests.wrong_graphs import FAULTS, change_graph
 
 @pytest.fixture
 def copy(make_bundle: MakeBundle, tmp_path: Path) -> Path:
-    """A bundle of a model that does not pool its prompts."""
+    """Copy a bundle of a model that does not pool its prompts."""
     return Path(shutil.copytree(make_bundle("prompted"), tmp_path / "bundle"))
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
 @pytest.mark.parametrize("kind", ["prompted", "causal", "learned"])
-def test_a_right_bundle_passes(kind: str, provider: str, make_bundle: MakeBundle) -> None:
+def test_a_correct_bundle_passes(kind: str, provider: str, make_bundle: MakeBundle) -> None:
     for precision in usable_precisions(provider):
         Runtime(make_bundle(kind), provider=provider, precision=precision, threads=1).check_golden()
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_graph_that_is_wrong_in_one_thing_alone_is_refused(name: str, copy: Path) -> None:
+def test_a_graph_with_a_single_fault_is_refused(name: str, copy: Path) -> None:
     fault = FAULTS[name]
     change_graph(copy, fault.role, fault.apply)
     found = (
@@ -46,14 +46,14 @@ def test_a_graph_that_is_wrong_in_one_thing_alone_is_refused(name: str, copy: Pa
         Runtime(copy, threads=1).check_golden()
 
 
-def test_keys_that_are_none_are_infinitely_far(copy: Path) -> None:
+def test_invalid_keys_have_infinite_distance(copy: Path) -> None:
     change_graph(copy, FAULTS["keys"].role, FAULTS["keys"].apply)
     with pytest.raises(BundleError, match="is off by inf on"):
         Runtime(copy, threads=1).check_golden()
 
 
-def test_a_bundle_of_an_earlier_export_is_still_served(copy: Path) -> None:
-    """It has no inputs of which a part is not looked at."""
+def test_a_bundle_of_an_earlier_version_is_served(copy: Path) -> None:
+    """It has no partly masked inputs."""
     with np.load(copy / "golden.npz") as golden:
         arrays = {name: golden[name] for name in golden.files if not name.startswith("masked_")}
         assert len(arrays) < len(golden.files)
@@ -72,13 +72,13 @@ def test_a_bundle_of_an_earlier_export_is_still_served(copy: Path) -> None:
         ("masked_left_out_1", 0.5),
     ],
 )
-def test_what_no_input_can_leave_out_is_refused(name: str, value: float, copy: Path) -> None:
+def test_an_impossible_masked_input_is_refused(name: str, value: float, copy: Path) -> None:
     change_golden(copy, name, lambda _: np.array(value))
     with pytest.raises(BundleError, match=r"^golden\.npz: .* of masked_\*_[01]"):
         Runtime(copy, threads=1).check_golden()
 
 
-def test_a_probe_asks_for_vectors_of_whole_texts_alone(
+def test_a_probe_requests_only_vectors_of_whole_texts(
     copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime, ran = Runtime(copy, threads=1), list[EncodeItem]()

@@ -1,4 +1,4 @@
-"""How many threads there are to share, and how they are shared."""
+"""Number of available CPUs, and division of threads among slots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headlight.runtime.providers.worker_layout import MOST_STREAMS, share, usabl
         ("", 10**6),
     ],
 )
-def test_a_container_has_the_cpus_it_has_time_for(
+def test_cpu_count_follows_the_cgroup_v2_quota(
     text: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
@@ -32,7 +32,7 @@ def test_a_container_has_the_cpus_it_has_time_for(
 @pytest.mark.parametrize(
     ("quota", "most"), [("200000\n", 2), ("150000\n", 2), ("50000\n", 1), ("-1\n", 64), ("", 64)]
 )
-def test_so_has_one_of_cgroup_v1(
+def test_cpu_count_follows_the_cgroup_v1_quota(
     quota: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
@@ -55,7 +55,7 @@ def test_so_has_one_of_cgroup_v1(
         (3, 5, 2, (3, 5)),
     ],
 )
-def test_what_is_not_said_follows_from_the_cpus(
+def test_unset_thread_options_follow_from_the_cpu_count(
     streams: int | None, threads: int | None, cpus: int, expected: tuple[int, int]
 ) -> None:
     assert share(streams, threads, cpus) == expected

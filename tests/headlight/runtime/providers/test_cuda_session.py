@@ -1,9 +1,7 @@
-"""The provider for CUDA with the CPU in the place of the GPU.
+"""The CUDA provider with the CPU in place of the GPU: session options and error handling.
 
-What it asks of ONNX Runtime, and what it makes of its failures.
-
-What ONNX Runtime says of CUDA was taken from its sources and from reports of others; none of it was
-seen on a GPU of ours.
+The messages of ONNX Runtime about CUDA were taken from its sources and from reports of others; none
+was seen on a GPU of this project.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ THROWN = (
     "std::conditional_t<THRW, void, Status> onnxruntime::CudaCall(ERRTYPE, "
     "...) [with ERRTYPE = cudaError; bool THRW = true] "
 )
-REFUSED = [  # before anything ran: the next batch may well run
+REFUSED = [  # before anything ran: the next batch may succeed
     RuntimeException(NODE + THROWN + "CUDA failure 9: invalid configuration argument" + WHERE),
     Fail(NODE + "CUDA error cudaErrorInvalidConfiguration:invalid configuration argument"),
     Fail(NODE + "CUDA failure 9: invalid configuration argument" + WHERE),
@@ -106,7 +104,7 @@ Break = Callable[[Exception | None], None]
 
 @pytest.fixture
 def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
-    """Let every batch fail with an exception from here on, or none."""
+    """Make every batch from here on fail with an exception, or none."""
     inner = run_into
 
     def broken(error: Exception | None) -> None:
@@ -120,7 +118,7 @@ def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
     return broken
 
 
-def test_all_is_computed_as_on_the_cpu(
+def test_results_equal_those_of_the_cpu_provider(
     device: type[OnCpu], bundle_path: Path, runtime: Runtime
 ) -> None:
     ours = Runtime(bundle_path, provider="cuda", streams=None)
@@ -128,7 +126,7 @@ def test_all_is_computed_as_on_the_cpu(
     assert (ours.workers.streams, ours.workers.wide) == (1, "none")
     texts = ["join two paths", "a", "read lines of a file and close it"]
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
-        for selected in (texts, texts[:1]):  # the maps of one are written into their place
+        for selected in (texts, texts[:1]):  # maps of a single text are written into their buffer
             expected, got = (
                 each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours)
             )
@@ -137,7 +135,7 @@ def test_all_is_computed_as_on_the_cpu(
                     np.testing.assert_allclose(getattr(b, name), getattr(a, name), atol=1e-5)
 
 
-def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -> None:
+def test_sessions_are_created_with_the_cuda_options(device: type[OnCpu], bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="cuda", gpu=Gpu(1, 1 << 30))
     assert len(device.asked) == 2
     for asked in device.asked:
@@ -156,7 +154,7 @@ def test_what_is_asked_of_onnx_runtime(device: type[OnCpu], bundle_path: Path) -
     assert device.shrunk == ["gpu:1"] * 2, "each graph has an arena of its own"
 
 
-def test_a_session_that_took_the_cpu_is_refused(
+def test_a_session_that_fell_back_to_the_cpu_is_refused(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "providers", [CPU])
@@ -166,7 +164,7 @@ def test_a_session_that_took_the_cpu_is_refused(
         Runtime(bundle_path, provider="cuda")
 
 
-def test_nothing_that_is_loaded_writes_to_standard_output(
+def test_loading_writes_nothing_to_standard_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
@@ -188,12 +186,14 @@ def test_nothing_that_is_loaded_writes_to_standard_output(
     ("errors", "expected"),
     [(FULL, "full"), (HOST, "host"), (LOST, "lost"), (REFUSED, "refused"), (OTHER, None)],
 )
-def test_what_is_said_is_understood(errors: list[Exception], expected: str | None) -> None:
+def test_error_messages_of_cuda_are_classified(
+    errors: list[Exception], expected: str | None
+) -> None:
     assert [fault(error) for error in errors] == [expected] * len(errors)
 
 
 @pytest.mark.parametrize("error", FULL, ids=str)
-def test_a_full_memory_is_told_and_the_engine_goes_on(
+def test_full_device_memory_is_reported_and_the_engine_continues(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -207,7 +207,7 @@ def test_a_full_memory_is_told_and_the_engine_goes_on(
 
 
 @pytest.mark.parametrize("error", HOST, ids=str)
-def test_a_process_without_memory_is_not_a_gpu_without(
+def test_a_lack_of_host_memory_is_not_a_lack_of_device_memory(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -219,7 +219,7 @@ def test_a_process_without_memory_is_not_a_gpu_without(
 
 
 @pytest.mark.parametrize("error", LOST, ids=str)
-def test_a_lost_device_never_answers_again(
+def test_a_lost_device_returns_no_more_results(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -230,13 +230,13 @@ def test_a_lost_device_never_answers_again(
         runtime.engine.run(items(5))
     break_(None)
     with pytest.raises(DeviceLost):
-        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph
+        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph answer
     with pytest.raises(BundleError):
         runtime.check_golden()
 
 
 @pytest.mark.parametrize("error", REFUSED, ids=str)
-def test_what_is_refused_to_a_probe_too_costs_the_device(
+def test_an_error_that_the_probe_repeats_loses_the_device(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -250,7 +250,7 @@ def test_what_is_refused_to_a_probe_too_costs_the_device(
 
 
 @pytest.mark.parametrize("error", OTHER, ids=str)
-def test_what_concerns_a_batch_alone_costs_no_device(
+def test_an_error_of_one_batch_does_not_lose_the_device(
     error: Exception, device: type[OnCpu], bundle_path: Path, break_: Break
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -263,7 +263,7 @@ def test_what_concerns_a_batch_alone_costs_no_device(
 
 
 @pytest.mark.parametrize("name", ["pooled", "tokens"])
-def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
+def test_non_finite_results_for_all_inputs_lose_the_device(
     name: str, device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(bundle_path, provider="cuda")
@@ -284,7 +284,7 @@ def test_results_that_are_not_finite_whatever_is_asked_are_the_end_of_a_gpu(
         engine.run(items(5))
 
 
-def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer(
+def test_results_computed_while_the_device_is_found_lost_are_discarded(
     device: type[OnCpu], bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
@@ -305,7 +305,7 @@ def test_what_is_computed_while_another_batch_finds_the_device_lost_is_no_answer
     [([1, 10**6], 0), ([-1], 0), ([1] * 200, 0), ([1], 2), ([1], -1)],
     ids=lambda each: str(each)[:9],
 )
-def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
+def test_ids_beyond_the_tables_never_reach_the_gpu(
     ids: list[int],
     segment: int,
     device: type[OnCpu],
@@ -314,7 +314,7 @@ def test_what_a_gpu_would_look_up_beyond_its_tables_never_reaches_it(
 ) -> None:
     """Callers' ids are checked long before.
 
-    This is for those who call the engine itself, and for our own bugs.
+    This protects against direct use of the engine, and against bugs.
     """
     engine = Runtime(learned, provider="cuda").engine
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
-"""What may be an input's fault or a GPU's.
+"""Faults that an input or a GPU may cause.
 
-A probe decides, nothing is answered before, and only who is at fault is refused.
+A probe decides, results wait for it, and only the faulty item is refused.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from headlight.runtime.providers.session import Outputs
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
 
-BAD = 89  # an id with which a text overflows
+BAD = 89  # an id that makes a text overflow
 Change = Callable[[Outputs, Outputs], None]  # of the outputs of a batch with these feeds
 
 
 def overflow(feeds: Outputs, found: Outputs) -> None:
-    """Rows with BAD in them are not finite anywhere."""
+    """Make rows with BAD non-finite everywhere."""
     rows = (feeds["ids"] == BAD).any(axis=1)
     for values in found.values():
         if values.dtype == np.float32 and len(values) == len(rows):
@@ -45,7 +45,7 @@ def refuse(feeds: Outputs, found: Outputs) -> None:
 
 
 def change(engine: Engine, how: Change) -> None:
-    """Let batches come out changed, on whichever provider."""
+    """Change the results of batches, on whichever provider."""
     for session in engine._sessions.values():
         inner = session.run
 
@@ -69,7 +69,7 @@ def change(engine: Engine, how: Change) -> None:
 
 
 def texts(*first: int, **selection: Any) -> list[EncodeItem]:
-    """Of different lengths, each of one id."""
+    """Return texts of different lengths, each of one id."""
     return [
         EncodeItem(np.full(3 + at, id_), Selection(**selection)) for at, id_ in enumerate(first)
     ]
@@ -105,7 +105,7 @@ def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
     [{}, {"tokens": True}, {"pooled": False, "attention": whole((0,), 3)}],
     ids=" ".join,
 )
-def test_a_text_that_overflows_fails_alone_as_often_as_it_comes(
+def test_an_overflowing_text_fails_alone_every_time(
     selection: dict[str, Any], runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = texts(5, BAD, 7, BAD, 9, **selection)
@@ -134,7 +134,7 @@ def test_a_text_that_overflows_fails_alone_as_often_as_it_comes(
     assert len(probes) == (5 if runtime.provider == "cuda" else 0)
 
 
-def test_padding_and_what_nobody_wants_are_no_fault() -> None:
+def test_non_finite_padding_and_unrequested_outputs_are_ignored() -> None:
     pooled, tokens = np.zeros((4, 2), np.float32), np.zeros((4, 6, 2), np.float32)
     tokens[0, 3] = np.inf  # beyond its three tokens
     tokens[1, 0], tokens[2, 4], pooled[3] = np.nan, np.nan, np.nan
@@ -149,7 +149,7 @@ def test_padding_and_what_nobody_wants_are_no_fault() -> None:
     assert finite_rows(batch, {"pooled": pooled}).tolist() == [True, True, True, False]
 
 
-def test_a_fault_that_is_nobodys_is_none_once_the_gpu_is_proven(on_gpu: Runtime) -> None:
+def test_non_finite_padding_is_ignored_once_the_probe_passes(on_gpu: Runtime) -> None:
     batch = [*texts(5, tokens=True), *texts(6, 7, tokens=True)[1:]]
     expected = on_gpu.engine.run(batch)
 
@@ -178,9 +178,10 @@ def full(feeds: Outputs, found: Outputs) -> None:
         raise MemoryError
 
 
-def test_a_probe_without_memory_says_nothing_against_the_gpu(on_gpu: Runtime) -> None:
-    """What runs beside it may have it all, and who found that out by a text would end replica after
-    replica.
+def test_a_probe_without_memory_does_not_lose_the_gpu(on_gpu: Runtime) -> None:
+    """Concurrent batches may use all memory.
+
+    A text that triggered this could otherwise end replica after replica.
     """
     run = on_gpu.engine.run
     change(on_gpu.engine, full)
@@ -201,14 +202,14 @@ def test_a_gpu_whose_probe_fails_is_lost(how: Change, on_gpu: Runtime) -> None:
         on_gpu.engine.run(texts(5))
 
 
-def test_a_gpu_that_nobody_can_probe_is_lost(device: type[OnCpu], bundle_path: Path) -> None:
+def test_a_gpu_that_cannot_be_probed_is_lost(device: type[OnCpu], bundle_path: Path) -> None:
     engine = Runtime(bundle_path, provider="cuda").engine
     change(engine, overflow)
     with pytest.raises(DeviceLost):
         engine.run(texts(BAD))
 
 
-def test_a_runtime_is_let_go_without_the_garbage_collector(bundle_path: Path) -> None:
+def test_a_runtime_is_released_without_the_garbage_collector(bundle_path: Path) -> None:
     gc.disable()
     try:
         runtime = Runtime(bundle_path, threads=1)
@@ -221,7 +222,7 @@ def test_a_runtime_is_let_go_without_the_garbage_collector(bundle_path: Path) ->
         gc.enable()
 
 
-def test_what_cuda_refuses_costs_its_batch_alone(on_gpu: Runtime) -> None:
+def test_a_cuda_refusal_fails_only_its_batch(on_gpu: Runtime) -> None:
     change(on_gpu.engine, refuse)
     for _ in range(4):
         with pytest.raises(EngineError, match="the engine failed; see error id") as caught:
@@ -231,7 +232,7 @@ def test_what_cuda_refuses_costs_its_batch_alone(on_gpu: Runtime) -> None:
 
 
 class Beside:
-    """A batch that is computed while another is suspected, and comes back while the probe runs."""
+    """Batch that is computed while another is suspected, and returns during the probe."""
 
     def __init__(self, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runtime, self.faults = runtime, runtime.engine.faults
@@ -264,7 +265,7 @@ class Beside:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_what_is_computed_beside_it_waits_for_the_verdict(
+def test_concurrent_batches_wait_for_the_probe(
     right: bool, on_gpu: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -292,7 +293,7 @@ def test_what_is_computed_beside_it_waits_for_the_verdict(
                 beside.batch.result(30)
 
 
-def test_two_that_are_suspected_at_once_do_not_wait_for_each_other(on_gpu: Runtime) -> None:
+def test_two_suspected_batches_do_not_wait_for_each_other(on_gpu: Runtime) -> None:
     both, probe = threading.Barrier(2), on_gpu.probe
 
     def computed_at_once(feeds: Outputs, found: Outputs) -> None:
@@ -313,8 +314,8 @@ def test_two_that_are_suspected_at_once_do_not_wait_for_each_other(on_gpu: Runti
                 batch.result(30)
 
 
-def test_a_probe_that_finds_the_memory_full_is_told_as_before(on_gpu: Runtime) -> None:
-    """Asked of the service, after failures that say nothing of the device."""
+def test_a_probe_with_full_memory_is_reported_as_full_memory(on_gpu: Runtime) -> None:
+    """The service runs it after failures that do not prove a lost device."""
     change(on_gpu.engine, full)
     with pytest.raises(DeviceFull):
         on_gpu.probe()

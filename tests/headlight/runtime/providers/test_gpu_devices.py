@@ -1,6 +1,6 @@
-"""Whether there is a GPU, and what is said where there is none.
+"""Detection of GPUs, and errors if there is none.
 
-The driver is a fake: no machine of ours has one.
+The driver is a fake: no machine here has one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def driver(code: int, count: int, second: int = 0) -> Any:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, found: Devices, *, wheel: bool = True) -> None:
-    """onnxruntime-gpu, or not, and a driver that finds some devices."""
+    """Install a fake onnxruntime-gpu, or not, and a driver that finds some devices."""
     available = ["TensorrtExecutionProvider", CUDA, CPU] if wheel else [CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
     monkeypatch.setattr(cuda_session, "devices", lambda: found)
@@ -46,7 +46,7 @@ def test_without_a_driver_there_is_no_device(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("code", "count", "expected"), [(0, 2, 2), (0, 0, 0), (100, 0, 0), (34, 0, 0)]
 )
-def test_the_driver_is_asked(
+def test_devices_are_listed_by_the_driver(
     code: int, count: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver(code, count))
@@ -55,7 +55,7 @@ def test_the_driver_is_asked(
 
 
 @pytest.mark.parametrize(("code", "second"), [(803, 0), (0, 999)])
-def test_a_driver_that_fails_is_no_proof_that_there_is_no_device(
+def test_a_failing_driver_does_not_mean_no_device(
     code: int, second: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver(code, 0, second))
@@ -70,14 +70,16 @@ def test_a_driver_that_fails_is_no_proof_that_there_is_no_device(
     ("wheel", "count", "expected"),
     [(True, 1, "cuda"), (True, 0, "cpu"), (False, 1, "cpu"), (False, 0, "cpu")],
 )
-def test_auto_takes_the_gpu_where_there_is_one(
+def test_auto_chooses_the_gpu_if_there_is_one(
     wheel: bool, count: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Devices(count, "none"), wheel=wheel)
     assert choose_provider("auto", "fp32") == expected
 
 
-def test_the_wrong_wheel_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_without_cuda_is_reported(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(monkeypatch, Devices(1), wheel=False)
     with pytest.raises(
         BundleError,
@@ -86,14 +88,14 @@ def test_the_wrong_wheel_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPa
         Runtime(bundle_path, provider="cuda")
 
 
-def test_no_device_is_told(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_device_is_reported(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Devices(0, "there is no driver"))
     with pytest.raises(BundleError, match="provider cuda needs a GPU: there is no driver"):
         Runtime(bundle_path, provider="cuda")
 
 
 @pytest.mark.parametrize(("count", "have"), [(1, "there is 1"), (2, "there are 2")])
-def test_a_device_that_is_not_there_is_told(
+def test_a_missing_device_index_is_reported(
     count: int, have: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Devices(count))
@@ -104,7 +106,7 @@ def test_a_device_that_is_not_there_is_told(
 
 
 @pytest.mark.parametrize("name", ["cuda", "auto"])
-def test_a_precision_that_cuda_has_not_is_refused_and_nothing_else_is_taken(
+def test_an_unsupported_cuda_precision_is_refused_without_a_substitute(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Devices(1))
@@ -114,7 +116,7 @@ def test_a_precision_that_cuda_has_not_is_refused_and_nothing_else_is_taken(
         choose_provider(name, "int8")
 
 
-def test_a_precision_that_the_bundle_has_not_is_refused(
+def test_a_precision_missing_from_the_bundle_is_refused(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Devices(1))
@@ -124,7 +126,7 @@ def test_a_precision_that_the_bundle_has_not_is_refused(
         Runtime(bundle_path, provider="cuda", precision="fp16")
 
 
-def test_a_provider_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_provider_is_refused() -> None:
     with pytest.raises(
         BundleError,
         match="provider 'tpu' is not available; available are auto, cpu, openvino, cuda",

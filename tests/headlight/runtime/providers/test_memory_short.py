@@ -1,6 +1,6 @@
-"""Allocations that fail in the engine.
+"""Failed allocations in the engine.
 
-Told apart from other failures, without harm to the next batch.
+Distinguished from other failures, and harmless to the next batch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def own(request: pytest.FixtureRequest, bundle_path: Path) -> Runtime:
 
 
 @pytest.mark.parametrize("error", SHORT, ids=str)
-def test_it_is_told_and_the_next_batch_is_right(
+def test_a_failed_allocation_is_reported_and_the_next_batch_is_right(
     error: Exception, own: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [expected] = own.engine.run(items(own, 5))
@@ -66,7 +66,7 @@ def test_it_is_told_and_the_next_batch_is_right(
     np.testing.assert_array_equal(again.attention, expected.attention)
 
 
-def test_anything_else_stays_a_failure(own: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_stay_engine_failures(own: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("CUDA failure 700: an illegal memory access")
 
@@ -75,7 +75,9 @@ def test_anything_else_stays_a_failure(own: Runtime, monkeypatch: pytest.MonkeyP
         own.engine.run(items(own, 5))
 
 
-def test_what_numpy_cannot_have_is_told_too(own: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_numpy_allocation_is_reported(
+    own: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("pad", "Wanted", "cut_out"):
         with monkeypatch.context() as patch:
             patch.setattr(engines, name, lambda *_, **__: np.empty(1 << 50, dtype=np.uint8))
@@ -87,8 +89,8 @@ def test_what_numpy_cannot_have_is_told_too(own: Runtime, monkeypatch: pytest.Mo
 
 
 def _endless() -> list[Any]:
-    """An item that takes more memory than any machine has addresses for,
-    as soon as it is looked at.
+    """Return an item that needs more memory than any machine can address,
+    as soon as it is used.
     """
 
     class Endless:
@@ -102,7 +104,7 @@ def _endless() -> list[Any]:
     return [Endless()]
 
 
-def test_a_batch_that_openvino_fails_leaves_no_outputs_of_the_batch_before(
+def test_a_failed_openvino_batch_returns_no_outputs_of_the_previous_batch(
     bundle_path: Path,
 ) -> None:
     session = Runtime(bundle_path, provider="openvino", threads=1).engine._sessions["embed"]
@@ -119,7 +121,7 @@ def test_a_batch_that_openvino_fails_leaves_no_outputs_of_the_batch_before(
     np.testing.assert_array_equal(run(5, 5), expected)
 
 
-def test_openvino_compiles_anew_after_a_failure_as_soon_as_there_is_memory(
+def test_openvino_recompiles_after_a_failure_once_memory_is_free(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = Runtime(bundle_path, provider="openvino", threads=1)
@@ -152,7 +154,7 @@ def test_openvino_compiles_anew_after_a_failure_as_soon_as_there_is_memory(
     ]
 
 
-def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) -> None:
+def test_batches_concurrent_with_a_failure_are_recomputed(bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider="openvino", threads=1)
     session = runtime.engine._sessions["embed"]
     assert isinstance(session, OpenVinoSession)
@@ -160,7 +162,7 @@ def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) ->
     before, feeds = graph.present, {"ids": np.full((1, 5), 9), "mask": np.ones((1, 5), np.int64)}
 
     class Beside:
-        """Another batch fails while this one runs."""
+        """Batch that fails while this one runs."""
 
         def __init__(self, request: Any) -> None:
             self._request = request
@@ -178,7 +180,7 @@ def test_what_ran_beside_a_failing_batch_is_computed_again(bundle_path: Path) ->
     assert graph.present is not before
 
 
-def test_a_batch_beside_which_others_fail_again_and_again_is_given_up(
+def test_a_batch_with_repeated_concurrent_failures_is_given_up(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(bundle_path, provider="openvino", threads=1)
@@ -199,7 +201,7 @@ def test_a_batch_beside_which_others_fail_again_and_again_is_given_up(
 
 
 class FailingBeside:
-    """A compiled graph: whatever runs on it, a batch beside that fails."""
+    """Compiled graph: whatever runs on it, a concurrent batch fails."""
 
     def __init__(self, graph: Any) -> None:
         self._graph = graph

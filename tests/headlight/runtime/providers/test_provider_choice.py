@@ -1,6 +1,6 @@
-"""OpenVINO in the place of ONNX Runtime.
+"""OpenVINO in place of ONNX Runtime.
 
-The same answers, and a clear word where it cannot give them.
+Equal answers, and a clear error if it cannot give them.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def pooled(result: ItemResult) -> Floats:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_attention_is_that_of_onnx_runtime(
+def test_openvino_attention_matches_onnx_runtime(
     spec: AttentionSpec, runtime: Runtime, openvino: Runtime
 ) -> None:
-    """Where all layers are asked for, where one is, and where selectors select nothing."""
+    """For all layers, for one layer, and for empty selectors."""
     texts = ["join two paths", "a", "read lines of a file and close it"]
     expected, got = (
         each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino)
@@ -70,7 +70,7 @@ def test_attention_is_that_of_onnx_runtime(
             np.testing.assert_array_equal(b.indices, a.indices)
 
 
-def test_a_lone_text_has_its_maps_in_the_place_made_for_them(
+def test_maps_of_a_single_text_are_written_into_their_buffer(
     runtime: Runtime, openvino: Runtime
 ) -> None:
     [a], [b] = (
@@ -83,9 +83,7 @@ def test_a_lone_text_has_its_maps_in_the_place_made_for_them(
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=8))
 @settings(max_examples=20)
-def test_the_vector_of_a_text_does_not_depend_on_its_batch(
-    openvino: Runtime, lengths: list[int]
-) -> None:
+def test_openvino_vectors_do_not_depend_on_the_batch(openvino: Runtime, lengths: list[int]) -> None:
     texts = items(tuple(lengths))
     for item, together in zip(texts, openvino.engine.run(texts), strict=True):
         [alone] = openvino.engine.run([item])
@@ -93,7 +91,7 @@ def test_the_vector_of_a_text_does_not_depend_on_its_batch(
 
 
 @pytest.mark.parametrize("provider", ["cpu", "openvino"])
-def test_all_threads_give_the_vector_that_one_gives(provider: str, bundle_path: Path) -> None:
+def test_vectors_do_not_depend_on_the_number_of_threads(provider: str, bundle_path: Path) -> None:
     runtime = Runtime(bundle_path, provider=provider, threads=1, streams=2, wide=True)
     texts = items(LENGTHS)
     for narrow, wide in zip(
@@ -102,8 +100,8 @@ def test_all_threads_give_the_vector_that_one_gives(provider: str, bundle_path: 
         np.testing.assert_allclose(pooled(wide), pooled(narrow), atol=1e-6)
 
 
-def test_callers_do_not_get_each_others_numbers(openvino: Runtime) -> None:
-    """More callers than requests: a request's outputs are its own until they are copied."""
+def test_concurrent_calls_do_not_mix_results(openvino: Runtime) -> None:
+    """More callers than requests: outputs of a request are its own until they are copied."""
     texts = items(tuple(range(1, 41)))
     expected = [pooled(openvino.engine.run([item])[0]) for item in texts]
     with ThreadPoolExecutor(6) as pool:
@@ -112,7 +110,7 @@ def test_callers_do_not_get_each_others_numbers(openvino: Runtime) -> None:
             np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
-def test_numbers_outlast_the_next_batch(openvino: Runtime) -> None:
+def test_results_outlast_the_next_batch(openvino: Runtime) -> None:
     first = openvino.engine.run(items((7,)))[0]
     kept = pooled(first).copy(), None if first.tokens is None else first.tokens.copy()
     for _ in range(4):
@@ -124,9 +122,7 @@ def test_numbers_outlast_the_next_batch(openvino: Runtime) -> None:
 @pytest.mark.skipif(
     "bf16" not in usable_precisions("openvino"), reason="this processor has no bfloat16"
 )
-def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(
-    bundle_path: Path, runtime: Runtime
-) -> None:
+def test_bfloat16_is_used_only_if_requested(bundle_path: Path, runtime: Runtime) -> None:
     texts = ["join two paths", "read lines of a file and close it"]
     exact = runtime.encode(texts)
     by_precision = {
@@ -141,7 +137,7 @@ def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(
         assert pooled(bf16) @ pooled(a) > 0.999
 
 
-def test_a_processor_without_bfloat16_is_told(
+def test_a_processor_without_bfloat16_is_reported(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = {
@@ -171,7 +167,7 @@ def test_a_library_that_computes_in_another_precision_is_refused(
         ours.OpenVinoSession(OnnxGraph(b""), Workers(), "bf16")
 
 
-def test_without_the_package_the_remedy_is_told(
+def test_a_missing_openvino_package_is_reported_with_the_remedy(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours.library.cache_clear()
@@ -187,14 +183,14 @@ def test_without_the_package_the_remedy_is_told(
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp16"])
-def test_precisions_it_has_not_are_refused(precision: str, bundle_path: Path) -> None:
+def test_precisions_that_openvino_lacks_are_refused(precision: str, bundle_path: Path) -> None:
     with pytest.raises(
         BundleError, match=f"provider openvino computes in fp32 or bf16, not in {precision}"
     ):
         Runtime(bundle_path, provider="openvino", precision=precision)
 
 
-def test_the_gate_holds_it_to_the_numbers_of_pytorch(bundle_path: Path, tmp_path: Path) -> None:
+def test_the_self_test_compares_openvino_with_pytorch(bundle_path: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(bundle_path, tmp_path / "copy"))
     change_golden(copy, "pooled_0", lambda vector: vector + np.float32(1e-3))
     with pytest.raises(
@@ -203,8 +199,8 @@ def test_the_gate_holds_it_to_the_numbers_of_pytorch(bundle_path: Path, tmp_path
         Runtime(copy, provider="openvino", threads=1).check_golden()
 
 
-def test_nothing_can_report_its_use(openvino: Runtime) -> None:
-    """OpenVINO brings a package along by which its converters report.
+def test_openvino_telemetry_is_disabled(openvino: Runtime) -> None:
+    """OpenVINO installs a telemetry package for its converters.
 
     It is not loaded, and cannot be.
     """

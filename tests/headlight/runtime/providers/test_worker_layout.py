@@ -36,13 +36,13 @@ def there(array: NDArray[Any] | None) -> NDArray[Any]:
         (True, 8, "cuda", True, "none"),
     ],
 )
-def test_where_a_batch_that_is_alone_has_all_threads(
+def test_exclusive_batches_are_chosen_by_provider_and_threads(
     wanted: bool | None, threads: int, provider: str, attend: bool, expected: Exclusive
 ) -> None:
     assert choose_exclusive(wanted, threads, provider, attend=attend) == expected
 
 
-def test_the_session_that_returns_attention_gives_a_lone_text_the_vectors_that_the_other_gives(
+def test_both_sessions_return_equal_vectors_for_a_single_text(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
@@ -70,7 +70,7 @@ def test_the_session_that_returns_attention_gives_a_lone_text_the_vectors_that_t
         assert other.attention is None
 
 
-def test_attention_is_the_same_by_however_many_threads(bundle_path: Path) -> None:
+def test_attention_does_not_depend_on_the_number_of_threads(bundle_path: Path) -> None:
     narrow, lent = (Runtime(bundle_path, provider="cpu", threads=1, streams=n) for n in (1, 2))
     [[one], [other]] = (
         each.encode(["join two paths"], attention=AttentionSpec(layers=(-1,)))

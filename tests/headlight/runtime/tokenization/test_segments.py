@@ -1,7 +1,4 @@
-"""Pairs of texts and segments.
-
-Through the tokenizer, and through a model that was built for them.
-"""
+"""Pairs of texts and segments, through the tokenizer and through a model built for them."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def test_a_pair_is_one_sequence_whose_offsets_are_those_of_each_text(tokenizer: 
     ]
 
 
-def test_a_pair_too_long_is_refused_or_the_longer_text_cut(tokenizer: Tokenizer) -> None:
+def test_a_long_pair_is_refused_or_its_longer_text_truncated(tokenizer: Tokenizer) -> None:
     with pytest.raises(InvalidInput, match="has 13 tokens, the model takes 9"):
         tokenizer.encode("abcdefgh", "xy")
     cut = tokenizer.encode("abcdefgh", "xy", truncation="cut_end", with_info=True)
@@ -54,14 +51,14 @@ def test_a_pair_too_long_is_refused_or_the_longer_text_cut(tokenizer: Tokenizer)
 
 
 @pytest.mark.parametrize(("pair", "field"), [(("", "b"), "first"), (("a", ""), "second")])
-def test_both_texts_of_a_pair_must_hold_something(
+def test_both_texts_of_a_pair_must_have_tokens(
     tokenizer: Tokenizer, pair: tuple[str, str], field: str
 ) -> None:
     with pytest.raises(InvalidInput, match=rf"^{field}: is empty"):
         tokenizer.encode(*pair)
 
 
-def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(
+def test_a_pair_equals_its_ids_with_segments_and_segments_matter(
     paired: Runtime,
 ) -> None:
     assert paired.tokenizer is not None
@@ -73,7 +70,7 @@ def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(
     assert ids.segments.tolist() == tokenized.segments.tolist()
     [pair, bare] = paired.encode([("first", "second"), tokenized.ids.tolist()])
     [same] = paired.engine.run([EncodeItem(ids.ids, Selection(), ids.segments)])
-    # It was asked for, so it is not None.
+    # It was requested, so it is not None.
     np.testing.assert_allclose(pair.pooled, same.pooled, atol=1e-6)  # type: ignore[arg-type]
     assert pair.pooled is not None
     assert bare.pooled is not None
@@ -89,15 +86,13 @@ def test_a_pair_and_its_ids_with_segments_give_the_same_and_segments_matter(
         ([0, 2**63], "holds something that is not a 64-bit integer"),
     ],
 )
-def test_segments_that_do_not_fit_are_named(
-    paired: Runtime, segments: list[int], problem: str
-) -> None:
+def test_invalid_segments_are_named(paired: Runtime, segments: list[int], problem: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^segments: {problem}"):
         paired.check_ids([5, 6], segments)
 
 
 @pytest.mark.parametrize("wrong", [-1, 109, 2**40])
-def test_ids_as_the_service_has_them_are_checked_as_others_are(paired: Runtime, wrong: int) -> None:
+def test_ids_from_arrays_are_validated_like_lists(paired: Runtime, wrong: int) -> None:
     good = paired.check_ids(array("q", [5, 6]), array("q", [0, 1]))
     assert good.segments is not None
     assert (good.ids.tolist(), good.segments.tolist()) == ([5, 6], [0, 1])
@@ -113,14 +108,14 @@ def test_ids_as_the_service_has_them_are_checked_as_others_are(paired: Runtime, 
             paired.check_ids(ids)
 
 
-def test_the_tokens_of_ids_tell_their_segments(paired: Runtime) -> None:
+def test_tokens_of_ids_carry_their_segments(paired: Runtime) -> None:
     for segments, told in (([0, 1], (0, 1)), ([], (0, 0))):
         info = paired.check_ids([5, 6], segments, with_info=True).info
         assert info is not None
         assert info.segments == told
 
 
-def test_a_model_without_segments_takes_neither_pairs_nor_segments(runtime: Runtime) -> None:
+def test_a_model_without_segments_refuses_pairs_and_segments(runtime: Runtime) -> None:
     with pytest.raises(
         InvalidInput, match=r"^inputs\[1\]: is a pair of texts, which the model was not trained on"
     ):
@@ -136,7 +131,7 @@ def test_an_empty_half_of_a_pair_is_named(paired: Runtime) -> None:
         paired.encode([("a", "")])
 
 
-def test_a_tokenizer_that_tells_more_segments_apart_than_the_model_is_refused(
+def test_a_tokenizer_with_more_segments_than_the_model_is_refused(
     make_bundle: MakeBundle, tmp_path: Path
 ) -> None:
     copy = Path(shutil.copytree(make_bundle("learned"), tmp_path / "bundle"))

@@ -38,7 +38,7 @@ def word_piece() -> tokenizers.Tokenizer:
 
 
 def word_piece_of_words() -> tokenizers.Tokenizer:
-    """Leaves "[SEP]" whole, so that the model itself knows it."""
+    """Return a WordPiece that leaves "[SEP]" whole, so that the model itself knows it."""
     tokenizer = word_piece()
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -46,7 +46,7 @@ def word_piece_of_words() -> tokenizers.Tokenizer:
 
 
 def word_level() -> tokenizers.Tokenizer:
-    """The same of whole words, whose template and vocabulary alone know of special tokens."""
+    """Return a word-level tokenizer; only template and vocabulary know special tokens."""
     tokenizer = tokenizers.Tokenizer(
         models.WordLevel({word: at for at, word in enumerate(WORDS)}, unk_token="[UNK]")
     )
@@ -65,7 +65,10 @@ def characters() -> tokenizers.Tokenizer:
 
 
 def byte_level(*, whole_words: bool = False) -> tokenizers.Tokenizer:
-    """BPE. `whole_words`: takes those that it knows as they are, as Llama 3 does."""
+    """Return a BPE tokenizer.
+
+    `whole_words`: known words are not merged, as in Llama 3.
+    """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: at for at, letter in enumerate([*BERT, *letters, "ab"])}
     tokenizer = tokenizers.Tokenizer(
@@ -126,7 +129,7 @@ def read(
 
 
 def spelled(info: TokenList) -> list[tuple[int, int]]:
-    """Offsets of the special tokens that have some."""
+    """Return the nonempty offsets of special tokens."""
     return [
         (start, end)
         for special, start, end in zip(info.special, info.starts, info.ends, strict=True)
@@ -134,7 +137,7 @@ def spelled(info: TokenList) -> list[tuple[int, int]]:
     ]
 
 
-def test_one_that_is_spelled_out_is_the_real_one_and_special(
+def test_a_spelled_out_special_token_is_parsed_as_special(
     raw: tokenizers.Tokenizer, tokenizer: Tokenizer
 ) -> None:
     written = separator(raw)
@@ -146,7 +149,9 @@ def test_one_that_is_spelled_out_is_the_real_one_and_special(
     assert spelled(pair) == [(2, 2 + len(written)), (0, len(written))]
 
 
-def test_as_text_it_is_plain_characters(raw: tokenizers.Tokenizer, tokenizer: Tokenizer) -> None:
+def test_special_tokens_read_as_text_are_plain_characters(
+    raw: tokenizers.Tokenizer, tokenizer: Tokenizer
+) -> None:
     written = separator(raw)
     for text in (f"a {written} b", f"{written}{written}", f"a{written}", ("a", f"{written} b")):
         info, separators = read(tokenizer, text, "text"), raw.token_to_id(written)
@@ -162,7 +167,7 @@ def test_as_text_it_is_plain_characters(raw: tokenizers.Tokenizer, tokenizer: To
     assert covered.issuperset(range(2, 2 + len(written))), "each character has a token"
 
 
-def test_as_text_all_others_are_read_as_ever(
+def test_ordinary_texts_are_unchanged_by_reading_special_tokens_as_text(
     raw: tokenizers.Tokenizer, tokenizer: Tokenizer
 ) -> None:
     for text in ("a ab own b [x]", ("own a", "b"), "hello world <x> zzz"):
@@ -170,7 +175,7 @@ def test_as_text_all_others_are_read_as_ever(
 
 
 @pytest.mark.parametrize("kind", ["WordPiece", "characters", "byte-level BPE"])
-def test_as_text_ids_are_those_of_the_library_where_its_model_knows_no_spelling(
+def test_ids_read_as_text_match_a_library_tokenizer_without_special_tokens(
     kind: str, tmp_path: Path
 ) -> None:
     raw = KINDS[kind]()
@@ -181,7 +186,7 @@ def test_as_text_ids_are_those_of_the_library_where_its_model_knows_no_spelling(
         assert list(read(tokenizer, text, "text").ids) == raw.encode(text).ids
 
 
-def test_an_unknown_word_is_not_special_and_the_token_for_it_spelled_out_is(tmp_path: Path) -> None:
+def test_an_unknown_word_is_not_special_but_a_spelled_out_unk_token_is(tmp_path: Path) -> None:
     for kind, unknown in (("WordPiece", "[UNK]"), ("characters", "[UNK]"), ("Unigram", "<unk>")):
         raw = KINDS[kind]()
         raw.save(str(tmp_path / "tokenizer.json"))
@@ -191,7 +196,7 @@ def test_an_unknown_word_is_not_special_and_the_token_for_it_spelled_out_is(tmp_
         assert spelled(info) == [(2, 2 + len(unknown))]
 
 
-def test_both_ways_of_reading_do_not_disturb_each_other(
+def test_parsing_and_reading_as_text_do_not_interfere(
     raw: tokenizers.Tokenizer, tokenizer: Tokenizer
 ) -> None:
     text = f"a {separator(raw)} b"
@@ -200,7 +205,7 @@ def test_both_ways_of_reading_do_not_disturb_each_other(
     assert [read(tokenizer, text, way) for way in ("parse", "text")] == first
 
 
-def test_truncation_keeps_no_special_token_for_being_spelled_out(tmp_path: Path) -> None:
+def test_truncation_does_not_protect_spelled_out_special_tokens(tmp_path: Path) -> None:
     word_piece().save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", max_length=4)
     info = tokenizer.encode("a b [SEP] [SEP] [SEP]", truncation="cut_end", with_info=True).info
@@ -209,7 +214,7 @@ def test_truncation_keeps_no_special_token_for_being_spelled_out(tmp_path: Path)
     assert info.special == (True, False, False, True)
 
 
-def test_a_prompt_is_read_as_its_text_is(tmp_path: Path) -> None:
+def test_a_prompt_is_read_in_the_same_way_as_its_text(tmp_path: Path) -> None:
     word_piece().save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", max_length=32, include_prompt=False)
     parsed = tokenizer.encode("a [SEP]", prompt="[MASK] ", with_info=True)
@@ -225,13 +230,13 @@ def test_a_prompt_is_read_as_its_text_is(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def runtime(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    """Its tokenizer declares its special tokens, as published ones do."""
+    """Return a runtime whose tokenizer declares its special tokens, as published ones do."""
     return Runtime(
         declaring(bundle_path, tmp_path_factory.mktemp("declaring") / "bundle"), threads=1
     )
 
 
-def test_attention_without_special_tokens_is_without_those_spelled_out(runtime: Runtime) -> None:
+def test_attention_without_special_tokens_excludes_spelled_out_ones(runtime: Runtime) -> None:
     [parsed, plain] = (
         runtime.encode(
             ["a [SEP] b"], attention=AttentionSpec(drop_special=True), special_tokens=way
@@ -244,7 +249,7 @@ def test_attention_without_special_tokens_is_without_those_spelled_out(runtime: 
     assert plain.shape[-2:] == (7, 7), "a, [, s, e, p, ], b"
 
 
-def test_all_that_leaves_special_tokens_out_or_picks_them_knows_those_spelled_out(
+def test_selectors_treat_spelled_out_special_tokens_as_special(
     runtime: Runtime,
 ) -> None:
     text = ["a [SEP] b"]
@@ -263,7 +268,7 @@ def test_all_that_leaves_special_tokens_out_or_picks_them_knows_those_spelled_ou
     assert statistics.attention[..., 1] == pytest.approx(share, abs=1e-5)
 
 
-def test_a_way_of_reading_that_is_none_is_refused(runtime: Runtime) -> None:
+def test_an_invalid_special_tokens_option_is_refused(runtime: Runtime) -> None:
     with pytest.raises(
         InvalidInput, match=r"^special_tokens: is 'html'; must be one of parse, text$"
     ):

@@ -17,7 +17,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(path, max_length=8)
 
 
-def test_special_tokens_stand_at_both_ends_and_have_no_place_in_the_text(
+def test_special_tokens_are_at_both_ends_with_empty_offsets(
     tokenizer: Tokenizer,
 ) -> None:
     info = tokenizer.encode("Ab c", with_info=True).info
@@ -44,13 +44,13 @@ def test_offsets_count_code_points_of_the_text(tokenizer: Tokenizer, text: str) 
             assert piece.removeprefix("##") == text[start:end].lower()
 
 
-def test_beyond_the_limit_is_refused_with_both_numbers(tokenizer: Tokenizer) -> None:
+def test_a_text_beyond_the_limit_is_refused_with_both_numbers(tokenizer: Tokenizer) -> None:
     with pytest.raises(InvalidInput, match="has 12 tokens, the model takes 8"):
         tokenizer.encode("abcdefghij")
 
 
 @pytest.mark.parametrize(("truncation", "kept"), [("cut_end", "abcdef"), ("cut_start", "efghij")])
-def test_truncation_keeps_the_special_tokens_and_reports_the_length_before(
+def test_truncation_keeps_special_tokens_and_reports_the_original_length(
     tokenizer: Tokenizer, truncation: str, kept: str
 ) -> None:
     tokenized = tokenizer.encode("abcdefghij", truncation=truncation, with_info=True)  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def test_truncation_keeps_the_special_tokens_and_reports_the_length_before(
     assert (tokenized.info.pieces[0], tokenized.info.pieces[-1]) == ("[CLS]", "[SEP]")
 
 
-def test_a_truncated_text_does_not_change_how_the_next_one_is_read(tokenizer: Tokenizer) -> None:
+def test_truncating_a_text_does_not_affect_the_next_one(tokenizer: Tokenizer) -> None:
     tokenizer.encode("abcdefghij", truncation="cut_end")
     with pytest.raises(InvalidInput):
         tokenizer.encode("abcdefghij")
@@ -76,14 +76,14 @@ def test_an_empty_text_is_refused(tokenizer: Tokenizer) -> None:
         tokenizer.encode("")
 
 
-def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
+def test_an_invalid_tokenizer_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(BundleError, match=r"^tokenizer\.json: is not a tokenizer"):
         Tokenizer(tmp_path / "tokenizer.json", 8)
 
 
 @pytest.mark.parametrize("max_length", [1, 2])
-def test_a_model_that_takes_no_more_than_special_tokens_takes_no_text(
+def test_a_model_with_room_for_special_tokens_only_is_refused(
     bundle_path: Path, max_length: int
 ) -> None:
     path = bundle_path / "tokenizer.json"
@@ -100,7 +100,7 @@ def test_a_model_that_takes_no_more_than_special_tokens_takes_no_text(
     ),
     st.booleans(),
 )
-def test_many_are_read_as_each_alone(
+def test_batch_tokenization_equals_single_tokenization(
     tokenizer: Tokenizer, texts: list[str], with_info: bool
 ) -> None:
     for prompt in ("", "b "):
@@ -123,7 +123,7 @@ def test_without_offsets_the_ids_are_the_same(tokenizer: Tokenizer) -> None:
         assert (bare.segments == told.segments).all()  # type: ignore[union-attr]
 
 
-def test_segments_that_a_model_does_not_know_are_not_read(tmp_path: Path) -> None:
+def test_segments_are_not_read_for_models_without_them(tmp_path: Path) -> None:
     small_tokenizer().save(str(tmp_path / "tokenizer.json"))
     without = Tokenizer(tmp_path / "tokenizer.json", max_length=9, segments=False)
     for prompt in ("", "b "):
@@ -133,7 +133,7 @@ def test_segments_that_a_model_does_not_know_are_not_read(tmp_path: Path) -> Non
         assert tokenized.info.segments == (0,) * len(tokenized.ids), "whoever asks is told"
 
 
-def test_of_many_one_is_refused_when_its_turn_comes(tokenizer: Tokenizer) -> None:
+def test_a_bad_text_in_a_batch_is_refused_in_its_turn(tokenizer: Tokenizer) -> None:
     found = tokenizer.encode_each(["ab", ("a", ""), "c"])
     assert len(next(found).ids) == 4
     with pytest.raises(InvalidInput) as error:

@@ -1,6 +1,6 @@
-"""The probe of tokenizers.
+"""The tokenizer probe.
 
-With a clock that the texts move, and with real tokenizers that are slow on some texts.
+With a simulated clock that texts advance, and with real tokenizers that are slow on some texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headlight.runtime.tokenization.tokenizer_probe import (
     text_of,
 )
 
-# Some 0.2 s for 10,000 tabs; a machine would have to be a thousand times as fast to read 400,000 of
+# Some 0.2 s for 10,000 tabs: only a machine a thousand times as fast could read 400,000 of
 # them in that time.
 SLOW_ON_TABS = r"\t(?!\s*x)"
 LONG = 100_000  # tokens
@@ -36,10 +36,10 @@ PanicException = type("PanicException", (BaseException,), {})
 
 
 class Reader:
-    """Reads texts at a price, by which its clock moves."""
+    """Simulated tokenizer whose reads advance its clock by a price."""
 
     def __init__(self, price: Callable[[str, int], float]) -> None:
-        """`price`: seconds for the first two characters of a text and its length."""
+        """Set `price`: seconds for the first two characters of a text and its length."""
         self.now = 0.0
         self.longest = 0
         self._price = price
@@ -53,7 +53,7 @@ class Reader:
 
 
 def split_by(pattern: str) -> tokenizers.Tokenizer:
-    """A word is a token; `pattern` is sought before."""
+    """Return a tokenizer with one token per word, split by `pattern` first."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Replace(tokenizers.Regex(pattern), " ")
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -64,13 +64,13 @@ def split_by(pattern: str) -> tokenizers.Tokenizer:
     "named",
     ["\n", " ", "\t", "\r\n", "\u0301", "a", ".", "\U0001f469\u200d", UNITS["a mixture"][:9]],
 )
-def test_the_texts_that_are_known_to_be_traps_are_tried_in_full_length(named: str) -> None:
+def test_known_slow_texts_are_tried_at_full_length(named: str) -> None:
     assert any(unit.startswith(named) for unit in UNITS.values())
     for kind in UNITS:
         assert [len(text_of(kind, size)) for size in (16, 64, 8192)] == [16, 64, 8192]
 
 
-def test_the_limit_of_a_linear_tokenizer_is_what_costs_the_limit() -> None:
+def test_the_limit_of_a_linear_tokenizer_is_its_length_at_the_cost_limit() -> None:
     reader = Reader(lambda _, size: 2e-6 * size)
     found = probe(reader.read, clock=reader.clock)
     assert found.characters == pytest.approx(LIMIT_SECONDS / 2e-6, rel=1e-3)
@@ -80,15 +80,15 @@ def test_the_limit_of_a_linear_tokenizer_is_what_costs_the_limit() -> None:
 
 
 @pytest.mark.parametrize(("power", "unit"), [(2, 1e-9), (3, 1e-12)])
-def test_one_kind_of_text_with_a_higher_growth_sets_the_limit(power: int, unit: float) -> None:
+def test_the_text_kind_with_the_highest_growth_sets_the_limit(power: int, unit: float) -> None:
     reader = Reader(lambda first, size: unit * size**power if first == "\t\t" else 1e-7 * size)
     found = probe(reader.read, clock=reader.clock)
     assert found.worst == "tabs"
     assert found.characters == pytest.approx((LIMIT_SECONDS / unit) ** (1 / power), rel=0.01)
 
 
-def test_growth_beyond_the_slowest_kind_counts() -> None:
-    """Punctuation costs more at the last length tried; line breaks do soon after."""
+def test_growth_of_a_kind_other_than_the_slowest_counts() -> None:
+    """Punctuation costs more at the last length tried; line breaks cost more soon after."""
     reader = Reader(
         lambda first, size: (
             7e-17 * size**3 if first == "\n\n" else 1e-6 * size if first == ".," else 0.0
@@ -100,7 +100,7 @@ def test_growth_beyond_the_slowest_kind_counts() -> None:
 
 
 def test_one_slow_measurement_changes_nothing() -> None:
-    """As a cache that was cold: it costs twenty times as much, every other time."""
+    """As with a cold cache: it costs twenty times as much, every other time."""
     turns = iter(range(10**9))
     reader = Reader(lambda _, size: 2e-6 * size * (20 if next(turns) % 2 == 0 else 1))
     assert probe(reader.read, clock=reader.clock).characters == pytest.approx(
@@ -108,14 +108,14 @@ def test_one_slow_measurement_changes_nothing() -> None:
     )
 
 
-def test_what_costs_nothing_is_limited_all_the_same() -> None:
+def test_a_tokenizer_of_no_cost_is_limited() -> None:
     reader = Reader(lambda _, size: 0.0)
     assert probe(reader.read, clock=reader.clock).characters == MOST_CHARACTERS
     assert probe(reader.read, 5000, reader.clock).characters == 5000
     assert probe(reader.read, 10, reader.clock).characters == 10
 
 
-def test_what_makes_the_library_panic_is_beyond_the_limit() -> None:
+def test_lengths_that_make_the_library_panic_are_beyond_the_limit() -> None:
     def read(text: str) -> None:
         if text[0] == " " and len(text) > 100:
             raise PanicException
@@ -124,7 +124,7 @@ def test_what_makes_the_library_panic_is_beyond_the_limit() -> None:
     assert (found.worst, found.characters) == ("spaces", 64)
 
 
-def test_a_text_that_is_refused_is_only_measured_and_an_interruption_goes_on() -> None:
+def test_refused_texts_are_measured_and_interrupts_are_raised() -> None:
     reader = Reader(lambda _, size: 2e-6 * size)
 
     def refuse(text: str) -> None:
@@ -138,7 +138,7 @@ def test_a_text_that_is_refused_is_only_measured_and_an_interruption_goes_on() -
         probe(lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
-def test_a_slow_pattern_is_named_with_the_limit_and_what_to_do() -> None:
+def test_a_slow_pattern_is_named_with_the_limit_and_the_remedy() -> None:
     with pytest.raises(BundleError) as caught:
         limit_of(split_by(SLOW_ON_TABS), "tokenizer.json", LONG)
     message = str(caught.value)
@@ -157,7 +157,7 @@ def test_a_pattern_that_makes_the_library_give_up_is_named() -> None:
         limit_of(split_by("(a+)+b"), "tokenizer.json", 16)
 
 
-def test_a_slow_model_is_named_where_no_pattern_is_to_blame() -> None:
+def test_a_slow_tokenizer_model_is_named_if_no_pattern_is_slow() -> None:
     pieces = {"[UNK]": 0, "a": 1, "##a": 2}
     tokenizer = tokenizers.Tokenizer(
         models.WordPiece(pieces, unk_token="[UNK]", max_input_chars_per_word=10**6)
@@ -180,7 +180,7 @@ def test_a_slow_tokenizer_of_a_short_model_gets_a_limit_that_bounds_its_cost(
     assert time.thread_time() - began < 5 * LIMIT_SECONDS
 
 
-def test_the_limit_is_a_power_of_two_or_what_the_model_needs(
+def test_the_limit_is_a_power_of_two_or_the_need_of_the_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizer = split_by("x")
@@ -198,7 +198,7 @@ def test_the_limit_is_a_power_of_two_or_what_the_model_needs(
 
 
 @pytest.mark.parametrize("length", [8, 2048])
-def test_the_pattern_that_was_shipped_is_refused_however_fast_the_machine(length: int) -> None:
+def test_the_formerly_shipped_pattern_is_refused_on_any_machine(length: int) -> None:
     def clock() -> float:
         raise AssertionError("nothing is measured")
 
@@ -210,10 +210,10 @@ def test_the_pattern_that_was_shipped_is_refused_however_fast_the_machine(length
 
 
 @pytest.mark.parametrize("around", [0, 1000])
-def test_a_text_on_which_the_library_gives_up_is_refused_and_named(
+def test_a_text_that_makes_the_library_panic_is_refused_by_name(
     tmp_path: Path, around: int
 ) -> None:
-    """Without that a caller waits until its deadline: a panic is no Exception."""
+    """A panic is no Exception: without this the caller would wait until its deadline."""
     split_by("(a+)+b").save(str(tmp_path / "tokenizer.json"))
     tokenizer = Tokenizer(tmp_path / "tokenizer.json", 2000)
     good, bad = "x " * (around + 1), "a" * 64
@@ -228,8 +228,8 @@ def test_a_text_on_which_the_library_gives_up_is_refused_and_named(
 
 
 @pytest.mark.parametrize("common", ["<extra_", "<"])
-def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(common: str) -> None:
-    """Of 1,000 with one beginning, 32,000 characters that could begin each cost 0.4 s before."""
+def test_the_cost_of_special_tokens_as_text_does_not_grow_with_their_number(common: str) -> None:
+    """With 1,000 that begin alike, 32,000 candidate characters cost 0.4 s before."""
 
     def cost(tokens: int) -> float:
         special = [f"{common}{at}>" for at in range(tokens)]
@@ -248,7 +248,7 @@ def test_a_thousand_special_tokens_read_as_plain_text_cost_no_more_than_a_few(co
     assert cost(1000) < 4 * cost(2)
 
 
-def test_what_almost_spells_out_special_tokens_is_tried_in_both_readings(
+def test_near_spellings_of_special_tokens_are_tried_in_both_readings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tokenizer = split_by("x")

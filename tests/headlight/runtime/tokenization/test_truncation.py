@@ -1,6 +1,6 @@
-"""What is left of inputs that are too long.
+"""Truncation of long inputs.
 
-As the tokenizers library itself leaves it, of what has been tokenised already.
+Equal to that of the tokenizers library, applied to existing tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEVERAL = processors.TemplateProcessing(
 
 
 def of_bytes(post_processor: Any, *, prefix: bool = False) -> tokenizers.Tokenizer:
-    """A tokenizer of GPT-2's kind."""
+    """Return a tokenizer of GPT-2's kind."""
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
     trainer = trainers.BpeTrainer(
@@ -79,7 +79,7 @@ INPUTS = st.one_of(TEXTS, st.tuples(TEXTS, TEXTS))
 
 
 def texts(encoding: tokenizers.Encoding) -> list[int | None]:
-    """Which text of a pair each token is of; None: it is special."""
+    """Return the text index of each token of a pair; None for special tokens."""
     pairs = zip(encoding.sequence_ids, encoding.special_tokens_mask, strict=True)
     return [None if special else text or 0 for text, special in pairs]
 
@@ -89,15 +89,15 @@ def places(info: TokenList) -> list[tuple[int, int]]:
 
 
 class Both(NamedTuple):
-    """Ours and the library's, of one kind."""
+    """Headlight's and the library's tokenizer, of one kind."""
 
-    ours: dict[int, Tokenizer]  # by how many tokens are taken
+    ours: dict[int, Tokenizer]  # by the number of tokens kept
     library: tokenizers.Tokenizer
 
     def library_truncated(
         self, value: str | tuple[str, str], most: int, direction: str
     ) -> tokenizers.Encoding:
-        """What the library leaves of it."""
+        """Return the tokens that the library keeps."""
         self.library.enable_truncation(most, direction=direction)
         try:
             return self.whole(value)
@@ -126,7 +126,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def words_of(encoding: tokenizers.Encoding) -> list[int]:
-    """A number for each word, rising by 1; every special token has its own."""
+    """Return a number for each word, rising by 1; every special token has its own."""
     words = list[int]()
     last = None
     for at, (text, word) in enumerate(zip(encoding.sequence_ids, encoding.word_ids, strict=True)):
@@ -137,7 +137,7 @@ def words_of(encoding: tokenizers.Encoding) -> list[int]:
 
 
 @given(INPUTS, st.integers(6, 15), st.sampled_from(sorted(DIRECTIONS)))
-def test_what_is_left_is_what_the_library_leaves(
+def test_truncation_matches_the_library(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
     found, left = both.ours_of(value, most, way), both.library_truncated(value, most, way)
@@ -167,11 +167,11 @@ def test_what_is_left_is_what_the_library_leaves(
 
 
 @given(INPUTS, st.integers(6, 15), st.sampled_from(sorted(DIRECTIONS)))
-def test_a_token_is_where_it_was_before_others_were_cut(
+def test_truncation_does_not_move_token_offsets(
     both: Both, value: str | tuple[str, str], most: int, way: str
 ) -> None:
-    """The library gives the first token left behind a cut the space before it,
-    where it puts one before each text.
+    """The library assigns the space before the first kept token to it,
+    if it puts one before each text.
     """
     cut, whole = both.ours_of(value, most, way).info, both.whole(value)
     assert cut is not None
@@ -189,7 +189,7 @@ def test_a_token_is_where_it_was_before_others_were_cut(
 
 
 class Watched:
-    """A tokenizer of the library's that tells what it is asked for."""
+    """Tokenizer of the library that records its calls."""
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -206,7 +206,7 @@ class Watched:
 @pytest.mark.parametrize(
     "long", ["a b " * SHORT_CHARACTERS, ("a b " * SHORT_CHARACTERS, "c")], ids=["text", "pair"]
 )
-def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
+def test_truncation_tokenises_once_and_releases_the_gil(
     bundle_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     truncation: Truncation,
@@ -228,7 +228,7 @@ def test_nothing_is_tokenised_twice_nor_while_other_threads_wait(
 
 
 @pytest.mark.parametrize("most", [3, 4])
-def test_a_pair_of_which_nothing_would_be_left_is_refused(tmp_path: Path, most: int) -> None:
+def test_a_pair_truncated_to_nothing_is_refused(tmp_path: Path, most: int) -> None:
     path = tmp_path / "tokenizer.json"
     pieces().save(str(path))
     tokenizer = Tokenizer(path, most)

@@ -28,7 +28,7 @@ SUBNORMAL = arrays.arrays(
 
 def assert_as_astype(numbers: Floats) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of overflow: infinity is meant
+        warnings.simplefilter("ignore")  # overflow warnings: infinity is intended
         expected = numbers.astype(np.float16)
         found = halve(numbers)
     assert found.shape == expected.shape
@@ -39,11 +39,11 @@ def assert_as_astype(numbers: Floats) -> None:
 
 
 @given(ANY)
-def test_halves_are_those_of_numpy(numbers: Floats) -> None:
+def test_float16_matches_numpy(numbers: Floats) -> None:
     assert_as_astype(numbers)
 
 
-def test_every_half_and_what_lies_between_two_is_rounded_as_by_numpy() -> None:
+def test_every_float16_and_midpoint_is_rounded_as_by_numpy() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     finite = np.sort(halves[np.isfinite(halves)])
     between = (finite[1:] + finite[:-1]) / np.float32(2)
@@ -57,14 +57,14 @@ def test_every_half_and_what_lies_between_two_is_rounded_as_by_numpy() -> None:
 
 
 @given(WEIGHTS)
-def test_bytes_are_within_half_a_step(rows: Floats) -> None:
+def test_uint8_values_are_within_half_a_step(rows: Floats) -> None:
     values, scales = quantise(rows)
     assert (np.abs(values * scales[:, None] - rows) <= scales[:, None] * 0.5001 + 1e-37).all()
 
 
 @given(SUBNORMAL)
-def test_rows_of_next_to_nothing_are_within_half_a_step_too(counts: NDArray[np.int64]) -> None:
-    # The smallest numbers there are: a scale has few digits, or none.
+def test_tiny_rows_are_within_half_a_step(counts: NDArray[np.int64]) -> None:
+    # Subnormal numbers: a scale has few digits, or none.
     rows = (counts * 2.0**-149).astype(np.float32)
     values, scales = quantise(rows)
     exact = scales.astype(np.float64)[:, None]
@@ -75,25 +75,25 @@ def test_rows_of_next_to_nothing_are_within_half_a_step_too(counts: NDArray[np.i
 @pytest.mark.parametrize(
     "largest", [1, 127, 128, 255, 256, 380, 382, 383, 65025, 2**23 * 255 - 1, 2**23 * 255]
 )
-def test_of_the_largest_nothing_is_lost_round_the_ends_of_a_byte(largest: int) -> None:
+def test_subnormal_maxima_do_not_overflow_uint8(largest: int) -> None:
     [[most, none]], [scale] = quantise(np.array([[largest * 2.0**-149, 0]], dtype=np.float32))
     assert none == 0
     assert abs(int(most) * float(scale) - np.float32(largest * 2.0**-149)) <= float(scale) * 0.5001
 
 
-def test_scales_of_normal_numbers_are_the_largest_over_255() -> None:
+def test_scales_are_the_row_maximum_over_255() -> None:
     rows = np.array([[2.0**-118, 1e-38], [3e38, 0], [0.3, 0.1]], dtype=np.float32)
     values, scales = quantise(rows)
     np.testing.assert_array_equal(scales, rows.max(axis=1) / np.float32(255))
     assert values.max(axis=1).tolist() == [255, 255, 255]
 
 
-def test_a_uniform_row_of_two_thousand_keeps_its_sum_in_eight_bits() -> None:
+def test_a_uniform_row_of_two_thousand_keeps_its_sum_as_uint8() -> None:
     values, scales = quantise(np.full((1, 2000), 1 / 2000, dtype=np.float32))
     assert abs(float((values * scales[..., None]).sum()) - 1) < 1e-5
 
 
-def test_rows_without_weight_survive_eight_bits() -> None:
+def test_zero_rows_stay_zero_as_uint8() -> None:
     values, scales = quantise(np.zeros((2, 3), dtype=np.float32))
     assert not values.any()
     assert not scales.any()

@@ -1,4 +1,4 @@
-"""Cutting, scaling and quantising vectors, against plain NumPy."""
+"""Truncation, normalisation and quantisation of vectors, against plain NumPy."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def vectors(width: int = 16) -> st.SearchStrategy[Floats]:
 
 
 def bits(rows: Floats) -> NDArray[np.uint8]:
-    """The first dimension of eight is worth 128."""
+    """Pack the bits; the first dimension of eight is worth 128."""
     signs = (rows > 0).reshape(len(rows), -1, 8)
     made: NDArray[np.uint8] = (signs * 2 ** np.arange(7, -1, -1)).sum(-1).astype(np.uint8)
     return made
 
 
 @given(vectors())
-def test_bits_are_signs_the_first_one_highest(rows: Floats) -> None:
+def test_bits_are_signs_with_the_first_dimension_highest(rows: Floats) -> None:
     np.testing.assert_array_equal(as_type(rows, "ubinary"), bits(rows))
     signed = as_type(rows, "binary")
     assert signed.dtype == np.int8
@@ -53,7 +53,7 @@ def test_bits_are_signs_the_first_one_highest(rows: Floats) -> None:
 
 
 @given(vectors(), arrays.arrays(np.float32, (2, 16), elements=NUMBERS))
-def test_int8_counts_steps_of_the_range_and_never_wraps(rows: Floats, ends: Floats) -> None:
+def test_int8_divides_the_range_into_steps_and_saturates(rows: Floats, ends: Floats) -> None:
     ranges = np.sort(ends, axis=0)
     steps = (ranges[1] - ranges[0]) / np.float32(255)
     steps[steps == 0] = 1
@@ -67,20 +67,20 @@ def test_int8_counts_steps_of_the_range_and_never_wraps(rows: Floats, ends: Floa
 
 
 @given(vectors())
-def test_what_int8_stands_for_is_within_a_step(rows: Floats) -> None:
+def test_int8_is_within_one_step_of_the_value(rows: Floats) -> None:
     ranges = np.stack([rows.min(0), rows.max(0)])
     steps = np.maximum((ranges[1] - ranges[0]) / 255, 1e-30)
     back = ranges[0] + (as_type(rows, "int8", ranges).astype(np.float64) + 128) * steps
     assert (np.abs(back - rows) <= 1.001 * steps + 1e-4).all()
 
 
-def test_float16_is_what_numpy_makes_of_it() -> None:
+def test_float16_is_the_numpy_cast() -> None:
     rows = np.array([[1.0, 1e-8, -0.1, 1e6]], dtype=np.float32)
     np.testing.assert_array_equal(as_type(rows, "float16"), [[1.0, 0.0, np.float16(-0.1), np.inf]])
 
 
 @given(vectors(20), st.integers(1, 20), st.booleans())
-def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -> None:
+def test_vectors_are_truncated_then_normalised(rows: Floats, width: int, unit: bool) -> None:
     wanted = [Vector(width, unit) if at % 3 else None for at in range(len(rows))]
     for row, vector, got in zip(
         rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True
@@ -99,7 +99,7 @@ def test_it_is_cut_first_and_scaled_then(rows: Floats, width: int, unit: bool) -
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_what_is_not_said_is_as_the_model_has_it(normalize: bool) -> None:
+def test_defaults_are_those_of_the_model(normalize: bool) -> None:
     row = np.array([3.0, 4.0], dtype=np.float32)
     expected = np.array([0.6, 0.8], dtype=np.float32) if normalize else row
     [got, longer] = shape_pooled(
@@ -114,7 +114,7 @@ def test_zeros_stay_zeros_and_large_numbers_do_not_overflow() -> None:
     np.testing.assert_allclose(unit_length(rows), [[0.0, 0.0], [0.5**0.5, 0.5**0.5]], rtol=1e-6)
 
 
-def test_rows_are_scaled_each_and_copied() -> None:
+def test_rows_are_normalised_separately_and_copied() -> None:
     rows = np.array([[3.0, 4.0], [0.0, 2.0]], dtype=np.float32)
     np.testing.assert_allclose(
         shape_rows(rows, TokensSpec(normalize=True)), [[0.6, 0.8], [0.0, 1.0]]
@@ -124,7 +124,7 @@ def test_rows_are_scaled_each_and_copied() -> None:
     assert not np.shares_memory(shape_rows(rows, TokensSpec()), rows)
 
 
-def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:
+def test_types_are_in_the_requested_order_with_the_announced_bytes() -> None:
     rows = np.ones((3, 16), dtype=np.float32)
     dtypes: tuple[VectorType, ...] = ("ubinary", "int8", "float32", "binary", "float16")
     vector = Vector(16, True, dtypes, RANGES)
@@ -148,7 +148,7 @@ def test_types_come_in_the_order_asked_with_the_bytes_announced() -> None:
         (PooledSpec(dimensions=16, normalize=True, dtypes=("int8",)), Vector(16, True, ("int8",))),
     ],
 )
-def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
+def test_output_specs_are_resolved(spec: PooledSpec, expected: Vector) -> None:
     assert resolve_pooled(spec, OFFER) == expected
 
 
@@ -183,12 +183,12 @@ def test_wishes_are_resolved(spec: PooledSpec, expected: Vector) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_remedy(spec: PooledSpec, message: str) -> None:
+def test_impossible_output_specs_are_refused_with_a_remedy(spec: PooledSpec, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         resolve_pooled(spec, OFFER)
 
 
-def test_the_types_there_are() -> None:
+def test_available_types_depend_on_the_model() -> None:
     assert OFFER.dtypes == ("float32", "float16", "int8", "binary", "ubinary")
     assert Offer(7, True).dtypes == ("float32", "float16")
 
@@ -207,7 +207,7 @@ def test_the_types_there_are() -> None:
         ({"int8_16": np.array(["a"])}, "expected float32"),
     ],
 )
-def test_ranges_that_are_none_are_refused(
+def test_invalid_int8_ranges_are_refused(
     tmp_path: Path, held: dict[str, Any], message: str
 ) -> None:
     np.savez(tmp_path / "ranges.npz", **held)
@@ -215,12 +215,12 @@ def test_ranges_that_are_none_are_refused(
         load_ranges(tmp_path / "ranges.npz", 20)
 
 
-def test_ranges_are_read_by_width(tmp_path: Path) -> None:
+def test_int8_ranges_are_read_by_width(tmp_path: Path) -> None:
     np.savez(tmp_path / "ranges.npz", int8_16=RANGES, int8_8=RANGES[:, :8])
     assert sorted(load_ranges(tmp_path / "ranges.npz", 20)) == [8, 16]
 
 
-def test_rows_have_two_types() -> None:
+def test_token_rows_have_two_types() -> None:
     with pytest.raises(
         InvalidInput, match=r"outputs\.tokens\.dtype: is 'int8'; must be one of float32, float16"
     ):

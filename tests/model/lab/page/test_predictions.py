@@ -1,4 +1,4 @@
-"""Verdicts that hang on noise, on floors and ceilings, and on what a seed has learnt."""
+"""Verdicts that depend on noise, on floors and ceilings, and on what a seed has learnt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECOVERS = "Linear interpolation recovers"
 
 @pytest.fixture
 def results() -> dict[str, Any]:
-    """Those that are committed."""
+    """Return the committed results."""
     return copy.deepcopy(load(Path(__file__).resolve().parents[4] / "docs/positions"))
 
 
@@ -32,7 +32,7 @@ def verdict(results: dict[str, Any], begins: str) -> tuple[Finding, str]:
 
 
 def recall(results: dict[str, Any], **by_scheme: tuple[float, ...]) -> dict[str, Any]:
-    """Every seed of these schemes recalls as much, by length."""
+    """Give every seed of these schemes the same recall, by length."""
     for run in results["extrapolation"]:
         for length, value in zip(
             LENGTHS, by_scheme.get(run["scheme"].replace(" ", "_"), ()), strict=False
@@ -46,7 +46,7 @@ def at(results: dict[str, Any], theta: float) -> list[dict[str, Any]]:
 
 
 def far(results: dict[str, Any], **by_kind: float) -> dict[str, Any]:
-    """Every seed has learnt recall, and recalls as much from far away, by stretching."""
+    """Make every seed learn recall, and give it the same distant recall, by stretching."""
     for run in results["scaling"]:
         run["none"]["zero_shot"]["64"]["recall"] = 1.0
         for kind, value in by_kind.items():
@@ -55,14 +55,14 @@ def far(results: dict[str, Any], **by_kind: float) -> dict[str, Any]:
 
 
 def tuned(results: dict[str, Any], **moves: tuple[float, float]) -> dict[str, Any]:
-    """Every seed names as many left neighbours before and after more training."""
+    """Give every seed the same left-neighbour accuracy before and after more training."""
     for run in results["scaling"]:
         for kind, (before, after) in moves.items():
             run[kind]["zero_shot"]["256"]["left"], run[kind]["tuned"]["256"]["left"] = before, after
     return results
 
 
-def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
+def test_distant_recall_has_no_verdict_if_recall_was_not_learnt(
     results: dict[str, Any],
 ) -> None:
     """At theta = 10000 a seed recalls 18.4 % at the length of the training,
@@ -74,7 +74,7 @@ def test_recall_from_far_away_is_not_judged_where_recall_was_not_learnt(
     assert "theta 10000 (not learnt, so not seen): " in told
 
 
-def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[str, Any]) -> None:
+def test_a_dissenting_seed_prevents_a_verdict(results: dict[str, Any]) -> None:
     for run in at(results, 10000):
         run["none"]["zero_shot"]["64"]["recall"] = 1.0
     means = [
@@ -89,13 +89,13 @@ def test_a_seed_that_says_otherwise_is_not_outvoted_by_the_mean(results: dict[st
 
 
 @pytest.mark.parametrize(("others", "finding"), [(0.2, True), (0.115, False), (0.05, False)])
-def test_worse_is_worse_by_more_than_so_few_questions_leave_open(
+def test_worse_means_worse_beyond_the_sampling_error(
     results: dict[str, Any], others: float, finding: Finding
 ) -> None:
     assert verdict(far(results, none=0.1, linear=others, ntk=0.5, yarn=0.5), FAR)[0] is finding
 
 
-def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any]) -> None:
+def test_the_strongest_decay_is_judged_at_lengths_above_the_floor(results: dict[str, Any]) -> None:
     """At 512 tokens all three are at the floor: at 128 sinusoidal has lost more."""
     finding, told = verdict(results, ROPE_MOST)
     assert finding is False
@@ -106,12 +106,12 @@ def test_who_decays_most_is_judged_where_it_can_be_seen(results: dict[str, Any])
 @pytest.mark.parametrize(
     ("rope", "sinusoidal", "alibi_signed", "finding"),
     [
-        # Seen at 128 tokens, not at 512.
+        # Visible at 128 tokens, not at 512.
         ((1, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), True),
         ((1, 0.8, 0.5, 0.05), (1, 0.9, 0.2, 0.05), (0.9, 0.9, 0.5, 0.05), False),
-        # At 512: one is enough to compare with.
+        # At 512: one scheme above the floor is enough to compare with.
         ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.2, 0.5), (0.9, 0.9, 0.3, 0.5), True),
-        # Noise apart.
+        # They differ only by noise.
         ((1, 0.8, 0.5, 0.04), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.5), Unseen.DISAGREE),
         ((1, 0.09, 0.07, 0.05), (1, 0.08, 0.06, 0.04), (0.9, 0.09, 0.07, 0.05), Unseen.AT_FLOOR),
         ((0.5, 0.8, 0.2, 0.05), (1, 0.9, 0.5, 0.05), (0.9, 0.9, 0.5, 0.05), Unseen.NOT_LEARNT),
@@ -128,7 +128,7 @@ def test_verdicts_on_decay(
     assert verdict(changed, ROPE_MOST)[0] is finding
 
 
-def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> None:
+def test_retained_accuracy_is_not_clipped_at_the_floor(results: dict[str, Any]) -> None:
     changed = recall(results, rope=(1, 0.8, 0.5, 0.01))
     assert figures.retained(changed, "rope", "recall", 512).most < 0
     wide = figures.retained(changed, "rope", "recall", 128, errors=2)
@@ -138,9 +138,9 @@ def test_what_was_kept_is_not_cut_off_at_the_floor(results: dict[str, Any]) -> N
     )
 
 
-def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str, Any]) -> None:
-    """Linear interpolation gains most points, for it lost most,
-    and regains the least of what it lacks.
+def test_recovery_is_measured_relative_to_the_possible_gain(results: dict[str, Any]) -> None:
+    """Linear interpolation gains most points because it lost most,
+    and regains the smallest share of its loss.
     """
     moves = [
         figures.stretched(results, 100, kind, stage, 256, "left").mean
@@ -169,10 +169,10 @@ def test_recovering_fastest_is_a_share_of_what_could_be_gained(results: dict[str
     assert verdict(results, RECOVERS)[0] is Unseen.DISAGREE
 
 
-def test_nobody_recovers_who_lost_nothing(results: dict[str, Any]) -> None:
+def test_a_scheme_without_loss_has_no_recovery(results: dict[str, Any]) -> None:
     assert verdict(tuned(results, yarn=(1.0, 1.0)), RECOVERS)[0] is Unseen.AT_CEILING
 
 
-def test_ranges_that_overlap_decide_nothing(results: dict[str, Any]) -> None:
-    """One seed reverses better with the ends marked than any without, and the others do not."""
+def test_overlapping_ranges_decide_nothing(results: dict[str, Any]) -> None:
+    """One seed reverses better with marked ends than any without, and the others do not."""
     assert verdict(results, "RoPE reverses better")[0] is Unseen.DISAGREE

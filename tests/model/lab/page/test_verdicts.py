@@ -1,4 +1,4 @@
-"""Verdicts: said where every seed says them."""
+"""Verdicts: given only if every seed agrees."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headlight_model.lab.results import Range
     [
         ([0.1, 0.2], [0.3, 0.4], True),
         ([0.3, 0.4], [0.1, 0.2], False),
-        ([0.1, 0.3], [0.2, 0.4], Unseen.DISAGREE),  # the mean is less
+        ([0.1, 0.3], [0.2, 0.4], Unseen.DISAGREE),  # only the mean is less
         ([0.1, 0.4], [0.2, 0.3], Unseen.DISAGREE),
         ([0.2], [0.2], False),
     ],
 )
-def test_less_is_said_of_ranges_that_do_not_overlap(
+def test_less_requires_ranges_that_do_not_overlap(
     one: list[float], other: list[float], finding: Finding
 ) -> None:
     assert less(Range.of(one), Range.of(other)) is finding
@@ -35,19 +35,19 @@ def test_less_is_said_of_ranges_that_do_not_overlap(
         ([0.4], False, True),
     ],
 )
-def test_a_bound_is_reached_or_kept_by_every_seed(
+def test_a_bound_must_hold_for_every_seed(
     values: list[float], reached: Finding, kept: Finding
 ) -> None:
     assert at_least(Range.of(values), 0.5) is reached
     assert at_most(Range.of(values), 0.5) is kept
 
 
-def test_of_several_one_that_fails_decides_and_then_what_is_unseen() -> None:
+def test_a_failed_condition_decides_before_an_unseen_one() -> None:
     assert every([True, True]) is True
     assert every([True, Unseen.NOT_LEARNT, False]) is False
     assert every([True, Unseen.DISAGREE]) is Unseen.DISAGREE
     assert every([Unseen.DISAGREE, Unseen.NOT_LEARNT, True]) is Unseen.NOT_LEARNT
 
 
-def test_each_has_words_of_its_own() -> None:
+def test_every_verdict_has_its_own_words() -> None:
     assert len({said(each) for each in (True, False, *Unseen)}) == 2 + len(Unseen)

@@ -32,13 +32,13 @@ def test_a_share_of_the_ordinary_tokens_is_hidden() -> None:
 
 
 def source(random: np.random.Generator) -> Data:
-    """A stream of random tokens, brackets among them."""
+    """Return a stream of random tokens, brackets among them."""
     stream = random.integers(len(SPECIALS), len(PIECES), size=50_000).astype(np.uint16)
     stream[::5] = random.integers(len(SPECIALS), len(SPECIALS) + 6, size=10_000)
     return Data(stream, {})
 
 
-def test_hidden_tokens_are_asked_and_replaced_ones_are_marked() -> None:
+def test_hidden_tokens_are_targets_and_replaced_ones_are_marked() -> None:
     recipe = Recipe(window_tokens=32 * 1024, lengths=(128,))
     data = source(np.random.default_rng(0))
     batch = altered_batch(data, recipe, NO_BRACKETS, seed=0, step=0)

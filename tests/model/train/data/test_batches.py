@@ -35,7 +35,7 @@ def test_windows_are_parts_of_the_stream_and_reach_its_end() -> None:
     assert (found[:, 1].min(), found[:, 4].max()) == (10, 19)
 
 
-def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) -> None:
+def test_a_batch_keeps_pairs_together_without_repeats(counting_data: Data) -> None:
     queries, documents = pair_batch(counting_data, QUICK.pairs, np.random.default_rng(0))
     assert len({tuple(query) for query in queries}) == QUICK.pairs
     assert all(
@@ -45,13 +45,13 @@ def test_a_batch_keeps_pairs_together_and_shows_none_twice(counting_data: Data) 
     assert pair_batch(counting_data, QUICK.pairs, np.random.default_rng(1)) != (queries, documents)
 
 
-def test_a_run_of_pairs_is_of_neighbours(counting_data: Data) -> None:
+def test_a_run_of_pairs_consists_of_neighbours(counting_data: Data) -> None:
     queries, _ = pair_batch(counting_data, 8, np.random.default_rng(0), run=4)
     numbers = np.array([query[1] for query in queries]).reshape(2, 4)
     assert (np.diff(numbers, axis=1) == 1).all()
 
 
-def test_a_task_smaller_than_a_batch_is_shown_whole(counting_data: Data) -> None:
+def test_a_task_smaller_than_a_batch_is_used_whole(counting_data: Data) -> None:
     queries, _ = pair_batch(counting_data, 10**6, np.random.default_rng(0))
     assert sorted(queries) == sorted(counting_data.pairs["summary"].queries)
 
@@ -79,7 +79,7 @@ def test_thinning_keeps_the_ends_and_the_order() -> None:
     assert {17, 23} <= set(thinned)
 
 
-def test_the_name_of_a_document_counts_more() -> None:
+def test_the_name_of_a_document_has_more_weight() -> None:
     weights = name_weights([2, 30, 7, 40, 41, 8, 42, 3], (7, 8))
     assert weights.tolist() == [1, 1, 1, NAME_WEIGHT, NAME_WEIGHT, 1, 1, 1]
     assert name_weights([2, 40, 8, 3], (7, 8)).tolist() == [1, 1, 1, 1]
@@ -96,7 +96,7 @@ def test_embed_returns_rows_in_order_whatever_their_lengths() -> None:
     assert tokens >= sum(map(len, rows))
 
 
-def test_equal_texts_on_either_side() -> None:
+def test_equal_texts_on_either_side_are_found() -> None:
     same = equal_texts([[1], [1], [2]], [[3], [4], [4]])
     assert same.tolist() == [[True, True, False], [True, True, True], [False, True, True]]
 
@@ -116,7 +116,7 @@ def test_prepare_keeps_the_parts_apart() -> None:
     assert max(map(len, summaries.documents)) <= QUICK.document_length
 
 
-def test_long_texts_are_cut_but_keep_their_ends() -> None:
+def test_long_texts_are_truncated_and_keep_their_end_tokens() -> None:
     tokenizer = train_tokenizer(["a b c"], 50)
     (ids,) = encode(tokenizer, ["a " * 100], 10)
     assert len(ids) == 10

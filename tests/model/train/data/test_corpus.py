@@ -16,7 +16,7 @@ def test_importing_the_corpus_does_not_import_torch() -> None:
     assert subprocess.run([sys.executable, "-c", command], cwd=root, check=False).returncode == 0
 
 
-def test_the_files_are_sorted_and_hold_neither_tests_nor_generated_facts() -> None:
+def test_the_files_are_sorted_without_tests_and_generated_files() -> None:
     modules = [module for module, _ in corpus.stdlib_files()]
     assert modules == sorted(modules)
     assert len(modules) == len(set(modules))
@@ -47,7 +47,7 @@ def test_the_split_is_the_same_everywhere() -> None:
     assert corpus.part_of(corpus.PROSE_MODULE) is Part.TRAINING
 
 
-def test_the_language_reference_is_prose_a_topic_each() -> None:
+def test_each_topic_of_the_language_reference_is_prose() -> None:
     topics = corpus.topics()
     assert len(topics) > 50
     assert all(topic.module.startswith(corpus.PROSE_MODULE) for topic in topics)

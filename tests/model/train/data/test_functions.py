@@ -43,7 +43,7 @@ async def close(): "Close it."
         ("_", []),
     ],
 )
-def test_split_words(name: str, words: list[str]) -> None:
+def test_names_are_split_into_words(name: str, words: list[str]) -> None:
     assert split_words(name) == words
 
 
@@ -70,7 +70,7 @@ def test_a_function_is_described_in_full() -> None:
     assert (close.name, close.summary, close.body_words) == ("close", "Close it.", ())
 
 
-def test_the_document_says_module_and_name_and_never_the_docstring() -> None:
+def test_a_document_has_module_and_name_and_not_the_docstring() -> None:
     add, _, close = functions_of(CODE)
     name, body = (
         "till add item",
@@ -91,12 +91,12 @@ def test_documents_of_earlier_models_keep_their_form() -> None:
     assert document_of_0_1(close) == "close close close"
 
 
-def test_of_a_module_the_ends_of_its_name_are_said() -> None:
+def test_a_document_has_first_and_last_part_of_the_module_name() -> None:
     assert module_words("json") == ["json"]
     assert module_words("a_graph.algorithms.shortestPaths") == ["a", "graph", "shortest", "paths"]
 
 
-def test_words_are_kept_once_and_in_order() -> None:
+def test_words_are_deduplicated_in_order() -> None:
     assert unique_words(["readLine self x", "line_of args text"]) == ("read", "line", "of", "text")
 
 

@@ -26,14 +26,14 @@ def said(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("triplet", list(questions(each=1)), ids=lambda each: each.right)
-def test_both_answers_hold_the_same_words(triplet: Triplet) -> None:
+def test_both_answers_have_the_same_words(triplet: Triplet) -> None:
     assert triplet.right != triplet.wrong
     assert triplet.question != triplet.other_question
     assert said(triplet.right) == said(triplet.wrong)
     assert said(triplet.question) == said(triplet.other_question)
 
 
-def test_the_words_of_tests_are_no_words_of_training() -> None:
+def test_test_words_are_not_in_training() -> None:
     held, learnt = set(words(Part.TEST)), set(words(Part.TRAINING))
     assert held.isdisjoint(learnt)
     assert len(held) > 30
@@ -44,7 +44,7 @@ def test_the_words_of_tests_are_no_words_of_training() -> None:
     assert used.isdisjoint(held - set(re.findall(r"[a-z]+", str(TRAINED))))
 
 
-def test_templates_of_tests_are_no_templates_of_training() -> None:
+def test_test_templates_are_not_in_training() -> None:
     assert not set(templates(KEPT_BACK)) & set(templates(TRAINED))
     assert {family for family, _, _ in templates(KEPT_BACK)} == set(TRAINED)
     assert {each.trained for each in questions(each=1)} == {True, False}

@@ -10,7 +10,7 @@ from headlight_model.train.data.corpus import TEST_PACKAGES, VALIDATION_PACKAGES
 from headlight_model.train.data.packages import MANIFEST, Package
 
 
-def test_names_of_constraints_are_in_their_normal_form(tmp_path: Path) -> None:
+def test_constraint_names_are_normalised(tmp_path: Path) -> None:
     (tmp_path / "constraints.txt").write_text(
         "# a == comment\nJinja2==3.1\nhf_xet.more==1\nloose\n", encoding="utf-8"
     )
@@ -30,11 +30,11 @@ def test_an_installed_package_is_described() -> None:
     assert {source.part for source in texts} == {Part.TEST}
 
 
-def test_a_package_that_is_not_here_is_none() -> None:
+def test_a_package_that_is_not_installed_is_none() -> None:
     assert packages.package("no-such-package-anywhere") is None
 
 
-def test_a_text_counts_once_and_first_for_tests(
+def test_a_repeated_text_counts_once_and_belongs_to_the_test_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "same.py").write_text("x = 1\n", encoding="utf-8")
@@ -51,7 +51,7 @@ def test_a_text_counts_once_and_first_for_tests(
     )
 
 
-def test_files_too_long_or_unreadable_are_left_out(
+def test_long_and_unreadable_files_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packages, "LONGEST", 10)

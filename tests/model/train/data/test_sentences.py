@@ -26,10 +26,10 @@ from headlight_model.train.data.sentences import first_sentence, sentences
         ("x = 1", ""),
     ],
 )
-def test_first_sentence(docstring: str, sentence: str) -> None:
+def test_the_first_sentence_is_found(docstring: str, sentence: str) -> None:
     assert first_sentence(docstring) == sentence
 
 
-def test_all_sentences() -> None:
+def test_all_sentences_are_found() -> None:
     assert sentences("One\nline. Two.\n\n  Three\n\n\n") == ["One line.", "Two.", "Three"]
     assert sentences(" \n ") == []

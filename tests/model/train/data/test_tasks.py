@@ -27,7 +27,7 @@ def of():
 )
 
 
-def test_pairs_of_code() -> None:
+def test_code_gives_pairs() -> None:
     found = list(tasks.code_pairs(CODE))
     document = "shop def price ( goods ) total sum goods round up"
     assert found == [
@@ -40,7 +40,7 @@ def test_pairs_of_code() -> None:
     ]
 
 
-def test_pairs_of_prose() -> None:
+def test_prose_gives_pairs() -> None:
     text = "A statement does things. It has a syntax.\n\nOne sentence alone here."
     assert list(tasks.prose_pairs(Source(PROSE_MODULE, text))) == [
         ("rest", ("A statement does things.", "It has a syntax.")),
@@ -56,7 +56,7 @@ def test_each_part_has_its_own_pairs() -> None:
     assert said[Part.TEST].isdisjoint(said[Part.TRAINING] | said[Part.VALIDATION])
 
 
-def test_training_never_holds_what_another_part_says() -> None:
+def test_training_has_no_texts_of_other_parts() -> None:
     learnt = Source("a", 'def sort(rows):\n    """Sort some rows."""\n', "a-package")
     kept = Source("b", 'def order(rows):\n    """SORT some rows."""\n', "click")
     other = Source("c", 'def close(rows):\n    """Close the shop."""\n', "a-package")

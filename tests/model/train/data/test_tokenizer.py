@@ -20,7 +20,7 @@ def tokenizer() -> Tokenizer:
 
 
 def plain(text: str) -> str:
-    """What the tokenizer's normaliser leaves of a text that has no line end."""
+    """Return the normalised text; it must have no line end."""
     bare = "".join(
         char for char in unicodedata.normalize("NFD", text) if unicodedata.category(char) != "Mn"
     )
@@ -46,14 +46,14 @@ def test_specials_have_the_ids_the_model_expects() -> None:
     assert tokenizer().get_vocab_size() == 1000
 
 
-def test_templates() -> None:
+def test_templates_add_special_tokens() -> None:
     assert tokenizer().encode("a").tokens == ["[CLS]", "a", "[SEP]"]
     pair = tokenizer().encode("a", "b")
     assert pair.tokens == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
     assert pair.type_ids == [0, 0, 0, 1, 1]
 
 
-def test_it_neither_cuts_nor_pads() -> None:
+def test_the_tokenizer_neither_truncates_nor_pads() -> None:
     assert tokenizer().truncation is None
     assert tokenizer().padding is None
     assert len(tokenizer().encode("a " * 5000).ids) == 5002
@@ -65,7 +65,7 @@ def test_it_neither_cuts_nor_pads() -> None:
         ("__init__(self)", ["__", "init", "__", "(", "self", ")"]),
         ("if x:\n\n\n    return", ["if", "x", ":", "\n", "return"]),
         ("Café == 3", ["é", "==", "3"]),
-        # Beyond 16 bits: an offset in UTF-16 or in bytes would be off.
+        # Beyond 16 bits: an offset in UTF-16 or in bytes would be wrong.
         ("\U0001f600 self", ["\U0001f600", "self"]),
     ],
 )
@@ -91,7 +91,7 @@ def test_blank_lines_and_indentation_are_one_piece() -> None:
         max_size=40,
     )
 )
-def test_offsets_survive_any_text(text: str) -> None:
+def test_offsets_are_valid_for_any_text(text: str) -> None:
     encoding = tokenizer().encode(text, add_special_tokens=False)
     for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
         assert 0 <= start < end <= len(text)
@@ -110,7 +110,7 @@ def test_offsets_survive_any_text(text: str) -> None:
         max_size=20,
     )
 )
-def test_nothing_known_is_lost(pieces: list[str]) -> None:
+def test_known_characters_are_preserved(pieces: list[str]) -> None:
     text = " ".join(pieces)
     encoding = tokenizer().encode(text, add_special_tokens=False)
     assert UNK not in encoding.tokens

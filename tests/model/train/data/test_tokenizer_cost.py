@@ -1,4 +1,4 @@
-"""CPU time of the tokenizers that are trained here and of those that are shipped."""
+"""CPU time of newly trained tokenizers and of the shipped ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headlight_model.train.data.tokenizer import LINE_END, train_tokenizer
 CHECKPOINTS = sorted(
     Path(__file__).resolve().parents[4].glob("model/headlight_model/checkpoints/*/tokenizer.json")
 )
-RUN = 32_768  # of line breaks: 2 s and more with the pattern before, some 10 ms with this one
+RUN = 32_768  # line breaks: 2 s and more with the old pattern, some 10 ms with this one
 SLOW_SECONDS = 1.0
 
 
@@ -46,7 +46,7 @@ def test_the_training_record_names_the_tokenizer_beside_it(path: Path) -> None:
         )
 
 
-def test_the_last_of_several_line_breaks_stands_for_all() -> None:
+def test_a_run_of_line_breaks_becomes_its_last_one() -> None:
     normalizer = train_tokenizer(["a b"], 50).normalizer
     assert normalizer is not None
     for breaks in ("\n", "\n\n", " \n \t\n", "\r\n\r\n", "\n\u2028\n", "\n\x0b\x85\n "):

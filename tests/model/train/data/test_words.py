@@ -42,7 +42,7 @@ def test_a_text_counts_once() -> None:
 
 
 @pytest.mark.parametrize("positions", sorted(POSITIONS))
-def test_a_text_is_its_words_whatever_their_order_and_its_length(positions: str) -> None:
+def test_the_vector_of_a_text_ignores_word_order_and_length(positions: str) -> None:
     torch.manual_seed(0)
     encoder = Encoder(QUICK.encoder_config(positions, 100)).eval()
     words = torch.nn.functional.normalize(torch.randn(100, WIDTH), dim=1)
@@ -55,7 +55,7 @@ def test_a_text_is_its_words_whatever_their_order_and_its_length(positions: str)
     assert cosines[0, 3] < 0.8
 
 
-def test_learning_brings_pairs_together(counting_data: Data) -> None:
+def test_training_increases_the_similarity_of_pairs(counting_data: Data) -> None:
     torch.manual_seed(0)
     encoder = Encoder(QUICK.encoder_config("rope", 200))
     initialise_encoder(encoder, torch.nn.functional.normalize(torch.randn(200, WIDTH), dim=1))
@@ -74,7 +74,7 @@ def test_learning_brings_pairs_together(counting_data: Data) -> None:
     assert alike() > before
 
 
-def test_blocks_that_do_nothing_are_near_the_words_but_for_the_weight_of_names() -> None:
+def test_an_encoder_with_idle_blocks_matches_word_vectors_but_for_name_weights() -> None:
     torch.manual_seed(0)
     encoder = Encoder(QUICK.encoder_config("rope", 100)).eval()
     initialise_encoder(encoder, torch.nn.functional.normalize(torch.randn(100, WIDTH), dim=1))
@@ -87,5 +87,5 @@ def test_blocks_that_do_nothing_are_near_the_words_but_for_the_weight_of_names()
     assert tokens == 8
     loss, cosine, _ = distance_from_words(encoder, rows, marks, bfloat16=False)
     assert cosine < 0.95
-    # Vectors of length 1, one of six counted thrice: 2 of its lengths are missing.
+    # Unit vectors, one of six weighted three times: twice its length is missing.
     assert loss.item() == pytest.approx(1 - cosine.item() + TOKEN_SHARE * 4 / 14, rel=1e-4)

@@ -38,7 +38,7 @@ def admitted(
     patience_seconds: float = math.inf,
     priority: Priority = "interactive",
 ) -> Iterator[None]:
-    """Around work on so many tokens, checked and taken as they are queued."""
+    """Reserve capacity around work on so many tokens, checked and taken as they are queued."""
     with admission.lock:
         admission.check_wait(tokens, patience_seconds, priority)
         admission.take_tokens(tokens, priority)
@@ -50,7 +50,7 @@ def admitted(
 
 @contextlib.contextmanager
 def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator[None]:
-    """Around an answer of so many bytes."""
+    """Reserve an answer of so many bytes."""
     admission.take_output(size, lambda room: (field, remedy))
     try:
         yield
@@ -61,12 +61,12 @@ def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator
 def shed(
     admission: Admission, tokens: int, patience_seconds: float = math.inf, **named: Any
 ) -> None:
-    """Admit what is refused."""
+    """Admit a request that is refused; return the error."""
     with admitted(admission, tokens, patience_seconds, **named):
         pytest.fail("it was admitted")
 
 
-def test_what_is_held_comes_back_however_its_holder_ends() -> None:
+def test_reservations_are_released_however_the_holder_ends() -> None:
     admission = admission_of(10)
     with admitted(admission, 4), admitted(admission, 6):
         assert admission.tokens.held == 10
@@ -80,7 +80,7 @@ def test_what_is_held_comes_back_however_its_holder_ends() -> None:
     assert admission.tokens.held == 0
 
 
-def test_the_delay_is_the_time_in_which_half_the_queue_is_worked_off() -> None:
+def test_the_retry_delay_is_the_time_to_drain_half_the_queue() -> None:
     admission = admission_of(1000, estimate=WaitEstimate(2))
     admission.estimate.worked_off(tokens=100, seconds=1.0)  # with two streams, 200 tokens a second
     with (
@@ -92,7 +92,7 @@ def test_the_delay_is_the_time_in_which_half_the_queue_is_worked_off() -> None:
     assert refused.value.shortage is Shortage.QUEUE_TOKENS
 
 
-def test_before_the_first_batch_there_is_a_guess() -> None:
+def test_the_retry_delay_before_the_first_batch_is_a_default() -> None:
     admission = admission_of(1)
     with admitted(admission, 1), pytest.raises(Shed) as refused:
         shed(admission, 1)
@@ -100,7 +100,7 @@ def test_before_the_first_batch_there_is_a_guess() -> None:
 
 
 @given(st.integers(1, 10**9), st.floats(1e-9, 1e9))
-def test_the_delay_is_bounded(tokens: int, seconds: float) -> None:
+def test_the_retry_delay_is_bounded(tokens: int, seconds: float) -> None:
     admission = admission_of(100)
     admission.estimate.worked_off(tokens, seconds)
     with admitted(admission, 100), pytest.raises(Shed) as refused:
@@ -118,7 +118,7 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
             shed(admission, 1, 0.5)
         assert refused.value.shortage is Shortage.DEADLINE
         assert refused.value.retry_after_seconds == pytest.approx(1.51)
-        with pytest.raises(Shed, match=r"2\.60 s"):  # its own work is a part of its wait
+        with pytest.raises(Shed, match=r"2\.60 s"):  # its own work is part of its wait
             shed(admission, 60, 2.5)
         with pytest.raises(Shed, match=r"2\.00 s"):
             admission.check_wait(0, 1.99, "interactive")
@@ -127,9 +127,9 @@ def test_a_wait_beyond_the_deadline_is_refused_at_once() -> None:
             assert admission.tokens.held == 202
 
 
-def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
-    """Else one slow batch could have everything refused,
-    and nothing would ever show that it was an exception.
+def test_an_empty_queue_accepts_every_deadline() -> None:
+    """Otherwise one slow batch could cause every request to be refused,
+    and no measurement would ever correct it.
     """
     admission = admission_of(1000)
     admission.estimate.worked_off(tokens=1, seconds=1e6)
@@ -138,8 +138,8 @@ def test_an_empty_queue_refuses_no_deadline_however_slow_the_past() -> None:
 
 
 @pytest.mark.parametrize("remaining", [0.0, -1.0])
-def test_a_deadline_that_has_passed_is_no_shortage(remaining: float) -> None:
-    """To be told to come back would be wrong advice; and that holds however full the queue is."""
+def test_a_passed_deadline_is_deadline_exceeded_and_not_overload(remaining: float) -> None:
+    """A retry delay would be wrong advice, however full the queue is."""
     admission = admission_of(10)
     with pytest.raises(DeadlineExceeded):
         shed(admission, 1, remaining)
@@ -148,7 +148,7 @@ def test_a_deadline_that_has_passed_is_no_shortage(remaining: float) -> None:
     assert admission.tokens.held == 0
 
 
-def test_what_begins_at_once_is_tried_however_long_it_may_take() -> None:
+def test_a_request_that_starts_at_once_is_not_refused_by_its_estimate() -> None:
     asked: list[Priority] = []
 
     def begins_at_once(priority: Priority) -> bool:
@@ -166,8 +166,8 @@ def test_what_begins_at_once_is_tried_however_long_it_may_take() -> None:
     assert asked == ["interactive", "bulk"]
 
 
-def test_large_answers_leave_room_for_small_ones() -> None:
-    """Whoever asks for a vector is served however many large answers wait for their readers."""
+def test_large_answers_leave_capacity_for_small_ones() -> None:
+    """Requests for vectors are served however many large answers wait for their readers."""
     limit = 64 * SMALL_ANSWER_BYTES
     admission = admission_of(1, max_output_bytes=limit)
     assert admission.room == largest_output(limit) == 56 * SMALL_ANSWER_BYTES
@@ -182,18 +182,18 @@ def test_large_answers_leave_room_for_small_ones() -> None:
 
 
 @given(st.integers(1, 1 << 34))
-def test_the_largest_answer_fits_where_there_are_no_others(limit: int) -> None:
+def test_the_largest_answer_fits_if_there_are_no_others(limit: int) -> None:
     admission = admission_of(1, max_output_bytes=limit)
     with output(admission, largest_output(limit), "outputs.attention", ""):
         assert 0 <= admission.outputs.free <= limit / 8
 
 
 @given(st.integers(1, 1 << 34))
-def test_an_answer_fits_into_the_outputs_that_are_for_it(size: int) -> None:
+def test_an_answer_fits_its_output_reservation(size: int) -> None:
     assert largest_output(outputs_for(size)) >= size
 
 
-def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
+def test_request_and_result_bytes_are_counted_separately() -> None:
     admission = admission_of(1)
     admission.take_request(100)
     with output(admission, 100, "outputs.attention", ""):
@@ -215,7 +215,7 @@ def test_bytes_of_requests_and_of_results_are_counted_apart() -> None:
     assert (admission.requests.held, admission.outputs.held) == (0, 0)
 
 
-def test_bulk_leaves_room_for_what_is_interactive() -> None:
+def test_bulk_leaves_capacity_for_interactive() -> None:
     admission = admission_of(1000, max_bulk_tokens=800)
     bulk = RequestBudget(admission, "bulk")
     bulk.take_tokens(800, math.inf)
@@ -236,7 +236,7 @@ def test_bulk_leaves_room_for_what_is_interactive() -> None:
     assert (admission.bulk.held, admission.tokens.held) == (0, 0)
 
 
-def test_bulk_is_refused_where_interactive_fills_the_queue() -> None:
+def test_bulk_is_refused_if_interactive_fills_the_queue() -> None:
     admission = admission_of(1000, max_bulk_tokens=800)
     with (
         admitted(admission, 900),
@@ -245,7 +245,7 @@ def test_bulk_is_refused_where_interactive_fills_the_queue() -> None:
         shed(admission, 200, priority="bulk")
 
 
-def test_what_is_interactive_does_not_expect_to_wait_for_bulk() -> None:
+def test_the_interactive_wait_estimate_excludes_bulk() -> None:
     admission = admission_of(1000)
     admission.estimate.worked_off(100, 1.0)
     with admitted(admission, 500, priority="bulk"):

@@ -1,4 +1,4 @@
-"""The window of a stream: how many bytes of answers it may hold, and who is next."""
+"""The answer window of a stream: its byte limit, and its order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT, FREE = 100, 10
 
 
 class Visit:
-    """One that enters with so many bytes, and what it was told."""
+    """Answer of so many bytes that enters the window, and its callbacks."""
 
     def __init__(self, window: AnswerWindow, size: int) -> None:
         self.size, self.times = size, 0
@@ -38,7 +38,7 @@ class Visit:
         return self._window.withdraw(self.proceed)
 
 
-def test_what_fits_enters_at_once_and_is_not_called() -> None:
+def test_an_answer_that_fits_enters_at_once_without_a_callback() -> None:
     window = AnswerWindow(LIMIT, FREE)
     visits = [Visit(window, 50), Visit(window, 50)]
     assert [each.inside for each in visits] == [True, True]
@@ -61,7 +61,7 @@ def test_a_small_answer_is_not_counted_and_does_not_wait() -> None:
     assert waits.inside
 
 
-def test_one_larger_than_the_limit_enters_alone() -> None:
+def test_an_answer_larger_than_the_limit_enters_alone() -> None:
     window = AnswerWindow(LIMIT, FREE)
     first, giant = Visit(window, 20), Visit(window, 10 * LIMIT)
     assert [first.inside, giant.inside] == [True, False]
@@ -73,7 +73,7 @@ def test_one_larger_than_the_limit_enters_alone() -> None:
     assert behind.inside
 
 
-def test_none_overtakes_one_that_waits_though_it_would_fit() -> None:
+def test_no_answer_overtakes_a_waiting_one() -> None:
     window = AnswerWindow(LIMIT, FREE)
     first, large, fits = Visit(window, 60), Visit(window, 80), Visit(window, 20)
     assert (large.inside, fits.inside) == (False, False)
@@ -81,7 +81,7 @@ def test_none_overtakes_one_that_waits_though_it_would_fit() -> None:
     assert (large.inside, fits.inside) == (True, True)
 
 
-def test_one_that_withdraws_is_not_called_and_holds_nothing() -> None:
+def test_a_withdrawn_answer_gets_no_callback_and_holds_nothing() -> None:
     window = AnswerWindow(LIMIT, FREE)
     first, gone, behind = Visit(window, LIMIT), Visit(window, LIMIT), Visit(window, LIMIT)
     assert gone.withdraw()
@@ -93,7 +93,7 @@ def test_one_that_withdraws_is_not_called_and_holds_nothing() -> None:
     assert Visit(window, LIMIT).inside
 
 
-def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
+def test_withdrawing_admits_the_answers_behind_that_fit() -> None:
     window = AnswerWindow(LIMIT, FREE)
     first, large, fits, too_much = (
         Visit(window, 60),
@@ -107,7 +107,7 @@ def test_one_that_withdraws_lets_in_what_fits_behind_it() -> None:
     assert too_much.inside
 
 
-def test_one_that_is_let_in_may_leave_at_once_and_lets_in_the_next() -> None:
+def test_an_admitted_answer_may_leave_at_once_and_admits_the_next() -> None:
     window, entered = AnswerWindow(LIMIT, FREE), list[int]()
 
     def enter_and_leave(number: int) -> None:
@@ -126,7 +126,7 @@ def test_one_that_is_let_in_may_leave_at_once_and_lets_in_the_next() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 250), st.integers(0, 99)), max_size=60))
-def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(
+def test_answers_enter_in_order_within_the_limit_except_a_single_large_one(
     steps: list[tuple[int, int, int]],
 ) -> None:
     window = AnswerWindow(LIMIT, FREE)
@@ -150,7 +150,7 @@ def test_in_order_and_never_more_than_the_limit_but_by_a_lone_one(
             assert sum(counted) + waiting[0].size > LIMIT
 
 
-def test_threads_that_enter_and_leave_lose_nothing() -> None:
+def test_concurrent_enter_and_leave_lose_nothing() -> None:
     window, begin = AnswerWindow(LIMIT, FREE), threading.Barrier(4)
     held, most = 0, 0
     lock = threading.Lock()
@@ -178,8 +178,8 @@ def test_threads_that_enter_and_leave_lose_nothing() -> None:
     assert Visit(window, 10 * LIMIT).inside, "nothing is held"
 
 
-def test_many_that_let_each_other_in_are_not_nested() -> None:
-    """Each that is let in leaves at once, as an answer does that is refused then."""
+def test_a_chain_of_admissions_does_not_recurse() -> None:
+    """Each admitted answer leaves at once, as a refused answer does."""
     window, let_in = AnswerWindow(10, free_bytes=0), list[int]()
 
     def proceed(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory that is short: refused without a delay, alone, and the service lives on."""
+"""Short memory: the item is refused alone, without a retry delay, and the service continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MESSAGE = "there is not enough memory for this request"
 
 
 class Short(FakeEngine):
-    """Cannot have the memory for a batch with TOO_LARGE tokens in one item,
+    """Fake engine without memory for a batch with TOO_LARGE tokens in one item,
     or for so many items.
     """
 
@@ -46,7 +46,7 @@ class Short(FakeEngine):
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40), st.data())
-def test_no_neighbour_fails_with_one_that_is_too_large(
+def test_an_oversized_item_does_not_fail_its_batch_mates(
     sizes: list[int], data: st.DataObject
 ) -> None:
     engine, items = Short(), [item(size, first=place) for place, size in enumerate(sizes, 1)]
@@ -68,7 +68,7 @@ def test_no_neighbour_fails_with_one_that_is_too_large(
     assert len(engine.batches) <= 1 + 2 * int(np.ceil(np.log2(len(items))))
 
 
-def test_where_there_is_no_memory_at_all_few_batches_are_tried() -> None:
+def test_few_batches_are_retried_without_any_memory() -> None:
     engine = Short()
     engine.most_items = 0
     found = compute(engine.run, [item(2)] * 64)
@@ -77,7 +77,9 @@ def test_where_there_is_no_memory_at_all_few_batches_are_tried() -> None:
     assert len(engine.batches) == 3
 
 
-async def test_the_engine_is_neither_probed_nor_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_short_memory_does_not_probe_or_fail_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with running() as setup:
         setup.engine.probe_fails = True
         for error in (HostFull(), MemoryError()):
@@ -91,7 +93,9 @@ async def test_the_engine_is_neither_probed_nor_given_up(monkeypatch: pytest.Mon
         assert setup.held == (0, 0)
 
 
-async def test_a_probe_without_memory_is_no_illness(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_without_memory_does_not_fail_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def probe(self: FakeEngine) -> None:
         raise MemoryError
 
@@ -105,7 +109,7 @@ async def test_a_probe_without_memory_is_no_illness(monkeypatch: pytest.MonkeyPa
         assert len((await setup.submit(item(3))).results) == 1
 
 
-def test_it_is_resource_exhausted_and_not_to_be_tried_again_as_it_is() -> None:
+def test_short_memory_is_resource_exhausted_without_a_retry_delay() -> None:
     for error in (HostFull(), MemoryError("of 3 GiB for /secret")):
         told = refusal(error)
         assert (told.status, told.retry_after_ms) == (grpc.StatusCode.RESOURCE_EXHAUSTED, None)
@@ -114,7 +118,7 @@ def test_it_is_resource_exhausted_and_not_to_be_tried_again_as_it_is() -> None:
         assert "secret" not in told.message
 
 
-async def test_it_is_told_and_counted_over_the_wire_and_neighbours_are_answered(
+async def test_short_memory_is_reported_and_counted_and_batch_mates_are_answered(
     serve: Serve,
 ) -> None:
     runtime = FakeRuntime()
@@ -138,7 +142,7 @@ async def test_it_is_told_and_counted_over_the_wire_and_neighbours_are_answered(
         assert service.sample("headlight_rejected_total", model="fake", reason="internal") == 0
 
 
-async def test_an_answer_that_cannot_be_put_together_is_refused_alike(
+async def test_short_memory_while_encoding_an_answer_is_resource_exhausted(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(*_: Any) -> None:
@@ -175,7 +179,7 @@ async def test_a_request_of_a_stream_fails_alone(
     assert (error.code, error.reason, error.HasField("retry_after_ms")) == (8, "MEMORY", False)
 
 
-def test_too_little_for_the_first_batches_ends_the_start_with_the_remedy() -> None:
+def test_too_little_memory_for_warm_up_ends_the_start_with_the_remedy() -> None:
     for error in (HostFull(), MemoryError()):
         with (
             pytest.raises(

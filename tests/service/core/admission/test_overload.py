@@ -1,6 +1,6 @@
-"""Twice the load that the engine can bear, simulated.
+"""Simulation of twice the load that the engine can serve.
 
-The real queue and admission, and a clock that is told the time.
+The real queue and admission, with a simulated clock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
 from tests.service.batching import Slots
 
 LANE = LaneKey("m", "embed")
-STREAMS, RATE = 2, 4500.0  # batches at once; padded tokens a second of each
+STREAMS, RATE = 2, 4500.0  # concurrent batches; padded tokens per second of each
 SECONDS, DEADLINE = 40.0, 2.0
 
 
 def length(rng: random.Random) -> int:
-    """Tokens of a text: half have 36 and more, a few fill the model."""
+    """Return the tokens of a text: half have 36 and more, a few fill the model."""
     return int(min(256, max(5, rng.lognormvariate(math.log(36), 0.95))))
 
 
@@ -43,7 +43,7 @@ class Request:
 
 
 class Overloaded:
-    """Requests of so many texts come at twice the rate that the engine has."""
+    """Simulation: requests of so many texts arrive at twice the rate of the engine."""
 
     def __init__(self, group: int, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -138,9 +138,7 @@ class Overloaded:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("group", [1, 8, 32])
-def test_nearly_all_that_is_computed_is_answered_in_time_and_nearly_all_who_wait_are(
-    group: int, seed: int
-) -> None:
+def test_most_admitted_requests_are_answered_in_time_under_overload(group: int, seed: int) -> None:
     load = Overloaded(group, seed)
     load.run()
     assert load.refused > load.answered / 2, "twice as much came as could be done"

@@ -1,4 +1,4 @@
-"""Buckets of tokens: what a client can have computed, and what is given back."""
+"""Token buckets per client: charges, refunds and limits."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def refusal(bucket: Bucket, tokens: float) -> Shed:
 
 
 def request_of(bucket: Bucket | None) -> RequestBudget:
-    """What a request of a client holds."""
+    """Return the budget of a client's request."""
     admission = Admission(max_tokens=100, max_request_bytes=1, max_output_bytes=1)
     return RequestBudget(admission, "interactive", bucket)
 
 
 def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:
-    """What a request holds that was charged for so many tokens, of which so many were read."""
+    """Return a budget that was charged for so many tokens, of which so many were for reading."""
     request = request_of(bucket)
     request.has_read(read)
     request.charge(tokens)
     return request
 
 
-def test_a_request_that_finds_too_little_is_told_when_it_will_be_enough() -> None:
+def test_a_refused_request_gets_the_time_until_enough_tokens() -> None:
     clock = Clock()
     bucket = Bucket(100, 1000, clock)
     bucket.charge(900)
@@ -53,7 +53,7 @@ def test_a_request_that_finds_too_little_is_told_when_it_will_be_enough() -> Non
     assert bucket.level == pytest.approx(0)
 
 
-def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
+def test_failed_requests_are_refunded_and_abandoned_ones_are_not() -> None:
     bucket = Bucket(1, 100, Clock())
     charged(bucket, 60).close(FAILURE)
     charged(bucket, 60).close(Shed("the queue is full", Shortage.QUEUE_TOKENS, 1.0))
@@ -64,7 +64,7 @@ def test_what_fails_is_paid_back_and_what_nobody_waits_for_is_not() -> None:
     assert bucket.level == 10
 
 
-def test_computed_work_of_a_failed_request_is_paid_and_all_that_a_deadline_cut_short() -> None:
+def test_computed_work_of_failed_and_expired_requests_is_charged() -> None:
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
     request.take_tokens(30, math.inf)
@@ -75,7 +75,7 @@ def test_computed_work_of_a_failed_request_is_paid_and_all_that_a_deadline_cut_s
     assert bucket.level == 20
 
 
-def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
+def test_the_reading_cost_is_part_of_the_price_and_not_refunded() -> None:
     bucket = Bucket(1, 100, Clock())
     charged(bucket, 80, read=5 * READING)
     assert bucket.level == 20
@@ -90,7 +90,7 @@ def test_what_was_read_is_a_part_of_the_price_and_never_put_back() -> None:
     assert bucket.level == 95 - 25
 
 
-def test_what_fails_before_it_is_charged_has_paid_for_reading_once() -> None:
+def test_a_request_failing_before_its_charge_pays_for_reading_once() -> None:
     for error in (
         InvalidInput("inputs", "is empty"),
         Shed("full", Shortage.OUTPUT_BYTES, 1.0),
@@ -103,7 +103,7 @@ def test_what_fails_before_it_is_charged_has_paid_for_reading_once() -> None:
         assert bucket.level == 95, error
 
 
-def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -> None:
+def test_a_request_larger_than_the_bucket_needs_a_full_bucket_and_leaves_a_debt() -> None:
     clock = Clock()
     bucket = Bucket(10, 100, clock)
     bucket.charge(250)
@@ -112,7 +112,7 @@ def test_a_request_larger_than_the_bucket_needs_a_full_one_and_owes_the_rest() -
     assert refusal(bucket, 1000).retry_after_seconds == 25
 
 
-def test_while_work_runs_its_tokens_are_gone() -> None:
+def test_tokens_are_taken_while_work_runs() -> None:
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
     refusal(bucket, 30)
@@ -120,17 +120,17 @@ def test_while_work_runs_its_tokens_are_gone() -> None:
     bucket.charge(30)
 
 
-def test_no_more_is_put_back_than_the_bucket_holds() -> None:
+def test_refunds_do_not_overfill_the_bucket() -> None:
     clock = Clock()
     bucket = Bucket(10, 100, clock)
     request = charged(bucket, 80)
     clock.now += 5
     request.close(FAILURE)
-    request.close(FAILURE)  # a second time: nothing
+    request.close(FAILURE)  # a second time has no effect
     assert bucket.level == 100
 
 
-# Steps of time in eighths, so that their sums are exact.
+# Time steps in eighths, so that their sums are exact.
 STEPS = st.lists(
     st.tuples(st.integers(0, 80), st.integers(0, 400), st.sampled_from(["done", "failed"])),
     max_size=60,
@@ -138,12 +138,12 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, rate=st.integers(1, 50), capacity=st.integers(1, 300))
-def test_no_client_ever_has_more_than_its_rate_and_what_it_saved(
+def test_no_client_exceeds_its_rate_and_burst(
     steps: list[tuple[int, int, str]], rate: int, capacity: int
 ) -> None:
-    """In any stretch of time: its length × rate + capacity.
+    """In any period: its length × rate + capacity.
 
-    And, where one request is larger than that, the rest of it.
+    If one request is larger than that, also the rest of it.
     """
     clock = Clock()
     bucket = Bucket(rate, capacity, clock)
@@ -167,7 +167,7 @@ def test_no_client_ever_has_more_than_its_rate_and_what_it_saved(
 
 
 @given(steps=STEPS, rate=st.floats(0.5, 1e6), capacity=st.floats(1, 1e7))
-def test_whoever_waits_as_told_is_let_in(
+def test_a_client_that_waits_the_retry_delay_is_admitted(
     steps: list[tuple[int, int, str]], rate: float, capacity: float
 ) -> None:
     clock = Clock()
@@ -182,7 +182,7 @@ def test_whoever_waits_as_told_is_let_in(
 
 
 @given(steps=STEPS, rate=st.floats(0.5, 1e6), capacity=st.floats(1, 1e7))
-def test_whoever_waits_as_told_is_let_in_though_each_try_is_read(
+def test_a_client_that_waits_the_retry_delay_is_admitted_though_reading_costs(
     steps: list[tuple[int, int, str]], rate: float, capacity: float
 ) -> None:
     clock = Clock()
@@ -196,7 +196,7 @@ def test_whoever_waits_as_told_is_let_in_though_each_try_is_read(
             charged(bucket, tokens, read=tokens)
 
 
-def test_clients_do_not_share_and_of_those_that_are_idle_the_fullest_is_forgotten(
+def test_clients_have_separate_buckets_and_the_fullest_idle_one_is_evicted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_BUCKETS", 3)
@@ -211,7 +211,7 @@ def test_clients_do_not_share_and_of_those_that_are_idle_the_fullest_is_forgotte
     assert (quotas.of("a").level, quotas.of("d").level) == (50, 100)
 
 
-def test_however_many_clients_owe_something_no_more_of_them_are_kept_than_allowed(
+def test_the_number_of_buckets_is_bounded_even_with_debts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_BUCKETS", 20)
@@ -223,7 +223,7 @@ def test_however_many_clients_owe_something_no_more_of_them_are_kept_than_allowe
     assert quotas.of("regular").level == 0, "who calls is not forgotten for others"
 
 
-def test_a_client_with_a_call_under_way_has_one_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_is_not_evicted_during_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BUCKETS", 2)
     quotas = Quotas(10, 10, Clock())
     of_the_call = quotas.of("a")
@@ -233,7 +233,7 @@ def test_a_client_with_a_call_under_way_has_one_bucket(monkeypatch: pytest.Monke
     assert len(quotas._kept) == 2
 
 
-def test_requests_of_a_client_have_one_account_and_others_none() -> None:
+def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited() -> None:
     bucket = Bucket(1, 100, Clock())
     request = request_of(bucket)
     request.has_read(160)
@@ -253,7 +253,7 @@ def test_requests_of_a_client_have_one_account_and_others_none() -> None:
     assert bucket.level == 80
 
 
-def test_what_is_only_read_may_be_owed_but_no_more_while_it_is() -> None:
+def test_read_only_requests_may_go_into_debt_but_not_while_in_debt() -> None:
     bucket = Bucket(1, 100, Clock())
     request = request_of(bucket)
     request.look_ahead(10**6, -1.0, computes=False)
@@ -264,7 +264,7 @@ def test_what_is_only_read_may_be_owed_but_no_more_while_it_is() -> None:
     assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.QUOTA, 1.0)
 
 
-def test_tokens_are_charged_beyond_the_characters_that_were() -> None:
+def test_tokens_are_charged_beyond_the_reading_cost_already_paid() -> None:
     for characters, tokens, price in ((0, 32, 2), (256, 32, 2), (128, 32, 2), (512, 32, 4)):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
@@ -275,7 +275,7 @@ def test_tokens_are_charged_beyond_the_characters_that_were() -> None:
         assert bucket.level == 100 - price, "reading may have cost more"
 
 
-def test_threads_take_from_a_bucket_what_they_take_alone() -> None:
+def test_concurrent_threads_take_exact_amounts_from_a_bucket() -> None:
     bucket = Bucket(1, 10**6, Clock())
     begin = threading.Barrier(4)
 

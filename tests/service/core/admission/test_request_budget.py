@@ -1,4 +1,4 @@
-"""What one request holds: taken step by step, given back once, however it ends."""
+"""Budget of one request: reserved step by step, released once, however it ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def admission_of(**limits: Any) -> Admission:
 
 
 def held(admission: Admission) -> tuple[int, int, int, int]:
-    """Bytes of requests, tokens, bulk's tokens, bytes of answers."""
+    """Return bytes of requests, tokens, bulk's tokens, bytes of answers."""
     pools = (admission.requests, admission.tokens, admission.bulk, admission.outputs)
     requests, tokens, bulk, outputs = (pool.held for pool in pools)
     return requests, tokens, bulk, outputs
@@ -40,7 +40,7 @@ def held(admission: Admission) -> tuple[int, int, int, int]:
 def queued(
     admission: Admission, priority: Priority = "interactive", deadline: float = math.inf
 ) -> RequestBudget:
-    """What a request in the queue holds: 3 bytes, 50 tokens, 20 bytes of its answer."""
+    """Return the budget of a queued request: 3 bytes, 50 tokens, 20 bytes of its answer."""
     budget = RequestBudget(admission, priority)
     budget.receive(3)
     budget.reserve(20)
@@ -52,7 +52,7 @@ def queued(
 @pytest.mark.parametrize(
     "error", [None, FAILURE, DeadlineExceeded("late")], ids=["answered", "failed", "late"]
 )
-def test_everything_is_given_back_once(priority: Priority, error: Exception | None) -> None:
+def test_everything_is_released_once(priority: Priority, error: Exception | None) -> None:
     admission = admission_of()
     budget = queued(admission, priority)
     assert held(admission) == (3, 50, 50 if priority == "bulk" else 0, 20)
@@ -63,7 +63,7 @@ def test_everything_is_given_back_once(priority: Priority, error: Exception | No
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_what_an_engine_works_for_is_held_until_it_is_done() -> None:
+def test_tokens_being_computed_are_held_until_the_batch_ends() -> None:
     admission = admission_of()
     budget = queued(admission, "bulk")
     budget.began(30)
@@ -76,7 +76,7 @@ def test_what_an_engine_works_for_is_held_until_it_is_done() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_while_it_is_open_the_end_of_a_batch_gives_nothing_back() -> None:
+def test_the_end_of_a_batch_releases_nothing_of_an_open_budget() -> None:
     admission = admission_of()
     budget = queued(admission)
     budget.began(50)
@@ -85,7 +85,7 @@ def test_while_it_is_open_the_end_of_a_batch_gives_nothing_back() -> None:
     budget.close()
 
 
-def test_a_wave_is_given_back_when_it_is_computed_and_the_answer_is_kept() -> None:
+def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes() -> None:
     admission = admission_of()
     budget = queued(admission)
     assert budget.computed() == 50
@@ -97,7 +97,7 @@ def test_a_wave_is_given_back_when_it_is_computed_and_the_answer_is_kept() -> No
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_what_of_an_answer_was_not_taken_stays_held_until_it_is_released() -> None:
+def test_unsent_answer_bytes_are_held_until_released() -> None:
     admission = admission_of()
     budget = queued(admission)
     budget.computed()
@@ -122,7 +122,7 @@ def test_parts_of_an_answer_are_reserved_together() -> None:
     assert admission.outputs.held == 0
 
 
-def test_a_request_that_was_given_up_takes_nothing_any_more() -> None:
+def test_a_cancelled_request_reserves_nothing_more() -> None:
     admission = admission_of()
     budget = RequestBudget(admission, "interactive")
     budget.close()
@@ -135,7 +135,7 @@ def test_a_request_that_was_given_up_takes_nothing_any_more() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_what_is_refused_holds_what_it_held() -> None:
+def test_a_refused_reservation_changes_nothing() -> None:
     admission = admission_of()
     budget = RequestBudget(admission, "interactive")
     with pytest.raises(Shed) as refused:
@@ -154,8 +154,8 @@ def test_what_is_refused_holds_what_it_held() -> None:
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_it_is_compared_with_its_deadline_when_it_is_queued() -> None:
-    """Before it was read its tokens were guessed, and others have come meanwhile."""
+def test_the_deadline_is_checked_when_a_request_is_queued() -> None:
+    """Before reading, its tokens were an estimate, and other requests have arrived since."""
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
     queued(admission)
@@ -169,7 +169,7 @@ def test_it_is_compared_with_its_deadline_when_it_is_queued() -> None:
     assert admission.tokens.held == 60
 
 
-def test_before_it_is_read_it_is_compared_with_its_deadline_too() -> None:
+def test_the_deadline_is_checked_before_a_request_is_read() -> None:
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
     queued(admission)
@@ -184,7 +184,7 @@ def test_before_it_is_read_it_is_compared_with_its_deadline_too() -> None:
 
 
 class Learnt:
-    """What an estimate was told of waits."""
+    """Recorder of the waits that an estimate receives."""
 
     def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: list[tuple[Expected, Priority, float, float]] = []
@@ -195,7 +195,7 @@ class Learnt:
         )
 
 
-def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=1.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
@@ -210,7 +210,7 @@ def test_how_long_it_waited_is_learnt_when_it_is_computed(monkeypatch: pytest.Mo
     others.close()
 
 
-def test_a_wait_that_was_given_up_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_wait_is_recorded_as_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     admission = admission_of()
     learnt = Learnt(admission, monkeypatch)
     budget = queued(admission, deadline=time.monotonic() + 100)
@@ -223,7 +223,7 @@ def test_a_wait_that_was_given_up_is_told_as_such(monkeypatch: pytest.MonkeyPatc
     assert len(learnt.waits) == 1
 
 
-def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected() -> None:
+def test_a_cancelled_wait_is_recorded_if_longer_than_expected() -> None:
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
     others, expected = queued(admission), Expected(1.0, 0.0, 1.0)
@@ -239,7 +239,9 @@ def test_a_wait_that_was_given_up_is_learnt_if_it_was_longer_than_expected() -> 
     others.close()
 
 
-def test_what_is_computed_for_nobody_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_cancelled_requests_do_not_record_a_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     admission = admission_of()
     admission.estimate.worked_off(tokens=10, seconds=60.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
@@ -254,7 +256,7 @@ def test_what_is_computed_for_nobody_teaches_nothing(monkeypatch: pytest.MonkeyP
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_a_quota_is_refunded_once_and_a_caller_that_left_has_paid() -> None:
+def test_a_quota_is_refunded_once_and_not_to_a_disconnected_caller() -> None:
     bucket, admission = Bucket(1, 100, Clock()), admission_of()
     failed, left = (RequestBudget(admission, "interactive", bucket) for _ in range(2))
     failed.charge(40)
@@ -276,7 +278,7 @@ STEPS = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 3), STEPS, st.integers(1, 400)), max_size=60),
     st.sampled_from(PRIORITIES),
 )
-def test_everything_comes_back_after_any_order_of_events(
+def test_everything_is_released_after_any_order_of_events(
     steps: list[tuple[int, str, int]], priority: Priority
 ) -> None:
     admission = admission_of(max_bulk_tokens=800)
@@ -314,7 +316,7 @@ def test_everything_comes_back_after_any_order_of_events(
     assert held(admission) == (0, 0, 0, 0)
 
 
-def test_threads_take_and_give_back_at_once() -> None:
+def test_concurrent_threads_reserve_and_release_exactly() -> None:
     admission, begin = (
         admission_of(max_tokens=10**6, max_request_bytes=10**6, max_output_bytes=10**9),
         threading.Barrier(4),

@@ -1,5 +1,6 @@
-"""What the longest texts are computed in, and the warning where a container has not the memory for
-it.
+"""Estimate of working memory for the longest texts.
+
+A warning if a container has too little.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tests.service.fakes import ARCHITECTURE
 from tests.service.logged import logged
 
 MIB = 1 << 20
-# Of MiB, at 2,048 tokens and 6 heads, a text alone: the growth of a process beside twice its
-# answer, as docs/performance.md tells it.
+# In MiB, for one text of 2,048 tokens and 6 heads: the growth of a process beyond twice its
+# answer, as in docs/performance.md.
 MEASURED = [
     ("cpu", "rope", 3, False, 313),
     ("cpu", "rope", 3, True, 537),
@@ -42,7 +43,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("provider", "positions", "layers", "attend", "grown"), MEASURED)
-def test_the_estimate_is_no_less_than_what_was_measured_and_no_multiple(
+def test_the_estimate_is_at_least_the_measurement_and_not_a_multiple(
     provider: str, positions: str, layers: int, attend: bool, grown: int
 ) -> None:
     architecture = dataclasses.replace(ARCHITECTURE, positions=positions, layers=layers, heads=6)
@@ -51,12 +52,12 @@ def test_the_estimate_is_no_less_than_what_was_measured_and_no_multiple(
     )
 
 
-def test_bulk_runs_beside_what_is_interactive_but_openvino_has_only_its_streams() -> None:
+def test_concurrent_batches_include_bulk_except_with_openvino() -> None:
     assert [batches_at_once(4, provider) for provider in ("cpu", "openvino")] == [8, 4]
 
 
 @pytest.mark.parametrize(("text", "limit"), [("1048576\n", MIB), ("max\n", None)])
-def test_the_limit_of_the_container(text: str, limit: int | None, tmp_path: Path) -> None:
+def test_the_container_memory_limit_is_read(text: str, limit: int | None, tmp_path: Path) -> None:
     second, first = tmp_path / "memory.limit_in_bytes", tmp_path / "memory.max"
     first.write_text(text, encoding="ascii")
     assert memory_limit((first, second)) == limit
@@ -67,7 +68,7 @@ def test_the_limit_of_the_container(text: str, limit: int | None, tmp_path: Path
     assert [path.name for path in LIMITS] == ["memory.max", "memory.limit_in_bytes"]
 
 
-def test_what_does_not_fit_is_warned_of_once_with_remedies(
+def test_too_little_memory_is_warned_of_once_with_remedies(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     manifest = runtime.bundle.manifest
@@ -75,7 +76,7 @@ def test_what_does_not_fit_is_warned_of_once_with_remedies(
     warn_if_short(runtime, None)
     warn_if_short(runtime, 1 << 50)
     assert logged(caplog) == []
-    warn_if_short(runtime, 2 * text)  # what is resident does not fit any more
+    warn_if_short(runtime, 2 * text)  # the resident memory no longer fits
     [record] = logged(caplog)
     told = vars(record)
     assert (record.levelno, told["event"]) == (logging.WARNING, "memory_short")
@@ -89,7 +90,7 @@ def test_what_does_not_fit_is_warned_of_once_with_remedies(
     assert "--streams" not in message, "there is but one"
 
 
-def test_with_several_streams_fewer_of_them_are_a_remedy(
+def test_fewer_slots_are_suggested_if_there_are_several(
     bundle_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     warn_if_short(Runtime(bundle_path, provider="cpu", threads=1, streams=3, attend=False), 1)
@@ -99,7 +100,7 @@ def test_with_several_streams_fewer_of_them_are_a_remedy(
     assert "--attention" not in record.getMessage()
 
 
-async def test_a_service_looks_at_its_limit_once_it_is_warm(
+async def test_the_memory_limit_is_checked_after_warm_up(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(lifecycle, "memory_limit", lambda: MIB)

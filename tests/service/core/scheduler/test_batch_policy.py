@@ -50,7 +50,7 @@ def test_the_lane_whose_head_waited_longest_goes_first() -> None:
     assert lanes.take(3).entries == []
 
 
-def test_discarding_is_idempotent_and_at_once() -> None:
+def test_discarding_is_idempotent_and_immediate() -> None:
     lanes: Lanes[int] = Lanes({EMBED: Budget(100)})
     gone, stays = entry(5), entry(5)
     lanes.add(gone)
@@ -60,7 +60,7 @@ def test_discarding_is_idempotent_and_at_once() -> None:
     assert lanes.take(0).entries == [stays]
 
 
-def test_interactive_goes_before_bulk_however_late_it_comes_and_shares_no_batch_with_it() -> None:
+def test_interactive_goes_before_bulk_and_shares_no_batch_with_it() -> None:
     lanes = lanes_of(Budget(1000), [bulk(5), bulk(5), entry(5, arrived=9), entry(5, arrived=9)])
     assert [each.priority for each in lanes.take(9).entries] == ["interactive", "interactive"]
     assert [each.priority for each in lanes.take(9).entries] == ["bulk", "bulk"]
@@ -72,7 +72,7 @@ def test_interactive_goes_before_bulk_of_another_graph() -> None:
     assert lanes.take(9).entries == [late]
 
 
-def test_under_an_interactive_flood_every_so_manyth_batch_is_bulk() -> None:
+def test_under_an_interactive_flood_every_nth_batch_is_bulk() -> None:
     lanes = lanes_of(Budget(1), [bulk(5) for _ in range(3)])
     took = []
     for now in range(3 * BULK_TURN):
@@ -82,7 +82,7 @@ def test_under_an_interactive_flood_every_so_manyth_batch_is_bulk() -> None:
     assert took == [*["interactive"] * (BULK_TURN - 1), "bulk"] * 3
 
 
-def test_batches_that_overtook_nobody_give_bulk_no_turn() -> None:
+def test_batches_that_overtook_no_bulk_do_not_count_towards_its_turn() -> None:
     lanes = lanes_of(Budget(1), [entry(5) for _ in range(2 * BULK_TURN)])
     for _ in range(BULK_TURN):
         lanes.take(0)
@@ -90,7 +90,7 @@ def test_batches_that_overtook_nobody_give_bulk_no_turn() -> None:
     assert lanes.take(0).entries[0].priority == "interactive"
 
 
-def test_a_lone_interactive_item_among_bulk_waits_for_no_batch_that_has_not_begun() -> None:
+def test_an_interactive_item_waits_only_for_running_bulk_batches() -> None:
     lanes = lanes_of(Budget(10), [bulk(5) for _ in range(1000)])
     for now in range(100):
         assert lanes.take(now).entries[0].priority == "bulk"
@@ -98,13 +98,13 @@ def test_a_lone_interactive_item_among_bulk_waits_for_no_batch_that_has_not_begu
         assert lanes.take(now).entries[0].priority == "interactive"
 
 
-def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
+def test_bulk_batches_are_sized_to_the_target_time() -> None:
     lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(200)], bulk_seconds=0.1)
     counts = []
     for _ in range(12):
         batch = lanes.take(0)
         counts.append(len(batch.entries))
-        # What every batch costs, and what its tokens do.
+        # The fixed cost of a batch, and the cost of its tokens.
         lanes.ran(batch, 0.01 + batch.padded / RATE)
     assert counts[0] == 1, "nothing is known yet"
     assert 0.01 + counts[-1] * 10 / RATE <= 0.1 <= 0.01 + (counts[-1] + 2) * 10 / RATE
@@ -114,8 +114,8 @@ def test_a_batch_of_bulk_takes_about_as_long_as_it_should() -> None:
     )
 
 
-def test_the_rate_is_that_of_bulk_alone() -> None:
-    """A lone interactive text would make the engine look slow."""
+def test_the_bulk_rate_is_measured_from_bulk_alone() -> None:
+    """A single interactive text would make the engine look slow."""
     lanes = lanes_of(Budget(10**6), [bulk(10) for _ in range(100)], bulk_seconds=0.1)
     lanes.ran(lanes.take(0), 10 / RATE)
     for _ in range(BULK_TURN - 2):
@@ -124,25 +124,25 @@ def test_the_rate_is_that_of_bulk_alone() -> None:
     assert len(lanes.take(0).entries) == 10
 
 
-def test_the_time_of_bulk_limits_nothing_interactive() -> None:
+def test_the_bulk_target_time_does_not_limit_interactive_batches() -> None:
     lanes = lanes_of(Budget(1000), [entry(10) for _ in range(100)], bulk_seconds=0.001)
     assert len(lanes.take(0).entries) == 100
 
 
-def test_what_waits_is_split_evenly_over_idle_streams() -> None:
+def test_waiting_items_are_split_evenly_over_idle_slots() -> None:
     lanes = lanes_of(Budget(1024), [entry(53) for _ in range(32)])
     assert len(lanes.take(0, Slots(2)).entries) == 16
     assert len(lanes.take(0, Slots(1)).entries) == 16
 
 
-def test_a_busy_service_splits_nothing_and_small_work_stays_together() -> None:
+def test_a_busy_service_does_not_split_and_small_work_stays_together() -> None:
     entries = [entry(32) for _ in range(16)]
     assert len(lanes_of(Budget(1024), entries).take(0, Slots(1)).entries) == 16
     few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
     assert len(lanes_of(Budget(1024), few).take(0, Slots(2)).entries) == 4
 
 
-def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
+def test_held_back_bulk_waits_unless_it_is_due() -> None:
     lanes = lanes_of(Budget(10), [bulk(10), bulk(10)])
     assert not lanes.take(0, Slots(1, hold_bulk=True)).entries
     for _ in range(BULK_TURN):
@@ -151,7 +151,7 @@ def test_bulk_that_is_held_back_waits_unless_it_is_its_turn() -> None:
     assert took == ["interactive"] * (BULK_TURN - 1) + ["bulk"]
 
 
-def test_each_priority_has_its_own_streams() -> None:
+def test_each_priority_has_its_own_slots() -> None:
     lanes = lanes_of(Budget(10), [bulk(10), entry(10)])
     assert not lanes.take(0, Slots(0, 0)).entries
     only_bulk = lanes_of(Budget(10), [bulk(10)])
@@ -159,7 +159,7 @@ def test_each_priority_has_its_own_streams() -> None:
     assert lanes.take(0, Slots(1, 0)).entries[0].priority == "interactive"
 
 
-def test_what_is_interactive_is_split_over_streams_that_do_nothing_alone() -> None:
+def test_interactive_items_are_split_over_idle_slots_only() -> None:
     entries = [entry(53) for _ in range(32)]
     beside = Slots(2, 0)
     assert len(lanes_of(Budget(2048), entries).take(0, beside).entries) == 32, (

@@ -1,4 +1,4 @@
-"""What holds of batches whatever comes, goes and expires."""
+"""Invariants of batches under any arrivals, cancellations and expiry."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ budgets = st.builds(
 )
 priorities: st.SearchStrategy[Priority] = st.sampled_from(("interactive", "bulk"))
 kinds = st.tuples(st.sampled_from([EMBED, ATTEND]), priorities)
-# What happens: an arrival (of a kind, length, seconds to its deadline), a cancellation of some
-# arrival, or a batch, with so many idle.
+# Events: an arrival (kind, length, seconds to its deadline), a cancellation of some
+# arrival, or a batch, with so many idle slots.
 arrivals = st.tuples(
     st.just("add"), kinds, st.integers(1, 64), st.integers(1, 40) | st.just(math.inf)
 )
@@ -39,7 +39,7 @@ takes = st.tuples(st.just("take"), kinds, st.integers(1, 3), st.just(0))
 
 
 class Model:
-    """What must hold of every batch, by a plain list in order of arrival."""
+    """Reference model of batch invariants: a plain list in order of arrival."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -66,7 +66,7 @@ class Model:
             self.check(batch, now)
             self.lanes.ran(batch, batch.padded / RATE)
         for each in batch.entries + batch.expired:
-            self.waiting.remove(each)  # fails where it was cancelled or taken before
+            self.waiting.remove(each)  # fails if it was cancelled or taken before
         self.gone += batch.entries + batch.expired
         assert sum(self.lanes.waiting.values()) == len(self.waiting)
 
@@ -147,8 +147,9 @@ def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -
 def test_no_lane_starves_another(
     queue: list[tuple[LaneKey, int]], embed: Budget, attend: Budget
 ) -> None:
-    """However many of the other kind keep coming, an entry waits for no more batches than there are
-    entries before it.
+    """An entry waits for at most as many batches as there are entries before it.
+
+    However many of the other kind keep arriving.
     """
     lanes: Lanes[int] = Lanes({EMBED: embed, ATTEND: attend})
     entries = [

@@ -1,4 +1,4 @@
-"""Which items the scheduler runs together, and when."""
+"""The scheduler's choice of batches, and their times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.service.batching import Setup, lengths, running
 from tests.service.fakes import item
 
 
-async def test_interactive_is_served_before_the_bulk_that_waits() -> None:
+async def test_interactive_is_served_before_waiting_bulk() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         order = list[Priority]()
@@ -35,7 +35,7 @@ async def test_interactive_is_served_before_the_bulk_that_waits() -> None:
 
 
 async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
-    """Have a request computed in two batches at the same time."""
+    """Compute a request in two concurrent batches."""
     setup.engine.gate.clear()
     request = asyncio.create_task(setup.submit(*items))
     await setup.started()
@@ -44,13 +44,13 @@ async def beside_each_other(setup: Setup, items: list[EncodeItem]) -> None:
     await request
 
 
-async def test_an_idle_service_uses_all_of_its_slots_for_one_request() -> None:
+async def test_an_idle_service_uses_all_slots_for_one_request() -> None:
     async with running(slots=2, tokens=10**6) as setup:
         await beside_each_other(setup, [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)])
     assert [len(batch) for batch in setup.engine.batches] == [16, 16]
 
 
-async def test_a_slot_that_works_is_not_counted_as_idle_and_is_again_once_it_has_ended() -> None:
+async def test_a_busy_slot_is_not_idle_until_its_batch_ends() -> None:
     request = [item(LEAST_SPLIT_TOKENS // 8) for _ in range(32)]
     async with running(slots=2, tokens=10**6) as setup:
         setup.engine.gate.clear()
@@ -64,41 +64,41 @@ async def test_a_slot_that_works_is_not_counted_as_idle_and_is_again_once_it_has
     assert [len(batch) for batch in setup.engine.batches] == [1, 32, 16, 16]
 
 
-async def test_the_items_of_a_request_are_cut_in_order_of_length() -> None:
-    """From the oldest, which may be of any length,
-    both ends would be left over for a batch that is half padding.
+async def test_the_items_of_a_request_are_batched_in_order_of_length() -> None:
+    """Starting from the oldest, of any length, would leave
+    both ends for a batch that is half padding.
     """
     async with running(tokens=40) as setup:
         await setup.submit(*[item(length) for length in (9, 20, 10, 2, 18, 8, 1)])
     assert lengths(setup.engine) == [[20, 18], [10, 9, 8, 2], [1]]
 
 
-async def test_batches_are_counted_as_they_are_padded() -> None:
+async def test_batches_are_counted_with_padding() -> None:
     async with running(tokens=32, rounding=Rounding(8, 20)) as setup:
         await setup.submit(item(18), item(3), item(9), item(12))
     assert [(report.items, report.tokens, report.padded_tokens) for report in setup.reports] == [
-        (1, 18, 20),  # no further than the model goes
+        (1, 18, 20),  # up to the model's length
         (2, 21, 32),
         (1, 3, 8),
     ]
 
 
-async def test_bulk_runs_as_fast_as_the_batches_before_it_did() -> None:
+async def test_bulk_batches_are_sized_by_the_rate_of_earlier_ones() -> None:
     async with running(tokens=10**6, bulk_seconds=0.1) as setup:
         await setup.submit(*[item(4) for _ in range(10)], priority="bulk")
     assert [len(batch) for batch in setup.engine.batches] == [
         1,
         9,
-    ]  # on a clock that stands still, any number takes no time
+    ]  # on a stopped clock, any number takes no time
 
 
-async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> None:
+async def test_bulk_slowed_by_other_processes_is_not_split_into_single_texts() -> None:
     async with running(tokens=10**6, bulk_seconds=0.1) as setup:
 
         def on_a_busy_machine(tokens: int) -> None:
             work = 0.001 + tokens * 0.001
             setup.worked.now += work
-            # A turn for a processor comes no sooner, however small the batch.
+            # A smaller batch does not get a processor any sooner.
             setup.clock.now += 0.2 + work
 
         setup.engine.takes = on_a_busy_machine
@@ -109,25 +109,25 @@ async def test_bulk_that_waits_for_processors_is_not_cut_into_single_texts() -> 
     assert all(report.seconds > 0.2 for report in setup.reports), "what is reported is what it took"
 
 
-async def test_batches_beside_each_other_share_what_was_worked() -> None:
+async def test_concurrent_batches_share_the_measured_cpu_time() -> None:
     async with running(slots=2, tokens=10**6, bulk_seconds=1.0) as setup:
         setup.engine.gate.clear()
         tasks = [asyncio.create_task(setup.submit(*[item(4) for _ in range(40)], priority="bulk"))]
         await setup.started()
-        await setup.started()  # one item each, for nothing is known yet
+        await setup.started()  # one item each, as nothing is known yet
         setup.worked.now += 0.19
         setup.clock.now += 10
         setup.engine.gate.set()
         await asyncio.gather(*tasks)
     counts = [len(batch) for batch in setup.engine.batches[:3]]
-    # 4 tokens were half of the work, or all of it for one that began or ended alone.
+    # 4 tokens were half of the work, or all of it for a batch that started or ended alone.
     assert counts in ([1, 1, 10], [1, 1, 7], [1, 1, 5])
 
 
 WIDE: dict[str, Any] = {"tokens": 4, "wide_roles": frozenset({"embed"})}
 
 
-async def test_an_interactive_batch_without_a_rival_has_all_threads() -> None:
+async def test_a_single_interactive_batch_uses_all_threads() -> None:
     async with running(slots=2, **WIDE) as setup:
         await setup.submit(item(3))
         await setup.started()
@@ -161,7 +161,7 @@ async def test_an_interactive_batch_does_not_wait_for_bulk() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_no_bulk_is_begun_beside_an_interactive_batch_on_all_threads(held: bool) -> None:
+async def test_no_bulk_starts_beside_an_exclusive_interactive_batch(held: bool) -> None:
     options = WIDE if held else {"tokens": 4}
     async with running(slots=2, **options) as setup:
         setup.engine.gate.clear()
@@ -178,7 +178,7 @@ async def test_no_bulk_is_begun_beside_an_interactive_batch_on_all_threads(held:
     assert lengths(setup.engine) == [[3], [4]]
 
 
-async def test_beside_interactive_batches_bulk_has_the_slots_that_they_leave() -> None:
+async def test_bulk_uses_the_slots_that_interactive_batches_leave() -> None:
     async with running(slots=2, tokens=4) as setup:
         setup.engine.gate.clear()
         asked = [asyncio.create_task(setup.submit(item(3)))]

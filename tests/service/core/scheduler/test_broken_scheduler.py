@@ -1,6 +1,6 @@
-"""What becomes of a scheduler that fails itself.
+"""An internal failure of the scheduler.
 
-It ends, and tells everybody, rather than lose a slot unnoticed.
+It ends and fails all requests, rather than lose a slot unnoticed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.service.calls import until
 from tests.service.fakes import item
 
 
-async def test_a_scheduler_that_fails_ends_and_leaves_nobody_waiting(
+async def test_a_failing_scheduler_ends_and_fails_all_waiting_requests(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(report: BatchReport) -> None:

@@ -14,32 +14,32 @@ from headlight_service.core.scheduler.lanes import Budget
 WIDE = Budget(10**6, 10**9)
 
 
-def test_before_any_batch_one_item_runs_alone() -> None:
+def test_the_first_bulk_batch_has_one_item() -> None:
     assert not BulkBatchSize().limit(WIDE, 1.0).admits(2, 1, 2)
     assert BulkBatchSize().limit(WIDE, math.inf) == WIDE
 
 
-def test_tokens_and_squares_are_those_of_the_time() -> None:
+def test_token_and_square_limits_follow_from_the_target_time() -> None:
     size = BulkBatchSize()
     size.learn(count=4, longest=50, seconds=0.1)
     assert size.limit(WIDE, 0.05) == Budget(100, 5000)
     assert size.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
 
 
-def test_the_budget_itself_stays_the_most() -> None:
+def test_the_limit_never_exceeds_the_budget() -> None:
     size = BulkBatchSize()
     size.learn(count=4, longest=50, seconds=0.1)
     assert size.limit(Budget(64, 300), 60.0) == Budget(64, 300)
 
 
-def test_a_few_batches_that_were_held_up_do_not_count() -> None:
+def test_a_few_delayed_batches_do_not_change_the_limit() -> None:
     size = BulkBatchSize()
     for place in range(RECENT):
         size.learn(10, 10, 5.0 if place < RECENT // 2 else 0.1)
     assert size.limit(WIDE, 0.1).tokens == 100
 
 
-def test_what_changed_for_good_is_learned() -> None:
+def test_a_lasting_change_of_rate_is_learned() -> None:
     size = BulkBatchSize()
     for seconds in [0.1] * 50 + [0.2] * (RECENT // 2 + 1):
         size.learn(10, 10, seconds)
@@ -65,7 +65,7 @@ LENGTH, LIMIT = 50, 0.025
 
 
 def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
-    """Items of batches of which so many wait, where one takes so long."""
+    """Return the item counts of batches, with so many waiting, and a function for the time."""
     size, found = BulkBatchSize(), []
     for _ in range(batches):
         count = max(1, min(1000, size.limit(WIDE, LIMIT).tokens // LENGTH))
@@ -75,7 +75,7 @@ def counts(seconds_of: Callable[[int], float], batches: int = 100) -> list[int]:
 
 
 @given(st.floats(0, 0.3), st.floats(1e-4, 0.3))
-def test_batches_take_what_they_may_whatever_each_costs(fixed: float, one: float) -> None:
+def test_batches_converge_to_the_target_time_for_any_cost(fixed: float, one: float) -> None:
     found = counts(lambda count: fixed + one * count)[50:]
     allowed = max(LIMIT, WORTH * fixed)
     best = max(1, min(1000, math.floor((allowed - fixed) / one)))
@@ -93,7 +93,7 @@ def test_a_cost_of_every_batch_beyond_the_limit_does_not_leave_single_items() ->
     assert min(found[50:]) >= 70
 
 
-def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
+def test_a_lasting_change_is_learned_with_a_high_fixed_cost() -> None:
     size, found = BulkBatchSize(), list[int]()
     for place in range(300):
         count = max(1, min(1000, size.limit(WIDE, LIMIT).tokens // LENGTH))
@@ -103,7 +103,7 @@ def test_with_such_a_cost_what_changed_for_good_is_learned() -> None:
     assert all(15 <= count <= 24 for count in found[200:])
 
 
-def test_noise_does_not_eat_what_most_of_a_batch_costs() -> None:
+def test_noise_does_not_shrink_batches_with_a_high_fixed_cost() -> None:
     """As on a machine with other work: a fifth more or less."""
     noise = random.Random(5)
     found = counts(lambda count: (0.1 + 0.0005 * count) * noise.lognormvariate(0, 0.2), 300)

@@ -8,7 +8,7 @@ from tests.service.batching import Clock
 
 
 def cpu_seconds(took: float, worked: float, *, before: int = 1, after: int = 1) -> float:
-    """Of a batch beside which so many ran, itself included."""
+    """Return the CPU time of a batch with so many concurrent ones, itself included."""
     clock, processor = Clock(), Clock()
     watch = Stopwatch(clock, processor)
     begun = watch.begin(before)
@@ -17,22 +17,22 @@ def cpu_seconds(took: float, worked: float, *, before: int = 1, after: int = 1) 
     return watch.cpu_seconds(begun, clock.now, after)
 
 
-def test_it_is_what_it_took_where_processors_were_to_be_had() -> None:
+def test_cpu_time_is_the_elapsed_time_if_processors_were_free() -> None:
     assert cpu_seconds(2.0, 2.0) == cpu_seconds(2.0, 3.9) == 2.0
 
 
-def test_waiting_for_a_processor_is_no_work() -> None:
+def test_waiting_for_a_processor_does_not_count_as_cpu_time() -> None:
     assert cpu_seconds(2.0, 0.5) == 0.5
 
 
-def test_batches_beside_each_other_share_the_work() -> None:
+def test_concurrent_batches_share_cpu_time() -> None:
     assert cpu_seconds(2.0, 2.0, before=2, after=2) == 1.0
     assert (
         cpu_seconds(2.0, 2.0, before=1, after=2) == cpu_seconds(2.0, 2.0, before=2, after=1) == 2.0
     ), "rather too much than too little"
 
 
-def test_on_a_device_that_processors_only_wait_for_time_is_all_there_is() -> None:
+def test_elapsed_time_is_used_for_devices_other_than_the_cpu() -> None:
     clock = Clock()
     watch = Stopwatch(clock)
     begun = watch.begin(1)
@@ -47,7 +47,7 @@ def burn(seconds: float) -> None:
         pass
 
 
-def test_the_event_loops_own_work_is_left_out() -> None:
+def test_cpu_time_excludes_the_event_loop() -> None:
     with ThreadPoolExecutor(1) as other:
         begin = processors()
         other.submit(burn, 0.1).result()
@@ -58,7 +58,7 @@ def test_the_event_loops_own_work_is_left_out() -> None:
     assert end - between < 0.05
 
 
-def test_a_thread_that_computes_counts_its_own_work_and_not_the_event_loops() -> None:
+def test_a_computing_thread_counts_its_own_cpu_time_only() -> None:
     def measured() -> float:
         begin = processors()
         burn(0.1)

@@ -13,7 +13,7 @@ def begin(
     return slots.begin(priority, interactive, wide)
 
 
-def test_what_is_interactive_has_all_slots_and_bulk_those_that_it_leaves() -> None:
+def test_interactive_may_use_all_slots_and_bulk_the_remaining_ones() -> None:
     slots = ExecutionSlots(2)
     bulk = [begin(slots, "bulk"), begin(slots, "bulk")]
     assert (slots.idle("interactive"), slots.idle("bulk")) == (2, 0)
@@ -27,7 +27,7 @@ def test_what_is_interactive_has_all_slots_and_bulk_those_that_it_leaves() -> No
     assert (slots.idle("interactive"), slots.idle("bulk")) == (2, 2)
 
 
-def test_the_only_interactive_batch_has_all_threads_and_holds_back_bulk_until_it_is_done() -> None:
+def test_an_exclusive_interactive_batch_holds_back_bulk() -> None:
     slots = ExecutionSlots(3)
     assert not begin(slots, "bulk").wide, (
         "nobody waits for it, and it would have them when somebody else comes"
@@ -42,11 +42,11 @@ def test_the_only_interactive_batch_has_all_threads_and_holds_back_bulk_until_it
     assert held == [True, False, False]
 
 
-def test_a_batch_behind_which_others_of_its_kind_wait_has_the_threads_of_its_slot() -> None:
+def test_a_batch_with_others_waiting_uses_only_the_threads_of_its_slot() -> None:
     assert not begin(ExecutionSlots(2), "interactive", interactive=1).wide
 
 
-def test_where_no_session_has_all_threads_bulk_is_not_held_back() -> None:
+def test_bulk_is_not_held_back_without_an_exclusive_session() -> None:
     slots = ExecutionSlots(2)
     begin(slots, "bulk")
     assert not begin(slots, "interactive", wide=False).wide
@@ -60,7 +60,7 @@ priorities = st.sampled_from(["interactive", "bulk"])
     st.integers(1, 4),
     st.lists(st.tuples(priorities, st.booleans(), st.integers(0, 9), st.booleans()), max_size=60),
 )
-def test_slots_come_back_and_bulk_is_let_go(
+def test_released_slots_admit_bulk_again(
     count: int, steps: list[tuple[Priority, bool, int, bool]]
 ) -> None:
     slots, running = ExecutionSlots(count), list[Started]()

@@ -37,7 +37,7 @@ def lengths_of(batch: Batch[int]) -> list[int]:
     return [each.length for each in batch.entries]
 
 
-def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
+def test_a_batch_is_the_oldest_item_and_those_nearest_in_length() -> None:
     lane, _ = lane_of([10, 30, 11, 9, 50])
     budget = Budget(tokens=33)
     assert lengths_of(lane.take(0, budget)) == [10, 11, 9]
@@ -46,7 +46,7 @@ def test_the_oldest_and_what_is_nearest_to_it_in_length() -> None:
     assert lengths_of(lane.take(0, budget)) == []
 
 
-def test_padding_is_bounded_even_where_the_budget_is_not() -> None:
+def test_padding_is_bounded_without_a_budget() -> None:
     lane, _ = lane_of([100, 10, 90])
     budget = Budget(tokens=10**6, max_padding=0.1)
     assert lengths_of(lane.take(0, budget)) == [100, 90]
@@ -65,18 +65,18 @@ def test_zero_padding_batches_equal_lengths_only() -> None:
     assert lengths_of(lane.take(0, budget)) == [5, 5]
 
 
-def test_rounded_lengths_are_what_counts_and_true_ones_what_is_told() -> None:
+def test_budgets_use_rounded_lengths_and_reports_true_ones() -> None:
     lane: Lane[int] = Lane()
     for length in (3, 8, 5, 9):
         lane.add(entry(length, size=-(-length // 8) * 8))
     assert lane.waiting == 8 + 8 + 8 + 16
-    # Of one size, none is padded for another's sake.
+    # Entries of one size need no padding.
     batch = lane.take(0, Budget(tokens=24, max_padding=0))
     assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
     assert lane.waiting == 16
 
 
-def test_expired_entries_come_back_apart_and_cost_nothing() -> None:
+def test_expired_entries_are_returned_separately_and_cost_nothing() -> None:
     lane: Lane[int] = Lane()
     late, alive = entry(10, deadline=5), [entry(10), entry(10)]
     for each in (late, *alive):
@@ -101,7 +101,7 @@ budgets = st.builds(
     squares=st.none() | st.integers(1, 5000),
     max_padding=st.floats(0, 1),
 )
-# What happens to a queue: an arrival (length, seconds to its deadline), a cancellation of some
+# Events of a queue: an arrival (length, seconds to its deadline), a cancellation of some
 # arrival, or a batch taken.
 arrivals = st.tuples(st.just("add"), st.integers(1, 64), st.integers(1, 40) | st.just(math.inf))
 cancels = st.tuples(st.just("cancel"), st.integers(0, 200), st.just(0))
@@ -135,7 +135,7 @@ def test_nothing_is_lost_run_twice_or_over_budget(
             assert budget.squares is None or count * longest**2 <= budget.squares
             assert count * longest - total <= budget.max_padding * count * longest
         for each in batch.entries + batch.expired:
-            waiting.remove(each)  # fails where it was cancelled or taken before
+            waiting.remove(each)  # fails if it was cancelled or taken before
         ran.extend(batch.entries)
         dropped.extend(batch.expired)
         assert lane.count == len(waiting)
@@ -165,7 +165,7 @@ requests = st.tuples(
 
 @settings(max_examples=200)
 @given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
-def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
+def test_adding_entries_together_equals_adding_them_one_by_one(
     budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
 ) -> None:
     together: Lane[int] = Lane()
@@ -204,7 +204,7 @@ def test_what_comes_together_is_taken_as_if_it_had_come_one_by_one(
 
 
 @given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
-def test_as_many_have_room_as_would_have_it_one_after_another(
+def test_capacity_for_many_entries_equals_that_for_single_ones(
     budget: Budget, count: int, longest: int, size: int, wanted: int
 ) -> None:
     total, fit = count * longest - count // 2, 0
@@ -215,8 +215,8 @@ def test_as_many_have_room_as_would_have_it_one_after_another(
     assert budget.room(count, longest, total, size, wanted) == fit
 
 
-def test_what_comes_together_costs_little_more_than_one() -> None:
-    """Counted in calls; what there is of each entry are steps that call nothing."""
+def test_adding_many_entries_costs_little_more_than_one() -> None:
+    """Counted in calls; the work per entry calls no functions."""
 
     def calls(count: int) -> int:
         lane: Lane[int] = Lane()
@@ -241,14 +241,14 @@ def test_no_entry_waits_longer_than_there_are_entries_before_it(
     for now in range(len(lengths)):
         if last in lane.take(now, budget).entries:
             return
-        lane.add(entry(last.length + 1 + now % 3))  # whatever comes later cannot push it back
+        lane.add(entry(last.length + 1 + now % 3))  # later entries cannot delay it
     pytest.fail("starved")
 
 
 def calls_made(work: Callable[[], None]) -> int:
-    """How many functions, of Python and of C, a piece of work calls.
+    """Return the number of Python and C function calls of some work.
 
-    What it costs, on however busy a machine.
+    A measure of cost that is independent of the machine's load.
     """
     count = 0
 
@@ -257,7 +257,7 @@ def calls_made(work: Callable[[], None]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
-    gc.disable()  # whose callbacks, and what it finds of other tests, would be counted
+    gc.disable()  # garbage collection would be counted
     sys.setprofile(on_event)
     try:
         work()
@@ -270,13 +270,13 @@ def calls_made(work: Callable[[], None]) -> int:
 def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
     """Adding, taking or cancelling.
 
-    Counted in operations, each of which costs the same however many entries wait.
+    Counted in operations, each of constant cost however many entries wait.
     """
 
     def calls_per_entry(count: int) -> float:
         lane: Lane[int] = Lane()
         budget = Budget(tokens=1024, max_padding=0.2)
-        # Of as many different lengths in both, for those are bounded by the model and cost a little
+        # As many different lengths in both: they are bounded by the model and cost a little
         # each.
         entries = [entry(1 + (place * 37) % 64, arrived=place) for place in range(count)]
 

@@ -1,4 +1,4 @@
-"""Items whose numbers are not finite: they fail alone, and what they do to others is nothing."""
+"""Items with non-finite results: they fail alone and do not affect others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.service.fakes import NO_NUMBER, FakeEngine, FakeRuntime, item, result
 BAD = 66
 
 
-async def test_its_sender_alone_is_told_and_those_beside_it_are_answered() -> None:
+async def test_an_overflowing_item_fails_alone_and_batch_mates_are_answered() -> None:
     async with running() as setup:
         setup.engine.overflows = BAD
         setup.engine.gate.clear()
@@ -44,7 +44,7 @@ async def test_its_sender_alone_is_told_and_those_beside_it_are_answered() -> No
     assert len(setup.reports) == 1, "what ran for nothing says nothing of the rate"
 
 
-async def test_batches_of_nothing_else_are_probed_as_others_that_fail() -> None:
+async def test_batches_of_only_overflowing_items_trigger_the_probe() -> None:
     async with running() as setup:
         setup.engine.overflows = BAD
         for turn in range(FAILURES_BEFORE_PROBE):
@@ -55,7 +55,7 @@ async def test_batches_of_nothing_else_are_probed_as_others_that_fail() -> None:
         assert setup.engine.probes == 1
 
 
-def test_halves_of_a_batch_have_their_own() -> None:
+def test_overflow_is_assigned_to_items_within_half_batches() -> None:
     engine = FakeEngine()
     engine.most_tokens, engine.overflows = 4, BAD
     items = [item(2, first=2), item(2, first=BAD), item(2), item(3)]
@@ -69,7 +69,7 @@ def test_halves_of_a_batch_have_their_own() -> None:
     assert [type(each) for each in full] == [DeviceFull] * 2
 
 
-async def test_it_is_internal_over_the_wire_with_the_id_of_the_log(serve: Serve) -> None:
+async def test_overflow_is_internal_with_the_error_id_of_the_log(serve: Serve) -> None:
     runtime = FakeRuntime()
     runtime.engine.overflows = 3  # letters
     async with serve(runtime) as service:

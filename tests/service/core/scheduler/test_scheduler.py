@@ -35,7 +35,7 @@ async def test_results_come_back_in_the_order_of_the_items() -> None:
     assert setup.admission.tokens.held == 0
 
 
-async def test_a_lone_item_does_not_wait_and_those_behind_it_share_a_batch() -> None:
+async def test_a_single_item_does_not_wait_and_later_ones_share_a_batch() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(4)))
@@ -47,7 +47,7 @@ async def test_a_lone_item_does_not_wait_and_those_behind_it_share_a_batch() -> 
     assert lengths(setup.engine) == [[4], [4, 4, 4]]
 
 
-async def test_as_many_batches_at_once_as_there_are_slots() -> None:
+async def test_as_many_batches_run_at_once_as_there_are_slots() -> None:
     async with running(slots=2, tokens=4) as setup:
         setup.engine.gate.clear()
         tasks = [asyncio.create_task(setup.submit(item(4))) for _ in range(3)]
@@ -65,7 +65,7 @@ async def test_roles_never_share_a_batch() -> None:
     assert all(len({each.selection.role for each in batch}) == 1 for batch in setup.engine.batches)
 
 
-async def test_a_failing_batch_fails_its_groups_and_no_others() -> None:
+async def test_a_failing_batch_fails_only_its_own_requests() -> None:
     async with running() as setup:
         setup.engine.poison = 66
         setup.engine.gate.clear()
@@ -85,7 +85,7 @@ async def test_a_failing_batch_fails_its_groups_and_no_others() -> None:
     assert lengths(setup.engine) == [[64], [32, 32], [4]]
 
 
-async def test_what_is_left_of_a_failed_group_is_not_run() -> None:
+async def test_remaining_items_of_a_failed_request_are_not_run() -> None:
     async with running(tokens=4) as setup:
         setup.engine.fail()
         with pytest.raises(EngineError):
@@ -95,7 +95,7 @@ async def test_what_is_left_of_a_failed_group_is_not_run() -> None:
     assert sum(map(len, setup.engine.batches)) < 20
 
 
-async def test_the_first_of_several_batches_ends_the_wait_and_the_last_the_work() -> None:
+async def test_the_wait_ends_with_the_first_batch_and_the_work_with_the_last() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         asking = asyncio.create_task(setup.submit(item(4), item(3)))
@@ -107,7 +107,7 @@ async def test_the_first_of_several_batches_ends_the_wait_and_the_last_the_work(
     assert (answer.queue_ns, answer.infer_ns) == (0, 3_000_000_000)
 
 
-async def test_results_are_let_go_when_their_callers_have_them() -> None:
+async def test_results_are_released_once_delivered() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(64)))
@@ -123,7 +123,9 @@ async def test_results_are_let_go_when_their_callers_have_them() -> None:
 
 
 @pytest.mark.parametrize(("how", "value"), [("poison", 9), ("overflows", 9), ("most_tokens", 4)])
-async def test_a_failed_batch_is_let_go_without_the_garbage_collector(how: str, value: int) -> None:
+async def test_a_failed_batch_is_released_without_the_garbage_collector(
+    how: str, value: int
+) -> None:
     async with running() as setup:
         setattr(setup.engine, how, value)
         gc.disable()
@@ -140,12 +142,12 @@ async def test_a_failed_batch_is_let_go_without_the_garbage_collector(how: str, 
 
 
 async def all_dead(arrays: list[weakref.ref[Any]]) -> None:
-    async with asyncio.timeout(30):  # the engine's thread may still be about to let go
+    async with asyncio.timeout(30):  # the engine's thread may release it a moment later
         while any(array() is not None for array in arrays):
             await asyncio.sleep(0.001)
 
 
-async def test_times_and_reports() -> None:
+async def test_times_are_reported() -> None:
     async with running(tokens=12) as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))
@@ -169,7 +171,7 @@ async def failing(setup: Setup, times: int) -> None:
             await setup.submit(item(1))
 
 
-async def test_repeated_failures_are_probed_and_forgiven_where_the_probe_passes() -> None:
+async def test_repeated_failures_trigger_a_probe_and_are_reset_if_it_passes() -> None:
     async with running() as setup:
         await failing(setup, FAILURES_BEFORE_PROBE)
         setup.engine.broken = None
@@ -178,7 +180,7 @@ async def test_repeated_failures_are_probed_and_forgiven_where_the_probe_passes(
         assert setup.lost == []
 
 
-async def test_an_engine_that_fails_its_probe_ends_the_scheduler_and_all_who_wait() -> None:
+async def test_a_failed_probe_ends_the_scheduler_and_fails_waiting_requests() -> None:
     async with running() as setup:
         setup.engine.probe_fails = True
         await failing(setup, FAILURES_BEFORE_PROBE - 1)
@@ -202,7 +204,7 @@ async def test_an_engine_that_fails_its_probe_ends_the_scheduler_and_all_who_wai
         assert setup.held == (0, 0)
 
 
-async def test_the_end_of_the_scheduler_is_told_to_those_in_the_queue() -> None:
+async def test_queued_requests_fail_when_the_scheduler_ends() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first, second = (asyncio.create_task(setup.submit(item(1))) for _ in range(2))
@@ -215,7 +217,7 @@ async def test_the_end_of_the_scheduler_is_told_to_those_in_the_queue() -> None:
 
 
 class Submitted:
-    """A request in a scheduler, submitted by any thread, and what it was told."""
+    """Request in a scheduler, submitted by any thread, and its callbacks."""
 
     def __init__(
         self, *lengths: int, deadline: float = math.inf, priority: Priority = "interactive"
@@ -237,7 +239,7 @@ class Submitted:
         self.told.set()
 
 
-async def test_the_thread_that_submits_computes_where_it_may_and_a_slot_is_idle() -> None:
+async def test_the_submitting_thread_computes_if_allowed_and_a_slot_is_idle() -> None:
     async with running(tokens=4) as setup:
         threads: list[str] = []
         setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
@@ -255,7 +257,7 @@ async def test_the_thread_that_submits_computes_where_it_may_and_a_slot_is_idle(
         assert first.computing == second.computing == bulk.computing == [4, -4]
 
 
-async def test_the_thread_that_submits_computes_the_first_of_several_batches_alone() -> None:
+async def test_the_submitting_thread_computes_only_the_first_batch() -> None:
     async with running(tokens=4) as setup:
         threads: list[str] = []
         setup.engine.takes = lambda tokens: threads.append(threading.current_thread().name)
@@ -265,7 +267,7 @@ async def test_the_thread_that_submits_computes_the_first_of_several_batches_alo
         assert threads == [threading.current_thread().name, "engine_0", "engine_0"]
 
 
-async def test_the_rest_of_a_request_expires_while_its_own_thread_computes() -> None:
+async def test_the_rest_of_a_request_can_expire_while_its_thread_computes() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         request = Submitted(4, 4, deadline=setup.clock() + 0.05)
@@ -281,7 +283,7 @@ async def test_the_rest_of_a_request_expires_while_its_own_thread_computes() -> 
         assert len(setup.engine.batches) == 1
 
 
-async def test_interactive_does_not_wait_for_a_bulk_thread_that_is_slow_in_coming() -> None:
+async def test_interactive_does_not_wait_for_a_slow_bulk_thread() -> None:
     async with running(tokens=4) as setup:
         may_go_on = threading.Event()
         setup.scheduler._threads["bulk"].put(lambda: assert_set(may_go_on))
@@ -305,7 +307,7 @@ def assert_set(event: threading.Event) -> None:
     assert event.wait(30)
 
 
-async def test_the_thread_that_submits_does_not_wait_for_a_slot() -> None:
+async def test_the_submitting_thread_does_not_wait_for_a_slot() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         first, second = Submitted(4), Submitted(4)
@@ -318,7 +320,7 @@ async def test_the_thread_that_submits_does_not_wait_for_a_slot() -> None:
             assert await asyncio.to_thread(each.told.wait, 30)
 
 
-async def test_a_request_that_was_withdrawn_is_neither_queued_nor_told() -> None:
+async def test_a_withdrawn_request_is_not_queued_and_gets_no_callback() -> None:
     async with running() as setup:
         request = Submitted(4)
         assert not setup.scheduler.withdraw(request.pending), "it does not wait"
@@ -329,7 +331,7 @@ async def test_a_request_that_was_withdrawn_is_neither_queued_nor_told() -> None
         assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
-async def test_what_is_withdrawn_while_it_is_computed_is_computed_for_nobody() -> None:
+async def test_results_of_a_request_withdrawn_during_computation_are_discarded() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         computed, waits = Submitted(4), Submitted(3)
@@ -347,7 +349,7 @@ async def test_what_is_withdrawn_while_it_is_computed_is_computed_for_nobody() -
         assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
-async def test_a_deadline_ends_what_waits_and_not_what_is_computed() -> None:
+async def test_a_deadline_ends_queued_items_and_not_running_ones() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         soon = setup.clock.now + 0.05
@@ -366,7 +368,7 @@ async def test_a_deadline_ends_what_waits_and_not_what_is_computed() -> None:
         assert lengths(setup.engine) == [[4]]
 
 
-async def test_what_has_expired_when_a_slot_is_free_is_not_begun() -> None:
+async def test_expired_items_are_not_started_when_a_slot_is_free() -> None:
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         first, late = Submitted(4), Submitted(4, deadline=setup.clock.now + 1e6)
@@ -380,7 +382,7 @@ async def test_what_has_expired_when_a_slot_is_free_is_not_begun() -> None:
         assert lengths(setup.engine) == [[4]]
 
 
-async def test_many_threads_submit_and_each_is_told_once() -> None:
+async def test_concurrent_submissions_each_get_one_callback() -> None:
     async with running(slots=2, tokens=16) as setup:
         requests = [Submitted(*(1 + at % 7 for _ in range(1 + at % 3))) for at in range(200)]
 
@@ -404,7 +406,7 @@ async def test_many_threads_submit_and_each_is_told_once() -> None:
         assert setup.scheduler.heartbeat.stalled_seconds == 0
 
 
-async def test_its_threads_end_when_it_is_closed() -> None:
+async def test_closing_ends_the_threads_of_the_scheduler() -> None:
     before = set(threading.enumerate())
     async with running(slots=2, tokens=1) as setup:
         await setup.submit(*[item(1)] * 9, deadline=setup.clock.now + 1e6)
@@ -416,7 +418,7 @@ async def test_its_threads_end_when_it_is_closed() -> None:
             assert not thread.is_alive(), thread.name
 
 
-async def test_a_scheduler_that_has_ended_takes_nothing() -> None:
+async def test_an_ended_scheduler_accepts_nothing() -> None:
     async with running() as setup:
         setup.scheduler.close()
         request = Submitted(1)

@@ -34,7 +34,7 @@ FIELDS: dict[int, str] = {number: name for name, number in OUTPUT_KINDS.items()}
 
 
 def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool = False) -> Prepared:
-    """A request of these inputs, as it is after they were tokenised."""
+    """Return a request of these inputs in the state after tokenization."""
     items = [EncodeItem(each.ids, selection) for each in inputs]
     sizes = output_bytes(items, ARCHITECTURE)
     tokens = sum(len(each.ids) for each in inputs)
@@ -52,7 +52,7 @@ def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool =
 
 
 def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse, Answer]:
-    """Header and answer."""
+    """Return header and answer."""
     ids = [np.full(n, 1 + n % 7, dtype=np.int64) for n in lengths]
     ready = prepared([Tokenized(each, len(each), None) for each in ids], selection)
     assert ready.data_bytes == sum(
@@ -62,7 +62,7 @@ def answer(lengths: list[int], selection: Selection) -> tuple[pb.EncodeResponse,
 
 
 def reassemble(sent: list[pb.EncodeStreamResponse]) -> pb.EncodeResponse:
-    """As a client would, blindly; checks each chunk's meaning on the way."""
+    """Reassemble as a client would, by offsets alone; check each chunk's meaning on the way."""
     whole, chunks, end = sent[0].header, [frame.chunk for frame in sent[1:-1]], sent[-1].end
     assert (end.chunks, end.data_bytes) == (len(chunks), sum(len(chunk.data) for chunk in chunks))
     # Pooled vectors in each type are an output of their own; the parts of other outputs lie end to
@@ -120,7 +120,7 @@ selections = st.builds(
 
 
 @pytest.mark.parametrize("with_info", [False, True])
-def test_what_became_of_each_input_is_told_in_their_order(with_info: bool) -> None:
+def test_input_info_is_in_the_order_of_the_inputs(with_info: bool) -> None:
     # Tokens, those before truncation, of the prompt.
     told = [(3, 3, 0), (2, 2, 1), (3, 9, 0), (3, 3, 0), (40, 40, 2)]
     inputs = [
@@ -166,7 +166,7 @@ def test_frames_reassemble_exactly(
     assert reassemble(sent) == expected
 
 
-def test_chunks_say_what_they_hold() -> None:
+def test_chunks_describe_their_contents() -> None:
     response, answered = answer(
         [300, 2], Selection(attention=whole((2, 0), HEADS), hidden=states((3,)))
     )
@@ -192,7 +192,7 @@ def test_chunks_say_what_they_hold() -> None:
     assert len([chunk for chunk in chunks if chunk.item == 1]) == 2, "small heads travel together"
 
 
-def test_every_frame_of_a_large_answer_is_one_that_any_client_receives() -> None:
+def test_every_frame_fits_the_default_message_limit() -> None:
     response, answered = answer(
         [1500], Selection(tokens=True, attention=whole((0,), HEADS), hidden=states((0,)))
     )
@@ -208,11 +208,11 @@ def test_the_largest_header_and_a_chunk_of_data_fit_into_one_frame() -> None:
     assert HEADER_LIMIT_BYTES + CHUNK_BYTES < FRAME_LIMIT_BYTES
 
 
-def test_frames_are_made_as_they_are_taken() -> None:
+def test_frames_are_created_lazily() -> None:
     response, answered = answer([1000], Selection(pooled=False, attention=whole((0, 1, 2), HEADS)))
     taken = frames("id", response, answered)
     assert next(taken).WhichOneof("frame") == "header"
-    answered.results.clear()  # what is not yet cut is not yet copied
+    answered.results.clear()  # chunks not yet created are not copied
     assert [frame.WhichOneof("frame") for frame in taken] == ["end"]
 
 
@@ -238,10 +238,10 @@ FORMS = [
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 30, 100])
-def test_any_form_of_attention_is_put_together_by_the_client(
+def test_the_client_reassembles_any_form_of_attention(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    """In small chunks: no form is one that only a text too long for a test would have cut."""
+    """In small chunks, so that every form is chunked, as only long texts would be otherwise."""
     monkeypatch.setattr(module, "CHUNK_BYTES", chunk_bytes)
     for spec in FORMS:
         selection = Selection(pooled=False, attention=resolve_attention(spec, ARCHITECTURE, "mean"))

@@ -1,7 +1,4 @@
-"""Attention in its smaller forms over a real socket, in chunks.
-
-What a long text's answer is cut into.
-"""
+"""Reduced forms of attention over a real socket, in the chunks of a long text."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from tests.service.fakes import ARCHITECTURE, FakeRuntime, result
 IDS = [3, 1, 4, 1, 5, 9]
 PAIRS = ((0, 1), (2, 0), (2, 1))
 ROWS: tuple[Reduction, ...] = ("pooling_weights", "pooled_row")
-# Of these the scales have one number for each head, pair or layer, or one in all.
+# Their scales have one number per head, pair or layer, or one in all.
 SPECS = [
     AttentionSpec.of(reduce=[*others, rows], pairs=pairs, dtype="uint8")
     for rows in ROWS

@@ -1,5 +1,6 @@
-"""Why a call was cancelled, where its caller's clock and ours differ by what the call was on its
-way.
+"""Cancel causes near the deadline.
+
+The clocks of client and server differ by the network delay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headlight_service.frontends.grpc.interceptor import _cancelled
         (0.0, 0.001, StatusCode.DEADLINE_EXCEEDED),
         (0.04, 1.0, StatusCode.DEADLINE_EXCEEDED),
         (0.06, 1.0, StatusCode.CANCELLED),
-        (0.04, 0.005, StatusCode.CANCELLED),  # the whole of it short, and given up at once
+        (0.04, 0.005, StatusCode.CANCELLED),  # a short timeout, and cancelled at once
         (math.inf, 100.0, StatusCode.CANCELLED),
     ],
 )

@@ -1,4 +1,4 @@
-"""Callers who leave, or whose time runs out, while their items wait or run."""
+"""Callers that disconnect, or whose deadline passes, while their items wait or run."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ async def test_cancelled_items_leave_the_queue_and_never_run() -> None:
     assert lengths(setup.engine) == [[1], [3]]
 
 
-async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
+async def test_batch_mates_of_a_disconnected_caller_are_answered() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))
         await setup.started()
         gone, stays = (asyncio.create_task(setup.submit(item(2))) for _ in range(2))
         await asyncio.sleep(0)
-        # So the next batch stops, too.
+        # So the next batch blocks, too.
         setup.engine.takes = lambda tokens: setup.engine.gate.clear()
         setup.engine.gate.set()
         await first
@@ -54,8 +54,8 @@ async def test_batch_mates_of_a_caller_who_left_are_answered() -> None:
     assert lengths(setup.engine) == [[1], [2, 2]]
 
 
-async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() -> None:
-    """An engine cannot be stopped: the next caller would find room that is not there."""
+async def test_a_cancelled_running_batch_holds_its_permits_until_it_ends() -> None:
+    """A running engine cannot be stopped: releasing early would admit more than fits."""
     async with running(tokens=4) as setup:
         setup.engine.gate.clear()
         gone = asyncio.create_task(setup.submit(item(4), item(3), item(2)))  # one runs, two wait
@@ -74,7 +74,7 @@ async def test_what_is_computed_for_nobody_holds_its_permits_until_it_is_done() 
     assert lengths(setup.engine) == [[4], [1]]
 
 
-def test_the_last_of_two_cancelled_batches_gives_back() -> None:
+def test_permits_are_released_after_the_last_of_two_cancelled_batches() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
     budget = RequestBudget(admission, "interactive")
     budget.reserve(100)
@@ -94,7 +94,7 @@ def test_the_last_of_two_cancelled_batches_gives_back() -> None:
     assert (admission.tokens.held, admission.outputs.held) == (0, 0)
 
 
-async def test_a_cancelled_batch_that_fails_gives_back() -> None:
+async def test_a_cancelled_batch_that_fails_releases_its_permits() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         setup.engine.fail()
@@ -107,7 +107,7 @@ async def test_a_cancelled_batch_that_fails_gives_back() -> None:
         await until(lambda: setup.held == (0, 0))
 
 
-async def test_what_expired_in_the_queue_is_never_run() -> None:
+async def test_expired_queue_items_never_run() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))
@@ -124,7 +124,7 @@ async def test_what_expired_in_the_queue_is_never_run() -> None:
 
 
 class Alarm:
-    """Timers that ring when a test says so."""
+    """Timers that fire when a test says so."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Callable[[], None]]] = []
@@ -140,12 +140,11 @@ class Alarm:
         pass
 
 
-async def test_what_expires_leaves_at_once_though_no_batch_is_taken(
+async def test_expired_items_leave_the_queue_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Told by the turns of the event loop.
-
-    How far behind its timers the machine may run is not the queue's doing.
+    """Measured in turns of the event loop,
+    because the delay of timers depends on the machine.
     """
     async with running() as setup:
         alarm = Alarm()
@@ -175,7 +174,7 @@ async def test_what_expires_leaves_at_once_though_no_batch_is_taken(
     assert lengths(setup.engine) == [[1]]
 
 
-async def test_what_expires_is_ended_by_a_timer() -> None:
+async def test_a_timer_ends_expired_items() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         first = asyncio.create_task(setup.submit(item(1)))
@@ -189,10 +188,10 @@ async def test_what_expires_is_ended_by_a_timer() -> None:
     assert lengths(setup.engine) == [[1]]
 
 
-async def test_what_is_cancelled_leaves_before_anything_else_happens() -> None:
-    """A thousand wait, the engine is at work and never asks for the next batch.
+async def test_cancelled_items_leave_the_queue_at_once() -> None:
+    """A thousand wait, the engine is busy and never takes the next batch.
 
-    None of that is waited for.
+    Cancellation waits for none of that.
     """
     async with running() as setup:
         setup.engine.gate.clear()
@@ -215,7 +214,7 @@ async def test_what_is_cancelled_leaves_before_anything_else_happens() -> None:
     assert sum(map(len, setup.engine.batches)) == 1001
 
 
-async def test_what_is_being_computed_at_its_deadline_is_still_answered() -> None:
+async def test_an_item_running_at_its_deadline_is_still_answered() -> None:
     async with running() as setup:
         setup.engine.gate.clear()
         late = asyncio.create_task(setup.submit(item(1), deadline=setup.clock.now + 0.01))

@@ -1,6 +1,6 @@
 """Embedding options in a request.
 
-Checked before anything is tokenised, resolved against the model.
+Checked before tokenization, resolved against the model.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_tokens_are_resolved() -> None:
         ),
     ],
 )
-def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
+def test_invalid_options_name_their_field(outputs: pb.Outputs, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         selection(outputs, MODEL)
 
@@ -109,14 +109,14 @@ def test_bad_wishes_name_their_field(outputs: pb.Outputs, message: str) -> None:
         ({"prompt_text": ""}, ""),
     ],
 )
-def test_the_prompt_of_a_request(asked: dict[str, str], expected: str) -> None:
+def test_the_prompt_of_a_request_is_decoded(asked: dict[str, str], expected: str) -> None:
     encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], **asked), MODEL)  # type: ignore[arg-type]
     assert encode.prompt == expected
     assert tokenize_job(pb.TokenizeRequest(inputs=[TEXT], **asked), MODEL).prompt == expected
 
 
 @pytest.mark.parametrize(("value", "kind"), [(PAIR, "pair"), (IDS, "ids")])
-def test_pairs_and_ids_are_taken_as_they_are(value: pb.Input, kind: str) -> None:
+def test_named_prompts_are_refused_for_pairs_and_ids(value: pb.Input, kind: str) -> None:
     for asked in ({}, {"prompt_text": ""}, {"prompt_name": "none"}):
         encode_job(pb.EncodeRequest(inputs=[TEXT, value], **asked), MODEL)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=rf"inputs\[1\]\.{kind}: a prompt is put before a text"):
@@ -165,7 +165,7 @@ async def test_prompts_usage_and_types_over_the_wire(serve: Serve) -> None:
     assert list(info.pooled_dtypes) == [pb.DATA_TYPE_FLOAT32, FLOAT16]
 
 
-def test_what_was_asked_for_before_is_not_resolved_again() -> None:
+def test_resolved_outputs_are_cached() -> None:
     model = served()
     outputs = pb.Outputs(pooled=pb.PooledOutput(dimensions=2))
     first = selection(outputs, model)
@@ -173,7 +173,7 @@ def test_what_was_asked_for_before_is_not_resolved_again() -> None:
     assert selection(pb.Outputs(pooled=pb.PooledOutput(dimensions=3)), model).vector.width == 3
 
 
-def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
+def test_refused_outputs_are_refused_again_and_the_cache_is_bounded() -> None:
     model = served()
     for _ in range(2):
         with pytest.raises(InvalidInput, match="dimensions"):
@@ -185,7 +185,7 @@ def test_a_wish_that_is_refused_is_refused_again_and_few_are_kept() -> None:
         assert 0 < len(model._selections) <= REMEMBERED
 
 
-def test_a_long_wish_is_not_kept() -> None:
+def test_long_outputs_are_not_cached() -> None:
     model = served(FakeRuntime())
     remembered.cache_clear()
     outputs = pb.Outputs()

@@ -31,7 +31,7 @@ def ask(
 
 
 async def frames_of(call: Any) -> list[pb.EncodeStreamResponse]:
-    """All that are still to come."""
+    """Return all frames that are still to come."""
     frames = []
     while (frame := await call.read()) != EOF:
         frames.append(frame)
@@ -55,7 +55,7 @@ async def test_each_request_has_an_answer_of_its_own(serve: Serve) -> None:
     assert (error.reason, error.field) == ("INVALID_INPUT", "inputs[0].text")
 
 
-async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve: Serve) -> None:
+async def test_large_answers_are_chunked_and_do_not_block_small_ones(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()
         await call.write(ask("large", LARGE_TOKENS, LARGE))
@@ -64,7 +64,7 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
         await service.started()  # the large one's batch
         await call.write(ask("small"))  # while the large one is being sent
         await call.done_writing()
-        # The small one's answer is the next to be sent: unread meanwhile, most of the large one
+        # The small answer is sent next: while unread, most of the large one
         # cannot have left the server.
         await until(
             lambda: (
@@ -82,7 +82,7 @@ async def test_large_answers_come_in_chunks_and_do_not_hold_up_small_ones(serve:
 async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
     async with serve() as service:
         call = service.stub.EncodeStream()
-        # The caller may be faster than what the server does after its last frame.
+        # The caller may be faster than the server's work after its last frame.
         for _ in range(300):
             await call.write(ask("same"))
             assert (await call.read()).WhichOneof("frame") == "response"
@@ -91,7 +91,7 @@ async def test_an_id_can_be_used_again_once_answered(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("bad_id", ["", "é" * 65, "first"])
-async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_others(
+async def test_an_invalid_id_ends_the_stream_after_the_other_answers(
     serve: Serve, bad_id: str
 ) -> None:
     async with serve() as service:
@@ -101,14 +101,14 @@ async def test_an_id_that_no_answer_can_be_told_by_ends_the_stream_after_the_oth
         await service.started()
         await call.write(ask(bad_id))
         service.engine.gate.set()
-        # Else the first may be answered before the second is read, which is then right.
+        # Otherwise the first may be answered before the second is read, which is valid then.
         if bad_id != "first":
             assert (await call.read()).id == "first"
             with pytest.raises(grpc.aio.AioRpcError, match="id: must have 1 to 128 bytes"):
                 await call.read()
 
 
-async def test_a_live_id_is_refused(serve: Serve) -> None:
+async def test_an_id_in_use_is_refused(serve: Serve) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream(iter([ask("same"), ask("same")]))
@@ -129,7 +129,7 @@ async def until_read(service: Service) -> None:
     await asyncio.wait([call._reader], timeout=30)
 
 
-async def test_no_more_is_read_than_may_be_in_flight(serve: Serve) -> None:
+async def test_no_more_requests_are_read_than_may_be_in_flight(serve: Serve) -> None:
     async with serve(max_stream_in_flight=2, streams=2, batch_tokens=2) as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream(iter([ask(str(place)) for place in range(5)]))
@@ -140,7 +140,7 @@ async def test_no_more_is_read_than_may_be_in_flight(serve: Serve) -> None:
         assert len(await frames_of(call)) == 5
 
 
-async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve) -> None:
+async def test_computation_for_a_slow_reader_is_limited_by_its_window(serve: Serve) -> None:
     size = 4 * 2 * LARGE_TOKENS**2
     async with serve(max_stream_output_bytes=size) as service:
         call = service.stub.EncodeStream(
@@ -154,7 +154,7 @@ async def test_a_slow_reader_gets_no_more_computed_than_it_may_hold(serve: Serve
     assert [frame.WhichOneof("frame") for frame in frames].count("end") == 3
 
 
-async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_computed(
+async def test_an_answer_larger_than_the_window_is_refused_before_computation(
     serve: Serve,
 ) -> None:
     async with serve(max_stream_output_bytes=1 << 20) as service:
@@ -165,7 +165,7 @@ async def test_an_answer_larger_than_a_stream_may_hold_is_refused_before_it_is_c
         assert service.engine.batches == []
 
 
-async def test_draining_answers_what_was_read_and_says_to_send_the_rest_elsewhere(
+async def test_draining_answers_read_requests_and_ends_as_unavailable(
     serve: Serve,
 ) -> None:
     async with serve() as service:
@@ -183,7 +183,7 @@ async def test_draining_answers_what_was_read_and_says_to_send_the_rest_elsewher
             await service.stub.EncodeStream().read()
 
 
-async def test_draining_does_not_fail_a_stream_whose_caller_has_sent_all(serve: Serve) -> None:
+async def test_draining_does_not_fail_a_half_closed_stream(serve: Serve) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream(iter([ask("1")]))
@@ -194,7 +194,7 @@ async def test_draining_does_not_fail_a_stream_whose_caller_has_sent_all(serve: 
         assert kinds(await frames_of(call), "1") == ["response"]
 
 
-async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
+async def test_a_disconnecting_caller_frees_everything(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         call = service.stub.EncodeStream()
@@ -212,7 +212,7 @@ async def test_a_caller_who_leaves_frees_everything(serve: Serve) -> None:
         assert [len(batch[0].ids) for batch in service.engine.batches] == [2, 3]
 
 
-async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
+async def test_a_failed_request_does_not_affect_the_stream(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.poison = 66
         poison = pb.EncodeRequest(inputs=[pb.Input(ids=pb.TokenIds(ids=[66]))])
@@ -226,7 +226,7 @@ async def test_a_failure_concerns_its_request_alone(serve: Serve) -> None:
 
 def test_answers_enter_first_come_first_served() -> None:
     window, order = AnswerWindow(10, free_bytes=0), list[int]()
-    # 20: more than there is, waits until it is alone; 1 would fit, but came later; 0 holds nothing.
+    # 20: more than the window, waits until it is alone; 1 would fit, but is later; 0 holds nothing.
     for size in (
         6,
         20,
@@ -242,7 +242,7 @@ def test_answers_enter_first_come_first_served() -> None:
     assert order == [6, 0, 20, 1]
 
 
-def test_an_answer_that_waits_no_longer_lets_the_next_one_in() -> None:
+def test_a_withdrawn_waiting_answer_admits_the_next() -> None:
     window, order = AnswerWindow(10, free_bytes=0), list[int]()
     first, second = functools.partial(order.append, 1), functools.partial(order.append, 2)
     assert window.enter(10, functools.partial(order.append, 0))
@@ -255,7 +255,7 @@ def test_an_answer_that_waits_no_longer_lets_the_next_one_in() -> None:
     assert not window.withdraw(second), "it was let in"
 
 
-def test_small_answers_are_not_counted() -> None:
+def test_small_answers_are_not_counted_against_the_window() -> None:
     window, order = AnswerWindow(10, free_bytes=3), list[int]()
     assert window.enter(10, functools.partial(order.append, 0))
     assert window.enter(3, functools.partial(order.append, 1)), "though there is no room"
@@ -277,10 +277,10 @@ def test_nothing_enters_once_the_stream_ends() -> None:
     assert order == []
 
 
-async def test_a_request_that_finds_the_gate_closed_has_no_error_of_its_own(
+async def test_a_request_at_a_closed_window_has_no_error_of_its_own(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another answer of the stream found that nobody reads; the end of the call follows."""
+    """Another answer of the stream met the reply timeout; the end of the call follows."""
     monkeypatch.setattr(AnswerWindow, "enter", lambda window, size, proceed: _closed())
     async with serve() as service:
         call = service.stub.EncodeStream(iter([ask("large", LARGE_TOKENS, LARGE)]))

@@ -25,7 +25,7 @@ from tests.service.logged import logged
 
 
 def tree(root: type[HeadlightError]) -> list[type[HeadlightError]]:
-    """A class and all below it, wherever they are defined; not those of other tests."""
+    """Return a class and all its subclasses except those of other tests."""
     ours = [child for child in root.__subclasses__() if not child.__module__.startswith("tests.")]
     return [root, *(kind for child in ours for kind in tree(child))]
 
@@ -39,7 +39,7 @@ def make(kind: type[HeadlightError]) -> HeadlightError:
 
 
 def parts_of(refused: Refusal) -> dict[str, typing.Any]:
-    """The unpacked details, by their type's name."""
+    """Return the unpacked details, by their type's name."""
     metadata = dict(refused.trailing_metadata)
     status = Status.FromString(typing.cast(bytes, metadata[DETAILS]))
     assert (status.code, status.message) == (refused.number, refused.message)
@@ -70,7 +70,7 @@ def test_every_error_has_a_status_a_reason_and_keeps_its_message(
 
 
 @pytest.mark.parametrize("shortage", Shortage)
-def test_what_there_was_too_little_of_is_the_reason(shortage: Shortage) -> None:
+def test_the_reason_of_a_shed_request_is_the_short_resource(shortage: Shortage) -> None:
     assert refusal(Shed("problem", shortage)).reason == shortage.value
 
 
@@ -81,7 +81,7 @@ def test_a_retry_delay_becomes_pushback_and_retry_info() -> None:
     assert "RetryInfo" not in parts_of(refusal(Overloaded("too large")))
 
 
-def test_a_field_at_fault_is_named_for_machines() -> None:
+def test_a_bad_request_names_its_field_in_the_details() -> None:
     [violation] = parts_of(refusal(InvalidInput("inputs[3].text", "is empty")))[
         "BadRequest"
     ].field_violations
@@ -89,7 +89,7 @@ def test_a_field_at_fault_is_named_for_machines() -> None:
     assert "BadRequest" not in parts_of(refusal(InvalidInput("", "cannot be decoded")))
 
 
-def test_a_long_message_leaves_room_in_the_trailers() -> None:
+def test_a_long_message_is_truncated_to_fit_the_trailers() -> None:
     refused = refusal(InvalidInput("inputs[0]", "x" * 5000))
     assert sum(len(value) for _, value in refused.trailing_metadata) < 4096
 

@@ -1,4 +1,4 @@
-"""Who leaves, or is late, before the message has come has not sent an empty call.
+"""Calls cancelled or expired before their message arrived: they are not empty calls.
 
 Over a real socket.
 """
@@ -29,10 +29,10 @@ ENCODE = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "Encode"
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(None, "CANCELLED"), (0.1, "DEADLINE_EXCEEDED")])
-async def test_how_a_call_ended_whose_message_never_came(
+async def test_a_call_without_its_message_has_the_right_status(
     serve: Serve, seconds: float | None, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # By far more than is needed: what comes interrupts it.
+    # Far more than needed: an event interrupts the wait.
     monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 30.0)
     async with serve() as service:
         channel: Any = service.channel
@@ -44,12 +44,11 @@ async def test_how_a_call_ended_whose_message_never_came(
         assert service.sample("grpc_server_handled_total", **ENCODE, grpc_code=code) == 1
 
 
-async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
+async def test_a_stream_half_closed_during_an_answer_ends_with_that_answer(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is to be found out that the answer would not tell.
-
-    Whoever waits for the end, as clients do, is not kept.
+    """The answer already reveals the state of the caller,
+    so a client that waits for the end is not delayed.
     """
     monkeypatch.setattr(peer_timeouts, "HUNG_UP_SECONDS", 3600.0)
     async with serve() as service:
@@ -66,7 +65,7 @@ async def test_a_stream_that_ends_while_it_is_answered_ends_with_its_answer(
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining(
+async def test_a_fully_answered_stream_ends_ok_while_draining(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting, go = asyncio.Event(), asyncio.Event()
@@ -83,7 +82,7 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         [stream] = service.servicer._streams
         await until(
             lambda: not stream._live and not stream._writing.locked()
-        )  # it is told to the caller a moment before
+        )  # the caller sees it a moment before
         await call.done_writing()
         await waiting.wait()
         service.servicer.drain()
@@ -91,7 +90,7 @@ async def test_a_stream_whose_requests_are_all_answered_ends_well_while_draining
         assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_a_stream_that_its_caller_ended_wrongly_is_told_so_while_draining(
+async def test_an_invalid_stream_end_is_reported_while_draining(
     serve: Serve,
 ) -> None:
     async with serve() as service:
@@ -114,7 +113,7 @@ def holds_nothing(service: Service) -> bool:
     return all(service.sample(f"headlight_{name}", model="fake") == 0 for name in names)
 
 
-async def test_one_who_leaves_as_its_answer_comes_holds_nothing(
+async def test_a_caller_that_disconnects_as_its_answer_arrives_holds_nothing(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed, told = threading.Event(), threading.Event()
@@ -157,7 +156,7 @@ async def test_a_stream_that_ends_as_an_answer_comes_holds_nothing(
         assert holds_nothing(service)
 
 
-async def test_of_one_who_left_before_it_was_begun_nothing_is_done(serve: Serve) -> None:
+async def test_a_call_cancelled_before_it_starts_does_no_work(serve: Serve) -> None:
     async with serve() as service:
 
         def leave(cancel: Callable[[], object]) -> None:
@@ -173,7 +172,7 @@ async def test_of_one_who_left_before_it_was_begun_nothing_is_done(serve: Serve)
         assert holds_nothing(service)
 
 
-async def test_one_who_leaves_while_its_thread_computes_is_noticed_at_once(serve: Serve) -> None:
+async def test_a_disconnect_during_computation_is_noticed_at_once(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         call = service.stub.Encode(request())

@@ -1,4 +1,4 @@
-"""When the service may stop: nothing in flight, and nothing on its way."""
+"""Conditions for shutdown: no call in flight, and none on its way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.service.calls import until
 
 
 class FakeCall:
-    """A call that is over when a test says so."""
+    """Call that ends when a test says so."""
 
     def __init__(self) -> None:
         self.acts: list[Callable[[], object]] = []
@@ -27,13 +27,13 @@ class FakeCall:
 
 
 def entered(in_flight: InFlight) -> FakeCall:
-    """A call that is let in."""
+    """Return an admitted call."""
     call = FakeCall()
     in_flight.enter(cast(Call, call))
     return call
 
 
-async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
+async def test_quiet_requires_a_period_without_calls() -> None:
     in_flight = InFlight()
     in_flight.closed = True
     in_flight.told.set()
@@ -47,7 +47,7 @@ async def test_it_is_quiet_only_when_for_so_long_nothing_has_come() -> None:
     assert time.monotonic() - last >= 0.05
 
 
-async def test_a_call_whose_message_comes_too_late_is_refused_and_is_no_quiet() -> None:
+async def test_a_call_with_a_late_message_is_refused_and_resets_the_quiet_period() -> None:
     in_flight = InFlight()
     assert in_flight.admits()
     in_flight.closed = True
@@ -61,7 +61,7 @@ async def test_a_call_whose_message_comes_too_late_is_refused_and_is_no_quiet() 
     assert time.monotonic() - last >= 0.05
 
 
-async def test_nobody_is_refused_before_clients_know_better_than_to_come_again() -> None:
+async def test_no_call_is_refused_before_clients_know_of_the_drain() -> None:
     in_flight = InFlight()
     assert in_flight.admits()
     in_flight.closed = True
@@ -74,7 +74,7 @@ async def test_nobody_is_refused_before_clients_know_better_than_to_come_again()
     assert in_flight.count == 0
 
 
-async def test_a_message_that_comes_before_clients_know_is_let_in() -> None:
+async def test_a_message_before_clients_know_of_the_drain_is_admitted() -> None:
     in_flight = InFlight()
     in_flight.closed = True
     call = entered(in_flight)
@@ -84,7 +84,7 @@ async def test_a_message_that_comes_before_clients_know_is_let_in() -> None:
     assert in_flight.count == 0
 
 
-async def test_one_that_leaves_is_no_quiet() -> None:
+async def test_a_disconnect_resets_the_quiet_period() -> None:
     in_flight = InFlight()
     call = entered(in_flight)
     quiet = asyncio.create_task(in_flight.quiet(0.05, limit=60))
@@ -95,7 +95,7 @@ async def test_one_that_leaves_is_no_quiet() -> None:
     assert time.monotonic() - last >= 0.05
 
 
-async def test_the_end_waits_for_calls_until_they_are_over() -> None:
+async def test_shutdown_waits_for_calls_to_end() -> None:
     in_flight = InFlight()
     call = entered(in_flight)
     idle = asyncio.create_task(in_flight.idle())
@@ -107,7 +107,7 @@ async def test_the_end_waits_for_calls_until_they_are_over() -> None:
     assert in_flight.count == 0
 
 
-async def test_a_caller_that_does_not_read_its_refusal_holds_up_the_end_for_a_moment(
+async def test_an_unread_refusal_delays_shutdown_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headlight_service.frontends.grpc.in_flight_calls.REFUSED_SECONDS", 0.05)
@@ -121,7 +121,7 @@ async def test_a_caller_that_does_not_read_its_refusal_holds_up_the_end_for_a_mo
     assert in_flight.count == 0
 
 
-async def test_under_load_without_end_the_wait_for_quiet_ends() -> None:
+async def test_the_wait_for_quiet_is_bounded_under_endless_load() -> None:
     in_flight = InFlight()
     quiet = asyncio.create_task(in_flight.quiet(3600, limit=0.1))
 

@@ -48,7 +48,9 @@ async def test_pairs_and_segments_reach_the_engine(serve: Serve) -> None:
         (ids(-1), "inputs[1].ids: the id at 0"),
     ],
 )
-async def test_what_is_wrong_is_named_by_its_field(serve: Serve, bad: pb.Input, field: str) -> None:
+async def test_invalid_pairs_and_segments_name_their_field(
+    serve: Serve, bad: pb.Input, field: str
+) -> None:
     async with serve(FakeRuntime(accepts=KINDS)) as service:
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b"), bad]))
@@ -56,7 +58,7 @@ async def test_what_is_wrong_is_named_by_its_field(serve: Serve, bad: pb.Input, 
         assert (error.value.details() or "").startswith(field)
 
 
-async def test_a_model_of_single_texts_refuses_pairs(serve: Serve) -> None:
+async def test_a_model_without_segments_refuses_pairs(serve: Serve) -> None:
     async with serve() as service:
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await service.stub.Encode(pb.EncodeRequest(inputs=[pair("a", "b")]))

@@ -53,11 +53,11 @@ async def test_unary_calls_streams_and_occlusion_are_counted_under_their_priorit
         assert batches == len(service.engine.batches) - 2
 
 
-async def test_a_number_that_is_none_is_refused_by_name(serve: Serve) -> None:
+async def test_an_unknown_priority_number_is_refused_by_name(serve: Serve) -> None:
     async with serve() as service:
         calls: list[Any] = [
             service.stub.Encode(request(text_of(2), priority=UNKNOWN)),
-            # What others send.
+            # Requests of other clients.
             service.stub.Occlude(pb.OccludeRequest(input=text_of(3), priority=UNKNOWN)),  # type: ignore[arg-type]
         ]
         for call in calls:
@@ -140,19 +140,21 @@ async def test_bulk_cannot_fill_the_queue_for_others(serve: Serve) -> None:
         await asyncio.gather(single, bulk)
 
 
-async def test_the_options_reach_the_batches(serve: Serve) -> None:
+async def test_batch_options_reach_the_scheduler(serve: Serve) -> None:
     async with serve(streams=1, round_lengths=8) as service:
         await service.stub.Encode(request(text_of(3)))
         assert service.sample("headlight_padding_ratio_sum", model="fake") == 1 - 3 / 8
         await service.stub.Encode(request(text_of(3), text_of(3), priority=BULK))
-        # Of bulk, one tells how long it takes.
+        # The first bulk item measures the rate.
         assert [len(batch) for batch in service.engine.batches] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("queue", "request_tokens", "bulk"), [(131072, 16384, 114688), (16384, 16384, 16384)]
 )
-def test_what_bulk_may_have_of_the_queue(queue: int, request_tokens: int, bulk: int) -> None:
+def test_bulk_is_limited_to_its_share_of_the_queue(
+    queue: int, request_tokens: int, bulk: int
+) -> None:
     config = Config(bundle=Path("b"), max_queue_tokens=queue, max_request_tokens=request_tokens)
     admission = make_admission(config, limits(config, manifest()), WaitEstimate(1))
     assert (admission.bulk.limit, admission.tokens.limit) == (bulk, queue)

@@ -1,6 +1,6 @@
-"""What reading costs.
+"""Charges for reading.
 
-Characters count, prompts times texts included, before a thread reads them.
+Characters count, prompts times texts included, before tokenization.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
 
-PER_TOKEN = READ_CHARACTERS * READING  # characters for the price of one token that is computed
+PER_TOKEN = READ_CHARACTERS * READING  # characters at the price of one computed token
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def tokens(tmp_path: Path) -> AuthTokens:
 
 
 def blank(price: int, words: str = "x") -> pb.Input:
-    """A text of few tokens, of as many characters as cost so many tokens."""
+    """Return a text of few tokens, with as many characters as cost so many tokens."""
     return pb.Input(text=words.ljust(price * PER_TOKEN))
 
 
-async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
+async def test_a_prompt_is_charged_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 1000, Clock())
     async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
         many = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 256, prompt_text="\n" * 4096)
@@ -50,7 +50,7 @@ async def test_a_prompt_is_paid_for_with_each_text(serve: Serve, tokens: AuthTok
 @pytest.mark.parametrize(
     "fields", [{"dry_run": True}, {"outputs": pb.Outputs(token_info=pb.TokenInfoOutput())}]
 )
-async def test_requests_that_are_only_read_pay_for_their_characters(
+async def test_read_only_requests_are_charged_for_their_characters(
     serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
 ) -> None:
     quotas = Quotas(10, 100, Clock())
@@ -59,7 +59,7 @@ async def test_requests_that_are_only_read_pay_for_their_characters(
     assert quotas.of("search").level == 1000 - 50
 
 
-async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
+async def test_reading_is_charged_in_advance_so_that_a_concurrent_call_sees_it(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()
@@ -86,7 +86,7 @@ async def test_what_is_read_is_paid_before_so_that_a_second_call_finds_it_spent(
     assert quotas.of("search").level == 100 - 101, "nothing is paid twice"
 
 
-async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(
+async def test_a_text_far_beyond_the_quota_is_refused_unread(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
@@ -100,7 +100,7 @@ async def test_a_text_that_costs_far_more_than_is_left_is_refused_unread(
 
 
 @pytest.mark.parametrize("method", ["Encode", "Occlude"])
-async def test_a_text_of_few_tokens_and_many_characters_is_let_in_after_the_time_told(
+async def test_a_blank_text_is_admitted_after_its_retry_delay(
     serve: Serve, tokens: AuthTokens, method: str
 ) -> None:
     clock = Clock()

@@ -1,6 +1,6 @@
-"""What a call held is let go when it ends.
+"""Memory of a call is released when it ends.
 
-Not when the garbage collector next looks, who counts objects and not their bytes.
+Not at the next garbage collection, which counts objects and not their bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LARGE = pb.Outputs(attention=pb.AttentionOutput())
 
 @contextlib.asynccontextmanager
 async def uncollected() -> AsyncIterator[list[Any]]:
-    """Run calls without the collector -> what it would have had to find of them,
+    """Run calls without the collector; return what the collector would have found,
     filled in once they have ended.
     """
     found: list[Any] = []
@@ -45,7 +45,7 @@ async def uncollected() -> AsyncIterator[list[Any]]:
     gc.disable()
     try:
         yield found
-        # An answer can be here before its handler has ended. The task that waits for the next call
+        # An answer can arrive before its handler has ended. The task that waits for the next call
         # never ends.
         await asyncio.wait_for(
             asyncio.gather(*filter(ends, asyncio.all_tasks() - before), return_exceptions=True), 30
@@ -64,9 +64,9 @@ def ends(task: asyncio.Task[Any]) -> bool:
 
 
 def heavy(found: Iterable[Any]) -> list[Any]:
-    """Requests; what holds results, for the collector does not know tuples of arrays.
+    """Return requests and the holders of results; the collector does not track tuples of arrays.
 
-    And gRPC's record of a call, which is seen by the exception that it holds.
+    Also gRPC's record of a call, visible by the exception that it holds.
     """
     return [each for each in found if isinstance(each, HEAVY)]
 
@@ -85,7 +85,7 @@ def streamed(*, length: int = 2, **fields: Any) -> pb.EncodeStreamRequest:
 
 
 async def ended(call: Any) -> None:
-    """Read to the end; the traceback with what was sent is not recorded."""
+    """Read to the end; do not keep the traceback, which references the sent messages."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         while await call.read() != EOF:
             pass
@@ -94,7 +94,7 @@ async def ended(call: Any) -> None:
 @pytest.mark.parametrize(
     "bad", [b"\xff\xff\xff", b"\x12\x02\x0a\x00" * 1000], ids=["undecodable", "refused"]
 )
-async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
+async def test_a_refused_request_leaves_no_reference_cycle(serve: Serve, bad: bytes) -> None:
     async with serve() as service:
         channel: Any = service.channel  # whose stubs want serializers, which bytes need not
         async with uncollected() as found:
@@ -106,7 +106,9 @@ async def test_a_refused_request(serve: Serve, bad: bytes) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_an_answered_request(serve: Serve, recorded: RecordedSpans, traced: bool) -> None:
+async def test_an_answered_request_leaves_no_reference_cycle(
+    serve: Serve, recorded: RecordedSpans, traced: bool
+) -> None:
     async with serve(tracing=recorded.tracing if traced else None) as service:
         async with uncollected() as found:
             for _ in range(CALLS):
@@ -120,7 +122,7 @@ async def test_an_answered_request(serve: Serve, recorded: RecordedSpans, traced
 
 
 @pytest.mark.parametrize("traced", [False, True])
-async def test_a_request_that_expired_in_the_queue(
+async def test_an_expired_stream_request_leaves_no_reference_cycle(
     serve: Serve, recorded: RecordedSpans, traced: bool
 ) -> None:
     async with serve(tracing=recorded.tracing if traced else None, streams=1) as service:
@@ -135,7 +137,7 @@ async def test_a_request_that_expired_in_the_queue(
         assert own_frames(found) == []
 
 
-async def test_a_unary_request_that_expired_in_the_queue(serve: Serve) -> None:
+async def test_an_expired_unary_request_leaves_no_reference_cycle(serve: Serve) -> None:
     async with serve(streams=1) as service:
         service.engine.gate.clear()
         running = service.stub.Encode(request())
@@ -151,7 +153,7 @@ async def test_a_unary_request_that_expired_in_the_queue(serve: Serve) -> None:
 
 
 async def expired(call: Any) -> None:
-    """Wait for a call; the traceback with what was sent is not recorded."""
+    """Wait for a call; do not keep the traceback, which references the sent messages."""
     with contextlib.suppress(grpc.aio.AioRpcError):
         await call
 
@@ -159,7 +161,7 @@ async def expired(call: Any) -> None:
 @pytest.mark.parametrize(
     "error", [EngineError("the model failed"), RuntimeError("a bug")], ids=["known", "unexpected"]
 )
-async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception) -> None:
+async def test_failed_requests_leave_no_reference_cycle(serve: Serve, error: Exception) -> None:
     async with serve(streams=1) as service:
         service.engine.broken = error
         async with uncollected() as found:
@@ -170,7 +172,7 @@ async def test_requests_that_failed_in_the_engine(serve: Serve, error: Exception
 
 
 @pytest.mark.usefixtures("steady")
-async def test_the_results_of_a_stalled_reader(
+async def test_results_of_a_stalled_reader_leave_no_reference_cycle(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Time to come and read its status.

@@ -34,7 +34,7 @@ def served(
     max_characters: int = 9,
     special_tokens: SpecialTokens = "parse",
 ) -> ServedModel:
-    """A model that takes requests and runs none.
+    """Return a model that takes requests and runs none.
 
     4 inputs of 6 tokens, 10 together, or 15 to tokenise alone.
     """
@@ -47,7 +47,7 @@ def served(
         max_request_tokens=10,
     )
     runtime = runtime or FakeRuntime(max_length=6, prompts={"query": "q: "})
-    nothing = cast(Any, None)  # runs: of scheduler, admission and metrics none is asked
+    nothing = cast(Any, None)  # runs: scheduler, admission and metrics are not used
     return ServedModel(
         cast(Runtime, runtime),
         limits,
@@ -60,19 +60,19 @@ def served(
 
 
 def selection(outputs: pb.Outputs, model: ServedModel) -> Selection:
-    """The requested outputs, resolved as the pipeline does it."""
+    """Return the requested outputs, resolved as in the pipeline."""
     return model.select(decode_outputs(outputs, model))
 
 
 def encode_job(message: pb.EncodeRequest, model: ServedModel) -> tuple[TokenizationJob, Selection]:
-    """What is to tokenise, and what is wanted of it, as the pipeline has it of a message."""
+    """Return the tokenization job and the outputs, as the pipeline has it of a message."""
     request = decode_encode(message, model, math.inf, None)
     wanted = model.select(request.outputs)
     return encoding_job(request, model, wanted), wanted
 
 
 def tokenize_job(message: pb.TokenizeRequest, model: ServedModel) -> TokenizationJob:
-    """What is to tokenise, as the pipeline has it of a message."""
+    """Return the tokenization job, as the pipeline has it of a message."""
     return tokenizing_job(decode_tokenize(message, model, None), model)
 
 
@@ -107,16 +107,16 @@ def test_pairs_and_segments_of_ids_become_plain_values() -> None:
 
 
 @pytest.mark.parametrize("outputs", [None, pb.Outputs()])
-def test_without_outputs_pooled_is_meant(outputs: pb.Outputs | None) -> None:
+def test_the_default_output_is_pooled(outputs: pb.Outputs | None) -> None:
     _, wanted = encode_job(pb.EncodeRequest(inputs=[TEXT], outputs=outputs), MODEL)
     assert wanted == Selection(pooled=True)
 
 
-def test_every_truncation_is_understood() -> None:
+def test_every_truncation_is_decoded() -> None:
     assert {pb.TRUNCATION_UNSPECIFIED, *TRUNCATIONS.values()} == {*pb.Truncation.values()}
 
 
-def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() -> None:
+def test_the_special_tokens_option_of_a_request_overrides_the_service() -> None:
     cases: tuple[tuple[Any, SpecialTokens, SpecialTokens], ...] = (
         (pb.SPECIAL_TOKENS_UNSPECIFIED, "parse", "parse"),
         (pb.SPECIAL_TOKENS_UNSPECIFIED, "text", "text"),
@@ -132,7 +132,7 @@ def test_special_tokens_are_read_as_the_request_says_else_as_the_service_does() 
         encode_job(pb.EncodeRequest(inputs=[TEXT], special_tokens=9), MODEL)  # type: ignore[arg-type]
 
 
-def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
+def test_tokenize_has_no_limit_on_text_length() -> None:
     job = tokenize_job(pb.TokenizeRequest(inputs=[TEXT]), MODEL)
     assert (job.with_info, job.limit, job.max_tokens) == (True, False, 15)
 
@@ -164,7 +164,7 @@ def test_tokenising_has_no_limit_on_the_length_of_a_text() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
+def test_invalid_fields_are_named(request_: pb.EncodeRequest, field: str, problem: str) -> None:
     with pytest.raises(InvalidInput) as error:
         encode_job(request_, MODEL)
     assert error.value.field == field
@@ -172,7 +172,7 @@ def test_what_is_wrong_is_named(request_: pb.EncodeRequest, field: str, problem:
 
 
 @pytest.mark.parametrize("name", ["attention", "hidden"])
-def test_a_server_without_attention_says_so(name: str) -> None:
+def test_attention_is_refused_without_the_attend_graph(name: str) -> None:
     outputs = pb.Outputs()
     getattr(outputs, name).SetInParent()
     with pytest.raises(InvalidInput, match=f"outputs.{name}: this server"):
@@ -194,7 +194,7 @@ def test_layers_of_hidden_states_count_the_embeddings() -> None:
 
 
 @given(st.integers(1, 12), st.lists(st.integers(-15, 15), max_size=6))
-def test_layers(count: int, layers: list[int]) -> None:
+def test_layer_selections_are_resolved(count: int, layers: list[int]) -> None:
     absolute = [layer + count if layer < 0 else layer for layer in layers]
     outside = [place for place, layer in enumerate(absolute) if not 0 <= layer < count]
     if not layers:
@@ -214,7 +214,7 @@ def test_layers(count: int, layers: list[int]) -> None:
 @pytest.mark.parametrize(
     "unknown", [b"\x3a\x00", b"\x1a\x02\x7a\x00"]
 )  # field 7 of Outputs; field 15 of Outputs.attention
-def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_something_else(
+def test_unknown_output_fields_of_a_newer_client_are_refused(
     unknown: bytes,
 ) -> None:
     with pytest.raises(
@@ -223,7 +223,7 @@ def test_what_a_newer_client_wants_is_refused_rather_than_answered_with_somethin
         selection(pb.Outputs.FromString(unknown), MODEL)
 
 
-def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
+def test_a_text_beyond_the_tokenizer_limit_is_refused_untokenised() -> None:
     encode_job(pb.EncodeRequest(inputs=[pb.Input(text="é" * 9)]), MODEL)
     with pytest.raises(
         InvalidInput, match=r"inputs\[1\]\.text: has 10 characters; at most 9 are read"
@@ -231,7 +231,7 @@ def test_a_text_too_long_to_be_read_is_refused_untokenised() -> None:
         encode_job(pb.EncodeRequest(inputs=[TEXT, pb.Input(text="é" * 10)]), MODEL)
 
 
-def test_ids_to_tokenise_have_the_limits_of_that_method() -> None:
+def test_ids_in_tokenize_have_the_limits_of_that_method() -> None:
     tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(3)]), MODEL)
     with pytest.raises(InvalidInput, match="have more than 15 tokens together"):
         tokenize_job(pb.TokenizeRequest(inputs=[ids(6), ids(6), ids(4)]), MODEL)

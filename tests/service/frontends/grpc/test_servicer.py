@@ -27,7 +27,7 @@ EVERYTHING = pb.Outputs(
 )
 
 
-async def test_every_output_arrives_as_the_engine_gave_it(serve: Serve) -> None:
+async def test_every_output_arrives_as_computed(serve: Serve) -> None:
     ids = [3, 1, 4, 1, 5]
     inputs = [pb.Input(ids=pb.TokenIds(ids=ids)), text_of(300)]
     async with serve() as service:
@@ -63,7 +63,7 @@ async def test_token_info_alone_needs_no_engine(serve: Serve) -> None:
         assert service.engine.batches == []
 
 
-async def test_truncation_is_refused_unless_asked_for_and_then_told(serve: Serve) -> None:
+async def test_truncation_must_be_requested_and_is_reported(serve: Serve) -> None:
     long = text_of(2001)
     async with serve() as service:
         error = await refused(service.stub.Encode(request(long)), grpc.StatusCode.INVALID_ARGUMENT)
@@ -90,8 +90,8 @@ async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_compute
 
 
 @pytest.mark.parametrize("slack", [0, -1])
-async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) -> None:
-    """What passes is below the limit on the wire, and little that would pass is refused."""
+async def test_the_answer_limit_is_nearly_exact(serve: Serve, slack: int) -> None:
+    """Accepted answers are below the limit on the wire, and few that would fit are refused."""
     async with serve() as service:
         size = (await service.stub.Encode(request(text_of(300), outputs=EVERYTHING))).ByteSize()
     async with serve(
@@ -104,7 +104,7 @@ async def test_the_limit_on_answers_is_exact_enough(serve: Serve, slack: int) ->
             await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
 
 
-async def test_limits_are_told_and_kept(serve: Serve) -> None:
+async def test_limits_are_reported_and_enforced(serve: Serve) -> None:
     async with serve(max_items=2, max_request_tokens=2500) as service:
         told = await service.stub.GetModel(pb.GetModelRequest())
         assert (told.limits.max_items, told.limits.max_request_tokens) == (2, 2500)
@@ -119,7 +119,7 @@ async def test_limits_are_told_and_kept(serve: Serve) -> None:
         assert error.details() == "inputs: have more than 2500 tokens together; split the request"
 
 
-async def test_a_model_without_tokenizer_or_attention_says_so(serve: Serve) -> None:
+async def test_a_model_without_tokenizer_or_attention_refuses_them(serve: Serve) -> None:
     async with serve(FakeRuntime(attend=False, tokenizer=False)) as service:
         told = (await service.stub.GetModel(pb.GetModelRequest())).info
         assert (list(told.accepts), list(told.outputs)) == (
@@ -145,7 +145,7 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
             )
 
 
-async def test_models_by_name(serve: Serve) -> None:
+async def test_models_are_found_by_name(serve: Serve) -> None:
     async with serve() as service:
         assert (await service.stub.Encode(request(model="fake"))).model.name == "fake"
         error = await refused(
@@ -161,7 +161,7 @@ async def test_before_the_model_is_loaded_everything_is_unavailable(serve: Serve
         await refused(service.stub.EncodeStream(iter([])).read(), grpc.StatusCode.UNAVAILABLE)
 
 
-async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_tokenised(
+async def test_a_request_that_the_queue_makes_late_is_refused_untokenised(
     serve: Serve,
 ) -> None:
     runtime = FakeRuntime()
@@ -186,7 +186,7 @@ async def test_what_the_queue_would_not_come_to_in_time_is_refused_before_it_is_
     assert runtime.tokenizer.texts == ["one", "late", "read"]
 
 
-async def test_of_a_long_text_it_is_known_before_it_is_tokenised_that_it_would_be_late(
+async def test_a_long_text_that_would_be_late_is_refused_untokenised(
     serve: Serve,
 ) -> None:
     runtime = FakeRuntime()
@@ -217,7 +217,7 @@ async def test_calls_that_expire_or_are_cancelled_in_the_queue_never_run(serve: 
         await refused(
             service.stub.Encode(request(), timeout=0.05), grpc.StatusCode.DEADLINE_EXCEEDED
         )
-        # The server knows, too.
+        # The server notices it, too.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         gone = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="1", encode=request())]))
         gone.cancel()
@@ -245,7 +245,7 @@ MALFORMED = [b"\xff\xff\xff", b"\x0a\x02\xff\xfe", b"\x0b" * 20_000, b"\x12\x04\
 
 
 @pytest.mark.parametrize("raw", MALFORMED)
-async def test_what_cannot_be_decoded_is_the_callers_fault(serve: Serve, raw: bytes) -> None:
+async def test_undecodable_messages_are_invalid_argument(serve: Serve, raw: bytes) -> None:
     async with serve() as service:
         channel: Any = service.channel
         await refused(
@@ -259,7 +259,7 @@ async def test_what_cannot_be_decoded_is_the_callers_fault(serve: Serve, raw: by
         assert "decode" in (error.details() or "") or "id" in (error.details() or "")
 
 
-async def test_methods_that_nobody_has_count_as_other(serve: Serve) -> None:
+async def test_unknown_methods_are_counted_as_other(serve: Serve) -> None:
     async with serve() as service:
         channel: Any = service.channel
         for name in ("Nope", "Invented", "x" * 100):

@@ -1,4 +1,7 @@
-"""Answers that share a connection: they reach their reader together, or none of them does."""
+"""Reply timeouts of answers that share a connection.
+
+All reach their reader, or none does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.service.raw import ClosedWindow, closed_window
 pytestmark = pytest.mark.usefixtures("steady")
 
 
-async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Serve) -> None:
+async def test_each_answer_on_a_reset_connection_is_counted_once(serve: Serve) -> None:
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
         for _ in range(16):
             client.ask("GetModel", b"")
@@ -36,7 +39,7 @@ async def test_each_answer_of_a_connection_that_is_cut_is_counted_once(serve: Se
 
 
 async def take(client: ClosedWindow, size: int, times: int) -> None:
-    """So many bytes more of each answer, so many times, every tenth of a second."""
+    """Take so many bytes more of each answer, so many times, every tenth of a second."""
     for _ in range(times):
         client.make_room(size)
         pause = asyncio.Event()
@@ -44,12 +47,12 @@ async def take(client: ClosedWindow, size: int, times: int) -> None:
         await pause.wait()
 
 
-async def test_answers_that_come_together_may_each_take_as_long_as_all(
+async def test_concurrent_answers_share_the_time_of_their_total_size(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten of 200 kB over a link of 1 MB/s.
 
-    All have arrived after two seconds, and one alone may take 1.5.
+    All arrive after two seconds, and one alone may take 1.5.
     """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
@@ -66,12 +69,12 @@ async def test_answers_that_come_together_may_each_take_as_long_as_all(
         assert handled(service, "Encode", "OK") == 10
 
 
-async def test_what_joins_later_makes_those_before_it_late(
+async def test_answers_that_join_later_extend_the_time_of_earlier_ones(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two answers most is taken when twenty more share the link.
+    """Most of two answers is read when twenty more share the link.
 
-    Their last bytes come after the time that was for two.
+    Their last bytes arrive after the time limit of two.
     """
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
@@ -89,7 +92,7 @@ async def test_what_joins_later_makes_those_before_it_late(
         assert handled(service, "Encode", "OK") == 22
 
 
-async def test_who_stops_taking_is_cut_though_more_is_under_way(
+async def test_a_stalled_reader_is_disconnected_though_more_answers_are_pending(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
@@ -107,17 +110,17 @@ async def test_who_stops_taking_is_cut_though_more_is_under_way(
 
 
 class Reader:
-    """A call, as far as its answer is watched."""
+    """Call, as far as its answer is watched."""
 
     def __init__(self, peer: str) -> None:
         self.context = SimpleNamespace(peer=lambda: peer)
         self.acts = list[Callable[[], object]]()
 
 
-async def test_an_answer_is_looked_at_in_its_own_time_whatever_others_have(
+async def test_each_answer_is_checked_at_its_own_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An hour is the first one's, once it was looked at; the second begins after that."""
+    """The first has an hour once it was checked; the second starts after that."""
     looked = list[None]()
 
     def bytes_moved() -> dict[str, tuple[int, int]]:

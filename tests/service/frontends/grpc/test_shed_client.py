@@ -1,5 +1,6 @@
-"""A list over one stream whose requests in flight are more than the queue has room for,
-by the client as it is shipped.
+"""A list over one stream with more requests in flight than the queue accepts.
+
+With the shipped client.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from tests.service.calls import until
 from tests.service.conftest import Serve
 
 
-async def test_what_a_lone_bulk_stream_has_in_flight_too_much_is_sent_again_and_no_more(
+async def test_only_excess_requests_of_a_bulk_stream_are_sent_again(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "headlight_service.core.admission.admission_control.FIRST_RETRY_SECONDS", 0.05
     )
     inputs = [[1 + number] * 100 for number in range(20)]
-    # Bulk may have 7 of the 8 requests that a stream may.
+    # The queue has room for 7 bulk requests; a stream may have 8 in flight.
     async with (
         serve(max_request_tokens=100, max_queue_tokens=800, batch_tokens=100) as service,
         AsyncClient(service.target) as client,

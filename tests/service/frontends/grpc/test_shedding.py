@@ -1,7 +1,4 @@
-"""What is refused for want of room, over a real socket.
-
-When, with which words, and that it is taken again later.
-"""
+"""Load shedding over a real socket: conditions, messages, and later acceptance."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from tests.service.conftest import Serve
 from tests.service.fakes import HEADS
 
 
-async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> None:
+async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(2000))))
@@ -33,7 +30,7 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back(serve: Serve) -> No
         assert service.sample("headlight_rejected_total", model="fake", reason="queue_tokens") == 1
 
 
-async def test_refusals_say_for_machines_what_is_wrong_and_when_to_come_back(serve: Serve) -> None:
+async def test_refusals_carry_machine_readable_reason_and_retry_delay(serve: Serve) -> None:
     async with serve(max_queue_tokens=2000, max_request_tokens=2000) as service:
         empty = await refused(
             service.stub.Encode(request(pb.Input(text=" "))), grpc.StatusCode.INVALID_ARGUMENT
@@ -95,9 +92,8 @@ async def test_a_wait_beyond_the_deadline_is_refused_at_once_and_never_queued(se
 async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted(
     serve: Serve,
 ) -> None:
-    """Before, a text is taken to have no more tokens than its characters cost.
-
-    Nothing is known of any.
+    """Before, a text is assumed to have at most the tokens that its characters cost,
+    as nothing is known of it.
     """
     async with serve(streams=1) as service:
         service.engine.gate.clear()
@@ -116,14 +112,14 @@ async def test_a_wait_beyond_the_deadline_is_noticed_once_the_tokens_are_counted
         await first
 
 
-async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
+async def test_a_request_that_would_start_at_once_is_not_refused_by_its_estimate(
     serve: Serve,
 ) -> None:
     async with serve(streams=2) as service:
         service.engine.gate.clear()
         first = asyncio.ensure_future(service.stub.Encode(request(text_of(300))))
         await service.started()
-        # Under a load that is gone.
+        # Measured under a load that is gone.
         service.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
         second = asyncio.ensure_future(service.stub.Encode(request(), timeout=60))
         await service.started()
@@ -140,11 +136,11 @@ async def test_what_would_run_at_once_is_tried_whatever_is_thought_of_the_rate(
 ATTENTION = pb.Outputs(attention=pb.AttentionOutput())
 
 
-async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told(
+async def test_total_result_bytes_are_bounded_and_the_size_that_fits_is_reported(
     serve: Serve,
 ) -> None:
     one_layer = 4 * HEADS * 200**2
-    around = 500  # at most: what is around the data of an answer
+    around = 500  # at most: the overhead around the data of an answer
     options = {
         "max_output_bytes": 5 * one_layer + 2 * around,
         "max_unary_response_bytes": 4 * one_layer,
@@ -194,7 +190,7 @@ async def test_results_of_all_callers_together_are_bounded_and_what_fits_is_told
         ),
     ],
 )
-async def test_an_answer_too_large_is_refused_with_what_would_fit(
+async def test_an_answer_too_large_is_refused_with_a_size_that_fits(
     serve: Serve, inputs: list[int], outputs: pb.Outputs, fits: str
 ) -> None:
     async with serve(max_unary_response_bytes=3_000_000) as service:
@@ -204,7 +200,7 @@ async def test_an_answer_too_large_is_refused_with_what_would_fit(
         assert service.engine.batches == []
 
 
-async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
+async def test_disconnected_callers_are_counted_by_stage(serve: Serve) -> None:
     async with serve(streams=1) as service:
 
         def cancelled(stage: str) -> float | None:
@@ -220,7 +216,7 @@ async def test_callers_who_leave_are_counted_by_stage(serve: Serve) -> None:
         for stage in ("queue", "infer"):
             # Mypy infers none of its parameter.
             await until(lambda stage=stage: cancelled(stage) == 1)  # type: ignore[misc]
-        # Those that are being computed.
+        # The requests that are being computed.
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         assert service.in_flight.count == 1, "whose thread computes them"
         service.engine.gate.set()

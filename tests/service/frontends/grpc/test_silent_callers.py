@@ -1,4 +1,4 @@
-"""Calls that end without a message, or never send one: over a real socket."""
+"""Calls that end without a message, or never send one, over a real socket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_call_without_a_message_is_answered_and_counted(serve: Serve) ->
         )
 
 
-async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: Serve) -> None:
+async def test_shutdown_does_not_wait_for_a_call_without_a_message(serve: Serve) -> None:
     async with serve() as service:
         channel: Any = service.channel
         silent = channel.stream_unary(f"/{SERVICE}/Encode")()
@@ -47,9 +47,7 @@ async def test_who_calls_and_sends_nothing_is_not_waited_for_at_the_end(serve: S
 
 
 @pytest.mark.parametrize("sent", [0, 1000])
-async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(
-    serve: Serve, sent: int
-) -> None:
+async def test_an_incomplete_message_times_out(serve: Serve, sent: int) -> None:
     async with serve(stall_seconds=0.2) as service, closed_window(service.target) as client:
         for _ in range(3):
             client.begin("Encode", 2000, sent)
@@ -62,7 +60,7 @@ async def test_who_sends_half_a_message_and_no_more_is_waited_for_only_so_long(
         assert not client.hung_up.is_set(), "other calls on the connection go on"
 
 
-async def test_it_is_told_what_to_do(serve: Serve) -> None:
+async def test_a_timed_out_request_gets_advice(serve: Serve) -> None:
     async with serve(stall_seconds=0.2) as service:
         channel: Any = service.channel
         error = await refused(
@@ -80,15 +78,15 @@ async def test_it_is_told_what_to_do(serve: Serve) -> None:
         assert (await service.stub.Encode(request())).items
 
 
-async def test_while_its_connection_brings_enough_a_message_may_be_late(
+async def test_a_message_may_be_late_while_its_connection_has_enough_throughput(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came, enough = iter((0, 20, 40, 60, 60)), 10
-    # So that it is for what it brings alone, however late one looks.
+    # So that only its throughput counts, however late it is checked.
     monkeypatch.setattr(peer_timeouts, "AT_ONCE", 10**6)
     async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
         monkeypatch.setattr(peer_timeouts, "bytes_moved", lambda: {client.name: (0, next(came))})
-        # Only now: the time for the largest message, in which it may come alone, is known.
+        # Only now: the time for the largest message alone is known.
         monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)
         while (

@@ -1,6 +1,6 @@
-"""Callers who read slowly or not at all, over a real socket.
+"""Slow and stalled readers, over a real socket.
 
-What they may hold, for how long, and at whose expense.
+Their memory, their time, and their effect on others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def handled(service: Service, method: str, code: str, kind: str = "unary") -> fl
     return service.sample("grpc_server_handled_total", **labels)
 
 
-def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
+def test_the_reply_timeout_is_per_answer_and_not_per_frame() -> None:
     reply_timeout = ReplyTimeout(20)
     assert reply_timeout.remaining == 20
     for _ in range(2):  # a frame now and then is not enough
@@ -62,7 +62,7 @@ def test_patience_is_for_an_answer_and_not_for_each_frame() -> None:
     assert fast.remaining == pytest.approx(19)
 
 
-async def test_a_stalled_reader_is_cut_and_its_memory_returned(
+async def test_a_stalled_reader_is_disconnected_and_its_memory_released(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Time to come and read its status.
@@ -85,7 +85,7 @@ async def test_a_stalled_reader_is_cut_and_its_memory_returned(
         assert (await service.stub.Encode(ask("x").encode)).items
 
 
-async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) -> None:
+async def test_a_reply_timeout_is_not_counted_as_a_client_disconnect(serve: Serve) -> None:
     async with serve(stall_seconds=1) as service:
         call = service.stub.EncodeStream()
         for name in ("sent", "waits to be sent"):
@@ -105,7 +105,7 @@ async def test_what_a_cut_ends_is_not_taken_for_a_caller_who_left(serve: Serve) 
         call.cancel()
 
 
-async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
+async def test_a_reader_that_ignores_its_status_loses_its_connection(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 0.2)
@@ -119,10 +119,10 @@ async def test_one_who_does_not_even_read_that_it_was_cut_loses_its_connection(
         assert (await service.stub.Encode(ask("x").encode)).items, "on a new connection"
 
 
-async def test_a_frame_now_and_then_is_not_reading(
+async def test_an_occasional_frame_does_not_extend_the_reply_timeout(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each frame is taken in time; all 18 would take ten times as long as the answer may."""
+    """Each frame is read in time; all 18 would take ten times the reply timeout."""
     monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 40)
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # as above
     loop, frames = asyncio.get_running_loop(), 0
@@ -142,7 +142,7 @@ async def test_a_frame_now_and_then_is_not_reading(
 
 
 @pytest.mark.parametrize("method", STUCK)
-async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(
+async def test_a_unary_answer_keeps_its_permits_until_sent_and_times_out(
     serve: Serve, method: str
 ) -> None:
     async with serve(stall_seconds=1) as service, closed_window(service.target) as client:
@@ -161,7 +161,7 @@ async def test_a_unary_answer_keeps_its_permits_until_it_is_sent_and_is_cut(
         assert (await service.stub.Encode(request())).items
 
 
-async def test_an_answer_that_is_not_read_is_given_up_whatever_else_its_connection_takes(
+async def test_an_unread_answer_times_out_though_its_connection_reads_others(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_timeouts, "AT_ONCE_BYTES", 0)
@@ -175,7 +175,7 @@ async def test_an_answer_that_is_not_read_is_given_up_whatever_else_its_connecti
         assert rejected(service, "stalled_reader") == 1
 
 
-async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve: Serve) -> None:
+async def test_a_dry_run_on_a_stream_holds_its_answer_until_it_is_read(serve: Serve) -> None:
     wanted = pb.EncodeRequest(inputs=[text_of(1000)] * 30, dry_run=True, outputs=TOKEN_INFO)
     async with serve(stall_seconds=0.5, max_request_tokens=30_000) as service:
         call = service.stub.EncodeStream(
@@ -187,7 +187,7 @@ async def test_a_dry_run_on_a_stream_holds_what_it_tells_until_it_is_read(serve:
         await until(lambda: held(service) == 0)
 
 
-async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanwhile(
+async def test_unread_answers_are_bounded_and_small_ones_are_served(
     serve: Serve,
 ) -> None:
     large = STUCK["Encode"]
@@ -208,7 +208,7 @@ async def test_answers_that_nobody_takes_are_bounded_and_small_ones_served_meanw
     assert held(service) == 0
 
 
-async def test_one_who_hangs_up_while_being_sent_to_holds_nothing(serve: Serve) -> None:
+async def test_a_reader_that_disconnects_during_sending_holds_nothing(serve: Serve) -> None:
     async with serve() as service:
         async with closed_window(service.target) as client:
             client.ask("Encode", STUCK["Encode"].SerializeToString())
@@ -219,14 +219,14 @@ async def test_one_who_hangs_up_while_being_sent_to_holds_nothing(serve: Serve) 
         assert rejected(service, "stalled_reader") == 0
 
 
-async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serve) -> None:
+async def test_stalled_streams_do_not_block_vectors_of_others(serve: Serve) -> None:
     async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
         calls: list[Any] = []
         for place in itertools.count():
             call = service.stub.EncodeStream(iter([ask(str(place), LARGE_TOKENS, LARGE)]))
             calls.append(call)
             if (await call.read()).WhichOneof("frame") == "error":
-                break  # as many large answers as the process holds, and none is read any further
+                break  # as many large answers as the process may hold, none of them read further
         assert len(calls) >= 4, "the clients' transports may take some of it in unread"
         for _ in range(20):
             assert (await service.stub.Encode(request())).items
@@ -238,7 +238,7 @@ async def test_stalled_streams_do_not_refuse_a_neighbour_its_vectors(serve: Serv
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-async def test_a_reader_who_leaves_while_being_sent_to_is_counted(
+async def test_a_reader_that_disconnects_during_sending_is_counted(
     serve: Serve, frames: int
 ) -> None:
     async with serve() as service:
@@ -253,7 +253,7 @@ async def test_a_reader_who_leaves_while_being_sent_to_is_counted(
         assert handled(service, "EncodeStream", "CANCELLED", "bidi_stream") == 1
 
 
-async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counted(
+async def test_a_disconnect_while_waiting_for_the_stream_window_is_counted(
     serve: Serve,
 ) -> None:
     async with serve(max_stream_output_bytes=LARGE_BYTES) as service:
@@ -279,10 +279,10 @@ async def test_who_leaves_while_a_request_waits_for_room_on_its_stream_is_counte
         assert len(service.engine.batches) == 1, "the other is not computed for nobody"
 
 
-async def test_however_grpc_tells_of_one_who_left_it_is_no_failure_of_ours(
+async def test_a_client_disconnect_is_never_an_internal_error(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cancelled task, or a write that fails: which comes first is chance."""
+    """It appears as a cancelled task or a failed write, in random order."""
     async with serve() as service:
         for count, kind in enumerate((asyncio.CancelledError, CallerGone), 1):
 

@@ -1,4 +1,4 @@
-"""Tokenize, and what tokenising large requests does to other callers: over a real socket."""
+"""Tokenize, and the effect of large requests on other callers, over a real socket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tokenize_request(*inputs: pb.Input) -> pb.TokenizeRequest:
     return pb.TokenizeRequest(inputs=inputs)
 
 
-async def test_tokenize(serve: Serve) -> None:
+async def test_tokenize_returns_ids_pieces_and_offsets(serve: Serve) -> None:
     async with serve() as service:
         response = await service.stub.Tokenize(
             tokenize_request(text_of(3000), pb.Input(text="a bb"))
@@ -36,7 +36,7 @@ async def test_tokenize(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("method", ["Tokenize", "Encode"])
-async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
+async def test_large_token_answers_are_encoded_off_the_event_loop(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     builders, built = set[int](), set[str]()
@@ -68,7 +68,7 @@ async def test_answers_that_describe_many_tokens_are_built_off_the_event_loop(
     assert threading.get_ident() not in builders
 
 
-async def test_an_answer_that_grows_too_large_is_refused_as_soon_as_it_is_and_with_its_size(
+async def test_a_token_answer_too_large_is_refused_early_with_its_size(
     serve: Serve,
 ) -> None:
     runtime = FakeRuntime()
@@ -90,7 +90,7 @@ async def test_an_answer_that_grows_too_large_is_refused_as_soon_as_it_is_and_wi
         assert len(runtime.tokenizer.texts) == 4
 
 
-async def test_callers_who_leave_while_others_texts_are_tokenised_hold_nothing(
+async def test_a_disconnect_while_waiting_for_the_tokenizer_holds_nothing(
     serve: Serve,
 ) -> None:
     begun, may_end = threading.Event(), threading.Event()

@@ -1,6 +1,6 @@
 """Calls as their coroutines see them.
 
-Writes that end early, messages that come late, callers who leave.
+Interrupted writes, late messages, disconnected callers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 30
 
 
 class Context:
-    """A call of gRPC's, as far as a Call asks."""
+    """The part of a gRPC call context that a Call uses."""
 
     def __init__(self) -> None:
         self.ended: Any = None
@@ -43,10 +43,10 @@ def call(bridge: Bridge, context: Context) -> Call:
     return Call(given, bridge)
 
 
-async def test_no_message_is_sent_while_one_that_was_given_up_is_with_the_transport() -> None:
+async def test_no_message_is_sent_during_an_abandoned_send() -> None:
     """gRPC counts sends by name.
 
-    A second at the same time is never seen to end, and nor is the call.
+    A concurrent second one would never end, nor would the call.
     """
     bridge, taken, sent = Bridge(), threading.Event(), list[bytes | None]()
     writer = call(bridge, Context())
@@ -69,8 +69,8 @@ async def test_no_message_is_sent_while_one_that_was_given_up_is_with_the_transp
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_call_that_is_over_before_its_first_step_still_takes_it(late: bool) -> None:
-    """Or it would be counted as started and never as ended."""
+async def test_a_call_that_ends_before_its_first_step_still_runs_it(late: bool) -> None:
+    """Otherwise it would be counted as started and never as ended."""
     context, steps = Context(), list[str]()
     bridge = Bridge()
     gone = call(bridge, context)
@@ -93,8 +93,8 @@ async def test_a_call_that_is_over_before_its_first_step_still_takes_it(late: bo
     assert results == [Missing.GONE]
 
 
-async def test_what_a_call_took_is_given_back_in_reverse() -> None:
-    """So that it is in flight until all else is done: the end of the service waits for that."""
+async def test_resources_of_a_call_are_released_in_reverse_order() -> None:
+    """So that it is in flight until all else is released; shutdown waits for that."""
     answered, steps = call(Bridge(), Context()), list[str]()
     for step in ("in flight", "held", "traced"):
         answered.acts.append(functools.partial(steps.append, step))
@@ -104,7 +104,7 @@ async def test_what_a_call_took_is_given_back_in_reverse() -> None:
     assert steps == ["traced", "held", "in flight"]
 
 
-async def test_what_is_posted_from_threads_is_run_in_order() -> None:
+async def test_callbacks_posted_from_threads_run_in_order() -> None:
     bridge, seen = Bridge(), list[int]()
 
     def post() -> None:
@@ -116,7 +116,7 @@ async def test_what_is_posted_from_threads_is_run_in_order() -> None:
     assert seen == list(range(1000))
 
 
-async def test_a_stream_is_read_only_as_its_messages_are_wanted() -> None:
+async def test_a_stream_is_read_on_demand() -> None:
     messages, read = Messages(), list[bytes]()
 
     def reader() -> None:
@@ -132,7 +132,7 @@ async def test_a_stream_is_read_only_as_its_messages_are_wanted() -> None:
     assert len(read) == 2
 
 
-async def test_an_answer_that_cannot_be_serialised_leaves_the_stream_to_its_others() -> None:
+async def test_an_unserialisable_answer_does_not_end_the_stream() -> None:
     writer, sent = call(Bridge(), Context()), list[bytes | None]()
     writer.send = sent.append
     with pytest.raises(TypeError):
@@ -141,7 +141,7 @@ async def test_an_answer_that_cannot_be_serialised_leaves_the_stream_to_its_othe
     assert sent == [b"1"]
 
 
-async def test_a_transport_that_fails_does_not_keep_the_writer_waiting() -> None:
+async def test_a_failing_transport_does_not_block_the_writer() -> None:
     writer = call(Bridge(), Context())
 
     def fail(message: bytes | None) -> None:
@@ -153,8 +153,8 @@ async def test_a_transport_that_fails_does_not_keep_the_writer_waiting() -> None
             await writer.write(b"1")
 
 
-def test_what_waits_for_a_late_message_is_woken_by_a_detail_that_grpc_still_has() -> None:
-    """`Call.interrupt` needs it; without it such callers are reset and not told why."""
+def test_grpc_still_has_the_internals_that_interrupt_needs() -> None:
+    """`Call.interrupt` depends on it; without it such callers are reset without a reason."""
     context = _server._Context(None, _server._RPCState(), None)  # type: ignore[no-untyped-call]
     assert hasattr(context._state, "condition")
     assert hasattr(context._state, "request")

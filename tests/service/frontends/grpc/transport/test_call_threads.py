@@ -1,6 +1,6 @@
 """The executor of the gRPC server.
 
-Threads on demand, and none that a call could wait for in vain.
+Threads on demand, and no call that waits for one in vain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECONDS = 30
 
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
-    """Set in the end: threads that wait for it are let go."""
+    """Return an event that is set at the end: threads that wait for it are released."""
     event = threading.Event()
     yield event
     event.set()
@@ -44,7 +44,7 @@ def hold(threads: CallThreads, count: int, released: threading.Event) -> None:
         assert begun.acquire(timeout=SECONDS)
 
 
-def test_work_beside_waiting_calls_finds_a_thread_of_its_own(released: threading.Event) -> None:
+def test_work_beside_waiting_calls_gets_its_own_thread(released: threading.Event) -> None:
     threads, done = CallThreads(), threading.Event()
     hold(threads, 100, released)
     threads.submit(done.set)
@@ -52,7 +52,7 @@ def test_work_beside_waiting_calls_finds_a_thread_of_its_own(released: threading
     assert threads.busy >= 100
 
 
-def test_one_thread_serves_calls_that_follow_each_other() -> None:
+def test_one_thread_serves_sequential_calls() -> None:
     threads, names = CallThreads(), set[str]()
 
     def work(done: threading.Event) -> None:
@@ -63,15 +63,15 @@ def test_one_thread_serves_calls_that_follow_each_other() -> None:
         done = threading.Event()
         threads.submit(work, done)
         assert done.wait(SECONDS)
-        while threads.busy:  # it is idle a moment after it is done
+        while threads.busy:  # it is idle a moment after its work ends
             pass
     assert len(names) == 1
 
 
-def test_without_further_threads_work_waits_and_nothing_is_raised(
+def test_work_waits_without_an_error_if_no_thread_can_start(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an executor raises ends the thread that serves all calls."""
+    """An exception of the executor ends the thread that serves all calls."""
     threads, done = CallThreads(), threading.Event()
     hold(threads, 2, released)
 
@@ -88,10 +88,10 @@ def test_without_further_threads_work_waits_and_nothing_is_raised(
     assert done.wait(SECONDS)
 
 
-def test_few_threads_are_shared_out(
+def test_new_streams_are_refused_while_threads_are_short(
     released: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A status, a refusal and a probe need one, too."""
+    """Statuses, refusals and probes need a thread, too."""
     threads = CallThreads()
     hold(threads, 8, released)
     threads._most, threads._short_until = 16, time.monotonic() + 60
@@ -101,9 +101,7 @@ def test_few_threads_are_shared_out(
     assert not threads.should_refuse(streaming=True), "later it is tried again"
 
 
-def test_threads_end_when_they_have_nothing_to_do(
-    released: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_threads_end(released: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_threads, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(call_threads, "KEPT_THREADS", 3)
     threads = CallThreads()
@@ -118,7 +116,7 @@ def test_threads_end_when_they_have_nothing_to_do(
     assert threads._count == 3
 
 
-def test_work_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_work_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> None:
     threads, done = CallThreads(), threading.Event()
 
     def fail() -> None:
@@ -134,7 +132,7 @@ def test_work_that_fails_costs_no_thread(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(("streaming", "most"), [(True, MOST_STREAMS), (False, MOST_CALLS)])
-def test_idle_streams_leave_room_for_calls(streaming: bool, most: int) -> None:
+def test_idle_streams_leave_threads_for_calls(streaming: bool, most: int) -> None:
     threads = CallThreads()
     threads._count = most - 1
     assert not threads.should_refuse(streaming)

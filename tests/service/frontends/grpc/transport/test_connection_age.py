@@ -1,4 +1,4 @@
-"""A connection that has become too old is replaced, and the calls on it end in peace."""
+"""Maximum connection age: an old connection is replaced, and the calls on it finish."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.service.calls import request
 from tests.service.conftest import Serve
 
 
-async def test_calls_in_flight_end_in_peace_and_the_next_goes_over_a_new_connection(
+async def test_calls_in_flight_finish_and_the_next_uses_a_new_connection(
     serve: Serve,
 ) -> None:
     async with serve(max_connection_age_seconds=1.0) as service:
@@ -21,7 +21,7 @@ async def test_calls_in_flight_end_in_peace_and_the_next_goes_over_a_new_connect
         await stream.write(pb.EncodeStreamRequest(id="1", encode=request()))
         await service.started()
         state = service.channel.get_state()
-        while state is not grpc.ChannelConnectivity.IDLE:  # the server has told it to connect anew
+        while state is not grpc.ChannelConnectivity.IDLE:  # the server has asked it to reconnect
             await service.channel.wait_for_state_change(state)
             state = service.channel.get_state()
         following = asyncio.ensure_future(service.stub.Encode(request()))

@@ -13,14 +13,14 @@ from headlight_service.frontends.grpc.transport.connection_traffic import (
 HOSTS = {"127.0.0.1": "ipv4:127.0.0.1", "::1": "ipv6:%5B::1%5D"}
 
 
-# Where the server listens, and where from the client comes: the last is what a server on [::] sees
+# The addresses of server and client; the last is what a server on [::] sees
 # of IPv4.
 ENDS = [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")]
 
 
 @pytest.fixture(params=ENDS)
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket.socket, str]]:
-    """A client's end, a server's end, and how gRPC names the client."""
+    """Return a client socket, a server socket, and gRPC's name of the client."""
     at, host = request.param
     family = socket.AF_INET6 if ":" in at else socket.AF_INET
     try:
@@ -33,7 +33,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket
             yield client, server, f"{HOSTS[host]}:{client.getsockname()[1]}"
 
 
-def test_a_connection_is_closed_by_the_name_of_its_peer(
+def test_a_connection_is_closed_by_its_peer_name(
     pair: tuple[socket.socket, socket.socket, str],
 ) -> None:
     client, server, peer = pair
@@ -43,7 +43,7 @@ def test_a_connection_is_closed_by_the_name_of_its_peer(
     assert server.fileno() != -1, "whose descriptor it is closes it"
 
 
-def test_what_was_taken_is_told(pair: tuple[socket.socket, socket.socket, str]) -> None:
+def test_acknowledged_bytes_are_counted(pair: tuple[socket.socket, socket.socket, str]) -> None:
     client, server, peer = pair
     client.settimeout(30)
     before, _ = bytes_moved()[peer]
@@ -55,7 +55,7 @@ def test_what_was_taken_is_told(pair: tuple[socket.socket, socket.socket, str]) 
         pass
 
 
-def test_what_came_is_told(pair: tuple[socket.socket, socket.socket, str]) -> None:
+def test_received_bytes_are_counted(pair: tuple[socket.socket, socket.socket, str]) -> None:
     client, _, peer = pair
     _, before = bytes_moved()[peer]
     client.sendall(b"x" * 10_000)
@@ -66,7 +66,7 @@ def test_what_came_is_told(pair: tuple[socket.socket, socket.socket, str]) -> No
 @pytest.mark.parametrize(
     "peer", ["ipv4:127.0.0.1:1", "unix:/tmp/socket", "unix:", "ipv4:127.0.0.1", ""]
 )
-def test_no_other_connection_is_touched(peer: str) -> None:
+def test_other_connections_are_not_closed(peer: str) -> None:
     one, other = socket.socketpair()
     with one, other:
         assert not close_connection(peer)

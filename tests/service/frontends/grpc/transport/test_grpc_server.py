@@ -1,4 +1,4 @@
-"""A gRPC server whose serving thread fails: noticed, told, replaced; and its calls let go."""
+"""A failing serving thread of a gRPC server: detected, reported, replaced; its calls released."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from headlight_service.frontends.grpc.transport.grpc_server import MOST_LOSSES, 
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 
-ENDS = "/fault/end"  # a call of this name ends the thread that serves all
+ENDS = "/fault/end"  # a call of this name ends the thread that serves all calls
 
 
 @pytest.fixture(autouse=True)
 def fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault that the real server does not have (any more) is put in."""
+    """Inject a fault that the real server does not have."""
     whole = _server._process_event_and_continue
 
     def process(state: Any, event: Any) -> bool:
@@ -29,11 +29,11 @@ def fault(monkeypatch: pytest.MonkeyPatch) -> None:
         return bool(whole(state, event))
 
     monkeypatch.setattr(_server, "_process_event_and_continue", process)
-    monkeypatch.setattr("threading.excepthook", lambda args: None)  # it is what the test is about
+    monkeypatch.setattr("threading.excepthook", lambda args: None)  # provoked by the test
 
 
 class Seen:
-    """What the server's observer was told, in order."""
+    """Recorder of the server's observer callbacks, in order."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -43,7 +43,7 @@ class Seen:
 
 
 async def end(service: Service) -> None:
-    """End the serving thread. Nobody answers this call."""
+    """End the serving thread. This call gets no answer."""
     channel: Any = grpc.aio.insecure_channel(
         service.target, options=[("grpc.use_local_subchannel_pool", 1)]
     )
@@ -57,7 +57,7 @@ async def answered(service: Service) -> bool:
     return bool((await service.stub.Encode(request(), wait_for_ready=True, timeout=60)).items)
 
 
-async def test_another_server_takes_its_place(serve: Serve) -> None:
+async def test_a_failed_server_is_replaced(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
         service.server._observe = seen.observe
@@ -67,7 +67,7 @@ async def test_another_server_takes_its_place(serve: Serve) -> None:
         assert await answered(service), "at the same address"
 
 
-async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
+async def test_calls_of_a_failed_server_are_released(serve: Serve) -> None:
     async with serve() as service:
         service.engine.gate.clear()
         pending = [service.stub.Encode(request()) for _ in range(3)]
@@ -86,7 +86,7 @@ async def test_calls_of_a_lost_server_are_let_go(serve: Serve) -> None:
         stream.cancel()
 
 
-async def test_one_that_fails_again_and_again_is_given_up(
+async def test_a_repeatedly_failing_server_is_given_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen()
@@ -102,7 +102,7 @@ async def test_one_that_fails_again_and_again_is_given_up(
         assert seen.told.count("grpc RESTORED") == MOST_LOSSES - 1
 
 
-async def test_one_that_fails_now_and_then_is_not(
+async def test_an_occasionally_failing_server_is_not_given_up(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = Seen()
@@ -152,7 +152,7 @@ async def test_a_replacement_that_ends_before_it_is_watched_is_replaced(
         assert await answered(service)
 
 
-async def test_a_server_that_is_stopped_is_not_lost(serve: Serve) -> None:
+async def test_a_stopped_server_is_not_reported_as_failed(serve: Serve) -> None:
     seen = Seen()
     async with serve() as service:
         service.server._observe = seen.observe

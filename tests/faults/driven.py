@@ -73,7 +73,7 @@ DRIVEN: tuple[Row, ...] = (
         "A crowd that does nothing",
         "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
         "no new call waits; one watcher more is refused",
-        tests=(("tests/system/test_transport.py::test_idle_callers_do_not_delay_new_calls"),),
+        tests=("tests/system/test_transport.py::test_idle_callers_do_not_delay_new_calls",),
         asserts="every new call answered beside each part of the crowd",
     ),
     Row(

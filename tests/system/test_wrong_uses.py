@@ -1,0 +1,61 @@
+"""Each wrong use of `headlight serve` gives one line with the remedy, in the docs too."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.export.hub.hub_server import Hub
+from tests.system.processes import ROOT
+from tests.system.wrong_uses import WRONG_USES, Scene
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+SHIPPED = ROOT / "build/bundles/docs-rope"
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    hub = Hub()
+    with hub.running(), socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield Scene.make(tmp_path, SHIPPED, hub, taken)
+
+
+@pytest.mark.parametrize("name", WRONG_USES)
+def test_a_wrong_use_is_one_line_with_the_remedy(name: str, scene: Scene, tmp_path: Path) -> None:
+    wrong = WRONG_USES[name]
+    variables = {
+        "HEADLIGHT_CACHE": str(tmp_path / "cache"),
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_ENDPOINT": scene.hub.address,
+        **dict(wrong.variables),
+    }
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "headlight", "serve", *wrong.arguments(scene)),
+            *(["--check"] if wrong.check else ["--log-level", "error"]),
+        ],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    [line] = done.stderr.splitlines()
+    assert re.search(wrong.line, line), line
+    assert done.stdout == ""
+    assert done.returncode == wrong.code
+
+
+def test_the_docs_have_a_row_for_each() -> None:
+    rows = re.findall(r"^\| (.+?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(WRONG_USES) <= set(rows)

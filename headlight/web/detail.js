@@ -71,6 +71,8 @@ function describeCell({ query, key }) {
     line.append(element("dt", name), value);
     table.append(line);
   }
+  const missing = state.heads.filter((head) => !weightsOf(mapOf(state.layer, head), { side: "query", token: query })[key]).length;
+  if (FLOOR && weight && missing) table.append(element("p", `Left out in ${missing} of ${state.heads.length} heads, counted as 0.`, "fine"));
   return [element("h2", `Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}`), table];
 }
 

@@ -63,7 +63,8 @@ def pack(weights: Floats, budget: int) -> PackedWeights:
     )
     pairs = pairs.above(least)
     rows = weights.size // weights.shape[-1]
-    return pairs.packed(COARSE, least / COARSE, 1 - float(pairs.levels.sum()) / COARSE / rows)
+    held = float(pairs.levels.sum()) / COARSE / rows
+    return pairs.packed(COARSE, least / COARSE, max(0.0, 1 - held))  # rounding may add a little
 
 
 def _count(weights: Floats, steps: int, least: int) -> int:

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-COLOUR_MAP = "cividis"  # looks the same with and without a colour vision deficiency
-GRID_LABELS = 32  # a grid with more tokens has no labels
-SINGLE_LABELS = 240  # a single panel with more tokens has no labels
-MAX_PANELS = 400  # a larger grid takes minutes and is unreadable
-MAX_SIDE = 30.0  # inches, the longest side of a grid; then panels get smaller
+COLOUR_MAP = "cividis"  # the same to readers with and without a colour vision deficiency
+GRID_POINTS, SINGLE_POINTS = 7.0, 9.0  # size of labels
+SMALLEST_POINTS = 5.0  # of those of a single map of many tokens
+MAX_SINGLE = 18.0  # inches of a single map's side
+LINE = 1.3  # from one label to the next, in its size
+STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # every so many tokens have a label
+MAX_PANELS = 400  # a larger grid takes minutes and shows nothing
+MAX_SIDE = 30.0  # inches of a grid's side; beyond it panels get smaller
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
+GRID_RIM, SINGLE_RIM = 0.4, 2.5  # inches of a panel beside its map
 POINTS_PER_INCH = 72
 
 
@@ -40,6 +44,9 @@ def plot_attention(
     text: str | tuple[str, str] | None = None,
 ) -> None:
     """Draw attention maps into a PNG file: queries downwards, keys to the right, one colour scale.
+
+    If there is no room for a label of each token, every 2nd, 5th, 10th, ... token has one, with its
+    number.
 
     Args:
         attention: the maps.
@@ -76,22 +83,25 @@ def plot_attention(
 
 
 def single_side(count: int) -> tuple[float, float]:
-    """Return the side of a single map of `count` tokens in inches, and its label size in points.
+    """Return the inches of a single map, by its tokens, and the points of its labels.
 
-    Labels shrink, down to 4.5 points, before the map grows beyond 18 inches. 0 points: no labels.
+    Labels shrink before the map grows beyond its greatest side, and have their full size again if
+    only some tokens have one.
     """
-    if count > SINGLE_LABELS:
-        return 18.0, 0.0
-    side = max(5.0, min(0.24 * count + 2.5, 18.0), 0.085 * count + 2.5)
-    return side, min(9.0, 0.72 * POINTS_PER_INCH * (side - 2.0) / count)
+    side = max(5.0, min(0.24 * count + 2.5, MAX_SINGLE))
+    points = POINTS_PER_INCH * (side - SINGLE_RIM) / count / LINE
+    return side, min(SINGLE_POINTS, points) if points >= SMALLEST_POINTS else SINGLE_POINTS
 
 
-def panel_side(layers: int, heads: int, count: int) -> tuple[float, float]:
-    """Return the side of each map of a grid in inches, and its label size in points; 0: none."""
-    side = max(2.6, 0.15 * count + 0.8)
-    if count <= GRID_LABELS and side * max(layers, heads) <= MAX_SIDE:
-        return side, 7.0
-    return max(1.2, min(3.0, MAX_SIDE / max(layers, heads))), 0.0
+def panel_side(layers: int, heads: int, count: int) -> float:
+    """Return the inches of each map of a grid."""
+    return max(1.2, min(max(2.6, 0.15 * count + 0.8), MAX_SIDE / max(layers, heads)))
+
+
+def label_step(count: int, inches: float, points: float) -> int:
+    """Return every how many of `count` tokens along these inches a label of these points fits."""
+    fitting = max(1.0, inches * POINTS_PER_INCH / points / LINE)
+    return next((step for step in STEPS if count / step <= fitting), count)
 
 
 def panels_of(
@@ -104,15 +114,18 @@ def panels_of(
     from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, only for drawing
 
     alone = len(layers) == len(heads) == 1
-    side, size = (
-        single_side(len(labels)) if alone else panel_side(len(layers), len(heads), len(labels))
-    )
-    # inches: around the map in each panel, and around the whole grid
-    rim, width, height = (2.5, 1.0, 0.0) if alone else (0.4, 1.8, 1.2)
+    side, points = panel_side(len(layers), len(heads), len(labels)), GRID_POINTS
+    rim, width, height = GRID_RIM, 1.8, 1.2  # inches in a panel, and beside all
+    if alone:
+        side, points = single_side(len(labels))
+        rim, width, height = SINGLE_RIM, 1.0, 0.0
+    step = label_step(len(labels), side - rim, points)
+    ticks = range(0, len(labels), step)
+    names = [labels[at] if step == 1 else f"{labels[at]} {at}" for at in ticks]
     figure = Figure(
         figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained"
     )
-    panels = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
+    panels = figure.subplots(len(layers), len(heads), squeeze=False)  # sharing axes is quadratic
     top = max(float(weights.max()) for row in rows for weights in row)
     for (row, column), axes in np.ndenumerate(panels):
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
@@ -120,11 +133,9 @@ def panels_of(
             axes.set_title(
                 f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7
             )
-        if size:  # labels are text, not formulas, even with a "$"
-            axes.set_xticks(
-                range(len(labels)), labels, rotation=90, fontsize=size, parse_math=False
-            )
-            axes.set_yticks(range(len(labels)), labels, fontsize=size, parse_math=False)
+        # Labels are no formulas, whatever signs they have.
+        axes.set_xticks(ticks, names, rotation=90, fontsize=points, parse_math=False)
+        axes.set_yticks(ticks, names, fontsize=points, parse_math=False)
         axes.label_outer()
     (panels[0, 0].set_xlabel if alone else figure.supxlabel)("key token")
     (panels[0, 0].set_ylabel if alone else figure.supylabel)("query token")

@@ -1,9 +1,15 @@
-// Colours for both themes. Lines: Okabe and Ito's palette, distinguishable without full colour
-// vision. Maps: one hue, whose brightness shows the number.
+// Colours for both themes. Lines: twelve, chosen so that the nearest two are as far apart as can be, with and without full
+// colour vision, at a contrast of 3 to the page. Maps: one hue whose brightness alone carries the number.
 
 const LINES = {
-  light: ["#0072b2", "#d55e00", "#00865f", "#b8578f", "#b27700", "#2f8fc9", "#7a6f00", "#666b73"],
-  dark: ["#4fa9e6", "#ff8f4a", "#35c99f", "#e5a0c8", "#f0b13c", "#8fd2f7", "#d9cc4a", "#b4bac4"],
+  light: [
+    "#3662dc", "#fd3a33", "#066d63", "#e549ac", "#6e8a09", "#a16eff",
+    "#3f3e03", "#5997d4", "#b47c6d", "#943e98", "#6d1f4d", "#303289",
+  ],
+  dark: [
+    "#1483c2", "#ec6b5b", "#37d1bf", "#b84b96", "#a0f46a", "#6d51da",
+    "#bcb403", "#9496a4", "#83635a", "#cd76fa", "#f0dce2", "#b1b7ff",
+  ],
 };
 const RAMPS = {
   light: [[247, 249, 251], [201, 220, 238], [120, 174, 215], [42, 113, 176], [8, 40, 92]],
@@ -58,23 +64,27 @@ function fitted(canvas, width, height) {
 }
 
 /**
- * Returns a map of the shown tokens as an image of at most `side` pixels. If several cells share a
- * pixel, the greatest is shown.
+ * A map of the tokens shown as a small image, at most `side` pixels wide: of cells that fall together the greatest is seen.
+ * Weights that are left out stay blank.
  */
-function mapImage(weights, shown, top, side) {
+function mapImage(map, shown, top, side) {
   const size = Math.max(1, Math.min(shown.length, side));
+  const pixelOf = new Int32Array(COUNT).fill(-1);
+  shown.forEach((token, at) => (pixelOf[token] = Math.floor((at * size) / shown.length)));
   const greatestOf = new Float32Array(size * size);
-  shown.forEach((query, row) => {
-    const down = Math.floor((row * size) / shown.length) * size;
-    shown.forEach((key, column) => {
-      const at = down + Math.floor((column * size) / shown.length);
-      greatestOf[at] = Math.max(greatestOf[at], weights[query * COUNT + key]);
-    });
-  });
+  for (const query of shown) {
+    for (let at = map.starts[query]; at < map.starts[query + 1]; at++) {
+      if (pixelOf[map.keys[at]] < 0) continue;
+      const pixel = pixelOf[query] * size + pixelOf[map.keys[at]];
+      greatestOf[pixel] = Math.max(greatestOf[pixel], map.weights[at]);
+    }
+  }
   const image = new ImageData(size, size);
   const pixels = new Uint32Array(image.data.buffer);
   const colours = ramp();
-  for (let at = 0; at < pixels.length; at++) pixels[at] = colours[Math.min(255, Math.round((greatestOf[at] / top) * 255))];
+  for (let at = 0; at < pixels.length; at++) {
+    if (greatestOf[at] || !FLOOR) pixels[at] = colours[Math.min(255, Math.round((greatestOf[at] / top) * 255))];
+  }
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = size;
   canvas.getContext("2d").putImageData(image, 0, 0);

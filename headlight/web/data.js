@@ -4,66 +4,136 @@ const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const COUNT = data.labels.length; // tokens
 const HEADS = data.heads;
-const UNIT = 65535; // the integer that stands for a weight of 1
+const FLOOR = data.floor; // smaller weights are left out; 0: none is
 
-// uint16, little-endian like all machines with a browser: layer by layer, head by head, row by row.
 const stored = (() => {
   const block = byId("weights");
   const binary = atob(block.textContent);
   block.remove(); // megabytes that are not read again
   const bytes = new Uint8Array(binary.length);
   for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
-  return new Uint16Array(bytes.buffer);
+  return bytes;
 })();
 
-/** Returns one head as a view, [COUNT * COUNT] integers; `place` is the index in data.layers. */
-function rawHead(place, head) {
-  const size = COUNT * COUNT;
-  const start = (place * HEADS + head) * size;
-  return stored.subarray(start, start + size);
+/** Reads the pairs of a head, as headlight/web/packing.py writes them: distance to the next place, and weight. */
+function unpacked(start, end) {
+  const starts = new Uint32Array(COUNT + 1);
+  const keys = new Uint32Array((end - start) >> 1); // a pair has two bytes or more
+  const weights = new Float64Array(keys.length);
+  let at = start;
+  const integer = () => {
+    let [value, shift, byte] = [0, 0, 0];
+    do {
+      byte = stored[at++];
+      value |= (byte & 127) << shift;
+      shift += 7;
+    } while (byte > 127);
+    return value;
+  };
+  let [place, held, row] = [-1, 0, 0];
+  while (at < end) {
+    place += integer();
+    while (row < Math.floor(place / COUNT)) starts[++row] = held;
+    keys[held] = place % COUNT;
+    weights[held++] = integer() / data.steps;
+  }
+  while (row < COUNT) starts[++row] = held;
+  return { starts, keys, weights };
 }
 
-/** Returns the mean of heads of a layer, [COUNT * COUNT] weights from 0 to 1; caches the last. */
-const meanOf = (() => {
-  let kept = { key: null, weights: null };
-  return (place, heads) => {
-    const key = `${place}:${heads.join()}`;
-    if (kept.key === key) return kept.weights;
-    const weights = new Float32Array(COUNT * COUNT);
-    for (const head of heads) {
-      const raw = rawHead(place, head);
-      for (let at = 0; at < raw.length; at++) weights[at] += raw[at] / (UNIT * heads.length);
-    }
-    kept = { key, weights };
-    return weights;
+/**
+ * The map of one head, sparse: row q has `weights` from 0 to 1 at `keys` in the entries from starts[q] to starts[q + 1].
+ * `place` counts the layers held.
+ */
+const mapOf = (() => {
+  const kept = new Map();
+  let end = 0;
+  const ends = data.sizes.map((size) => (end += size));
+  return (place, head) => {
+    const at = place * HEADS + head;
+    if (!kept.has(at)) kept.set(at, unpacked(ends[at] - data.sizes[at], ends[at]));
+    return kept.get(at);
   };
 })();
 
-/** Returns the greatest weight among the shown tokens; never 0, because it is a divisor. */
-function greatest(weights, shown) {
-  let top = 0;
-  for (const query of shown) for (const key of shown) top = Math.max(top, weights[query * COUNT + key]);
-  return top || 1;
+/** The mean of some heads of a layer, a map; what is left out counts as 0. The last one asked for is kept. */
+const meanOf = (() => {
+  let kept = { key: null, map: null };
+  return (place, heads) => {
+    const key = `${place}:${heads.join()}`;
+    if (kept.key !== key) kept = { key, map: heads.length === 1 ? mapOf(place, heads[0]) : mean(heads.map((head) => mapOf(place, head))) };
+    return kept.map;
+  };
+})();
+
+function mean(maps) {
+  const map = { starts: new Uint32Array(COUNT + 1), keys: [], weights: [] };
+  const row = new Float64Array(COUNT);
+  for (let query = 0; query < COUNT; query++) {
+    row.fill(0);
+    for (const each of maps) {
+      for (let at = each.starts[query]; at < each.starts[query + 1]; at++) row[each.keys[at]] += each.weights[at] / maps.length;
+    }
+    row.forEach((weight, key) => {
+      if (!weight) return;
+      map.keys.push(key);
+      map.weights.push(weight);
+    });
+    map.starts[query + 1] = map.keys.length;
+  }
+  return map;
 }
 
-/** Returns the indices of the shown tokens. */
+/** The weights of one token with each other, [COUNT]: its row as a query, its column as a key. 0 is what is not held. */
+function weightsOf(map, { side, token }) {
+  const found = new Float64Array(COUNT);
+  for (let query = 0; query < COUNT; query++) {
+    if (side === "query" && query !== token) continue;
+    for (let at = map.starts[query]; at < map.starts[query + 1]; at++) {
+      if (side === "query") found[map.keys[at]] = map.weights[at];
+      else if (map.keys[at] === token) found[query] = map.weights[at];
+    }
+  }
+  return found;
+}
+
+/** The greatest weight among the tokens shown, {query, key, weight}; the first of several. */
+function greatest(map, shown) {
+  let top = { query: -1, key: -1, weight: 0 };
+  const isShown = flags(shown);
+  for (const query of shown) {
+    for (let at = map.starts[query]; at < map.starts[query + 1]; at++) {
+      if (map.weights[at] > top.weight && isShown[map.keys[at]]) top = { query, key: map.keys[at], weight: map.weights[at] };
+    }
+  }
+  return top;
+}
+
+/** The share of a head's weight that is left out. */
+const leftOut = (map) => Math.max(0, 1 - map.weights.reduce((sum, weight) => sum + weight, 0) / COUNT);
+
+/** The numbers of the tokens that are shown. */
 function shownTokens(hideSpecial) {
   const all = data.labels.map((_, at) => at);
   return hideSpecial ? all.filter((at) => !data.special[at]) : all;
 }
 
-/**
- * Returns the lines of one head, [{head, query, key, weight}]: for each query, its `most` greatest
- * weights (0: all) of `least` or more.
- */
+const flags = (tokens) => {
+  const found = new Uint8Array(COUNT);
+  for (const token of tokens) found[token] = 1;
+  return found;
+};
+
+/** The lines of one head, [{head, query, key, weight}]: for each query its `most` greatest weights (0: all) of `least` or more. */
 function strongest(place, head, shown, most, least) {
-  const raw = rawHead(place, head);
+  const map = mapOf(place, head);
+  const isShown = flags(shown);
   const lines = [];
   for (const query of shown) {
     const row = [];
-    for (const key of shown) {
-      const weight = raw[query * COUNT + key] / UNIT;
-      if (weight >= least && weight > 0) row.push({ head, query, key, weight });
+    for (let at = map.starts[query]; at < map.starts[query + 1]; at++) {
+      const [key, weight] = [map.keys[at], map.weights[at]];
+      if (weight >= least && isShown[key]) row.push({ head, query, key, weight });
     }
     if (most && row.length > most) row.sort((a, b) => b.weight - a.weight).length = most;
     lines.push(...row);
@@ -77,7 +147,13 @@ function shownWeight(weight) {
   return weight.toFixed(3);
 }
 
-/** Returns a token's index and label, for a sentence. */
+/** A share in percent; never 0 % where there is something. */
+const percent = (share) => (share > 0 && share < 0.005 ? "<1 %" : `${Math.round(share * 100)} %`);
+
+/** The same for a weight that may be left out. */
+const heldWeight = (weight) => (FLOOR && !weight ? `left out (below ${FLOOR.toFixed(4)})` : shownWeight(weight));
+
+/** A token with its number, as it is named in sentences. */
 const named = (token) => `${token} “${data.labels[token]}”`;
 const headsNamed = (heads) => {
   if (heads.length === 1) return `head ${heads[0]}`;

@@ -25,23 +25,34 @@ function weightList(entries) {
 
 /** Describes the focused token: its greatest weights, and the share of its row that is hidden. */
 function describeToken({ side, token }) {
-  const weights = meanOf(state.layer, state.heads);
-  const weightAt = (other) => (side === "query" ? weights[token * COUNT + other] : weights[other * COUNT + token]);
-  const entries = shown().map((other) => ({ token: other, weight: weightAt(other) })).sort((a, b) => b.weight - a.weight);
+  const weights = weightsOf(meanOf(state.layer, state.heads), { side, token });
+  const all = shown().map((other) => ({ token: other, weight: weights[other] }));
+  const entries = all.filter(({ weight }) => weight || !FLOOR).sort((a, b) => b.weight - a.weight);
   const title = element("h2", `${side === "query" ? "Query" : "Key"} `);
   title.append(element("bdi", named(token)));
   const parts = [title, element("p", piece(token), "fine")];
   const what = side === "query" ? "attends to" : "is attended to by (a column need not sum to 1)";
   parts.push(element("p", `${what}, in layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}:`));
   parts.push(weightList(entries.slice(0, LISTED)));
+  if (FLOOR) parts.push(element("p", saidLeftOut(side, all.length - entries.length, weights), "fine"));
   const rest = entries.slice(LISTED).reduce((sum, entry) => sum + entry.weight, 0);
   if (entries.length > LISTED && side === "query") parts.push(element("p", `${entries.length - LISTED} others: ${shownWeight(rest)} together`, "fine"));
   if (state.hideSpecial && side === "query") {
-    const hidden = 1 - entries.reduce((sum, entry) => sum + entry.weight, 0);
+    const hidden = FLOOR
+      ? weights.reduce((sum, weight, other) => sum + (data.special[other] ? weight : 0), 0)
+      : 1 - entries.reduce((sum, entry) => sum + entry.weight, 0);
     parts.push(element("p", `${shownWeight(Math.max(0, hidden))} of this row is on special tokens that are hidden.`, "fine"));
   }
   parts.push(element("p", state.focus ? "Pinned: click it again, or press Escape, to let go." : "Click to pin.", "fine"));
   return parts;
+}
+
+/** How many weights of a row or a column are not on this page, and how much they are together. */
+function saidLeftOut(side, count, weights) {
+  const sum = weights.reduce((total, weight) => total + weight, 0);
+  const together = side === "query" ? `, ${shownWeight(Math.max(0, 1 - sum))} of the row together` : "";
+  const means = state.heads.length > 1 ? " The mean counts weights left out as 0." : "";
+  return `${count} of these are left out of this page (each below ${FLOOR.toFixed(4)})${together}.${means}`;
 }
 
 function piece(token) {
@@ -51,28 +62,41 @@ function piece(token) {
 }
 
 function describeCell({ query, key }) {
-  const weight = meanOf(state.layer, state.heads)[query * COUNT + key];
+  const weight = weightsOf(meanOf(state.layer, state.heads), { side: "query", token: query })[key];
   const table = element("dl", undefined, "cell");
-  for (const [name, text] of [["query", named(query)], ["key", named(key)], ["weight", shownWeight(weight)]]) {
+  for (const [name, text] of [["query", named(query)], ["key", named(key)], ["weight", heldWeight(weight)]]) {
     const line = element("div");
     const value = element("dd");
     value.append(element("bdi", text));
     line.append(element("dt", name), value);
     table.append(line);
   }
+  const missing = state.heads.filter((head) => !weightsOf(mapOf(state.layer, head), { side: "query", token: query })[key]).length;
+  if (FLOOR && weight && missing) table.append(element("p", `Left out in ${missing} of ${state.heads.length} heads, counted as 0.`, "fine"));
   return [element("h2", `Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}`), table];
 }
 
 const HINTS = {
   head: "Point at a token, or move to it with Tab and the arrow keys, to see its weights alone. A click or Enter pins it.",
-  model: "Each map has the queries downwards and the keys to the right. Open one to see its lines.",
+  model: "Each map has the queries downwards and the keys to the right. Point at one, or move to it with Tab and the arrow keys, to see it larger. A click or Enter opens its lines.",
   matrix: "Point at a cell, or move with the arrow keys, to read its weight.",
 };
+
+/** Why the page opened at this head. */
+function saidOpening() {
+  const { layer, head, link } = data.start;
+  if (!link || data.layers[state.layer] !== layer || state.heads.join() !== String(head)) return [];
+  const said = element("p", undefined, "fine");
+  const [from, to] = link.slice(0, 2).map((token) => element("bdi", named(token)));
+  said.append("The page opened here for the strongest link: ", from, " → ", to, `, ${shownWeight(link[2])}. `);
+  said.append("That is the greatest weight between two different tokens that are not special, in all heads here.");
+  return [said];
+}
 
 function drawDetail() {
   const here = element("h2", `Layer ${data.layers[state.layer]}, ${headsNamed(state.heads)}`);
   const focus = focused();
-  let parts = [here, element("p", HINTS[state.view])];
+  let parts = [here, element("p", HINTS[state.view]), ...saidOpening()];
   if (state.view === "model") parts = [element("h2", `${data.layers.length} × ${HEADS} heads`), element("p", HINTS.model)];
   if (state.view === "head" && focus) parts = [...describeToken(focus)];
   if (state.view === "matrix" && state.at) parts = [...describeCell(state.at)];
@@ -92,7 +116,8 @@ function drawScale() {
     matrix: () => (state.oneScale ? "The scale reaches the greatest weight of all heads." : "The scale reaches the greatest weight of this map."),
   };
   const repeated = state.view === "head" && HEADS > LINES.light.length ? ` Colours repeat after ${LINES.light.length} heads.` : "";
-  byId("scale-said").textContent = means[state.view]() + repeated;
+  const blank = FLOOR && state.view !== "head" ? ` Blank: left out, below ${FLOOR.toFixed(4)}.` : "";
+  byId("scale-said").textContent = means[state.view]() + repeated + blank;
 }
 
 /** Writes the line above the picture: the weights that are drawn, and those that are left out. */
@@ -115,6 +140,10 @@ function drawSaid() {
   if (state.view === "matrix") parts.push(`Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}: ${count} × ${count} weights.`);
   if (state.hideSpecial) {
     parts.push(`${COUNT - count} special tokens are hidden, nothing is computed anew: the rows shown sum to less than 1.`);
+  }
+  if (FLOOR) {
+    const here = state.view === "model" ? "" : `, ${percent(leftOut(meanOf(state.layer, state.heads)))} of this map`;
+    parts.push(`Weights below ${FLOOR.toFixed(4)} are left out: ${percent(data.leftOut)} of all weight${here}. Rows sum to less than 1.`);
   }
   byId("said").textContent = parts.join(" ");
 }

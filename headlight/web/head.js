@@ -63,11 +63,10 @@ function chosenLines() {
 function linesOf({ side, token }) {
   const lines = [];
   for (const head of state.heads) {
-    const raw = rawHead(state.layer, head);
+    const weights = weightsOf(mapOf(state.layer, head), { side, token });
     for (const other of listed.tokens) {
       const [query, key] = side === "query" ? [token, other] : [other, token];
-      const weight = raw[query * COUNT + key] / UNIT;
-      if (weight >= state.least && weight > 0) lines.push({ head, query, key, weight });
+      if (weights[other] >= state.least && weights[other] > 0) lines.push({ head, query, key, weight: weights[other] });
     }
   }
   return lines.sort((a, b) => a.weight - b.weight);
@@ -87,7 +86,7 @@ function drawLines() {
     const aside = (state.heads.indexOf(line.head) - (state.heads.length - 1) / 2) * spread;
     const [from, to] = [line.query, line.key].map((token) =>
       (listed.rowOf.get(token) + 0.5) * rowHeight - scroller.scrollTop + aside);
-    if (Math.max(from, to) < 0 || Math.min(from, to) > height) continue;
+    if ([from, to].every((end) => end < 0 || end > height)) continue; // passes by: neither of its tokens is in sight
     const strength = Math.min(1, line.weight / drawnLines.top);
     context.globalAlpha = 0.1 + 0.9 * strength;
     context.lineWidth = 0.75 + 2 * strength;
@@ -102,16 +101,14 @@ function drawLines() {
 /** Draws bars and numbers beside the tokens that attend to the focused one, or vice versa. */
 function drawBars() {
   const focus = focused();
-  const weights = focus && meanOf(state.layer, state.heads);
-  const weightAt = (other) =>
-    (focus.side === "query" ? weights[focus.token * COUNT + other] : weights[other * COUNT + focus.token]);
-  const top = focus && Math.max(1e-9, ...listed.tokens.map(weightAt));
+  const weights = focus && weightsOf(meanOf(state.layer, state.heads), focus);
+  const top = focus && Math.max(1e-9, ...listed.tokens.map((token) => weights[token]));
   for (const side of ["query", "key"]) {
     const answers = focus && side === OTHER[focus.side];
     listed.cells[side].forEach((cell, row) => {
       const token = listed.tokens[row];
       const chosen = Boolean(focus) && focus.side === side && focus.token === token;
-      const weight = answers ? weightAt(token) : 0;
+      const weight = answers ? weights[token] : 0;
       cell.style.setProperty("--share", answers ? (weight / top).toFixed(4) : 0);
       cell.lastChild.textContent = answers && weight >= 0.0005 ? shownWeight(weight) : "";
       cell.classList.toggle("chosen", chosen);

@@ -1,6 +1,7 @@
 // Matrix view: the map of a head with its labels, on a canvas of the visible size.
 
 const SMALLEST_LABELLED = 9; // pixels a cell
+const MOST_PIXELS = 4096; // of the map's side; browsers refuse canvases of a few times as many
 const board = byId("matrix");
 const painted = { key: null, image: null, top: 1 };
 const LABEL_FONT = '"SFMono-Regular", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
@@ -11,19 +12,24 @@ function geometry() {
   const narrow = board.clientWidth < 500;
   const room = Math.min(board.clientWidth, board.clientHeight) - (narrow ? 84 : 124);
   const cell = state.cell || Math.max(13, Math.min(64, Math.floor(room / Math.max(1, tokens.length))));
+  return { tokens, cell, ...labelRoom(tokens, cell, narrow ? 72 : 124) };
+}
+
+/** Pixels of the labels of a map, and of the margin that holds them, `most` at most. */
+function labelRoom(tokens, cell, most) {
   const font = Math.min(13, Math.max(8, cell - 2));
   const longest = Math.max(2, ...tokens.map((token) => Array.from(data.labels[token]).length));
-  const margin = cell < SMALLEST_LABELLED ? 34 : Math.min(narrow ? 72 : 124, 18 + longest * font * 0.62);
-  return { tokens, cell, font, margin: Math.max(margin, 46) };
+  const margin = cell < SMALLEST_LABELLED ? 34 : Math.min(most, 18 + longest * font * 0.62);
+  return { font, margin: Math.max(margin, 54) };
 }
 
 /** Returns the map of the chosen heads as an image with one pixel per cell. */
 function paintedMap(tokens) {
   const key = [state.layer, state.heads, state.hideSpecial, state.oneScale, isDark()].join("|");
   if (painted.key !== key) {
-    const weights = meanOf(state.layer, state.heads);
-    painted.top = state.oneScale ? greatestOfAll(tokens) : greatest(weights, tokens);
-    painted.image = mapImage(weights, tokens, painted.top, tokens.length);
+    const map = meanOf(state.layer, state.heads);
+    painted.top = state.oneScale ? greatestOfAll(tokens) : greatest(map, tokens).weight || 1;
+    painted.image = mapImage(map, tokens, painted.top, MOST_PIXELS);
     painted.key = key;
   }
   return painted.image;
@@ -31,11 +37,8 @@ function paintedMap(tokens) {
 
 /** Returns the greatest weight of all heads: the top of one scale for all. */
 function greatestOfAll(tokens) {
-  let top = 0;
-  for (let place = 0; place < data.layers.length; place++) {
-    for (let head = 0; head < HEADS; head++) top = Math.max(top, greatest(rawHead(place, head), tokens));
-  }
-  return top / UNIT;
+  const tops = data.sizes.map((_, at) => greatest(mapOf(Math.floor(at / HEADS), at % HEADS), tokens).weight);
+  return Math.max(...tops) || 1;
 }
 
 /** Cuts a label to a width in pixels. Characters stay whole. */
@@ -88,7 +91,7 @@ function drawLabels(context, { tokens, cell, font, margin, left, top, width, hei
   context.textAlign = "right";
   const write = (row, at, x, y, turn) => {
     const chosen = read && read[at] === row;
-    if (row % step && !chosen) return;
+    if (!chosen && (row % step || (!named && (!row || (read && Math.abs(row - read[at]) * cell < 14))))) return;
     context.save();
     context.translate(x, y);
     context.rotate(turn);

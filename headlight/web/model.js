@@ -1,5 +1,6 @@
-// Model view: a small map of each head of each layer. A click opens it.
+// Model view: a small map of each head of each layer. It is shown larger under the pointer; a click opens it.
 
+const ZOOMED = 400; // pixels of a larger map's side
 const thumbs = { key: null, buttons: [] };
 
 /** Returns the side of a thumbnail in pixels, for the available width. */
@@ -54,10 +55,9 @@ function drawModel() {
     thumbs.key = key;
     byId("thumbs").style.gridTemplateColumns = `max-content repeat(${HEADS}, ${side}px)`;
     const tokens = shown();
-    const maps = thumbs.buttons.map(({ place, head }) => rawHead(place, head));
-    const tops = maps.map((raw) => greatest(raw, tokens));
-    const top = Math.max(1, ...tops);
-    thumbs.buttons.forEach((made, at) => drawThumb(made, maps[at], tokens, tops[at], state.oneScale ? top : tops[at], side));
+    for (const made of thumbs.buttons) made.top = greatest(mapOf(made.place, made.head), tokens);
+    const all = Math.max(...thumbs.buttons.map(({ top }) => top.weight));
+    for (const made of thumbs.buttons) drawThumb(made, tokens, (state.oneScale ? all : made.top.weight) || 1, side);
   }
   for (const { place, head, button } of thumbs.buttons) {
     const chosen = place === state.layer && state.heads.includes(head);
@@ -67,12 +67,65 @@ function drawModel() {
   }
 }
 
-function drawThumb({ place, head, button, note }, raw, tokens, own, top, side) {
+function drawThumb(made, tokens, top, side) {
+  const { place, head, button, note } = made;
   const inner = side - 2; // without the border
   const context = fitted(button.firstChild, inner, inner);
   context.imageSmoothingEnabled = false;
-  context.drawImage(mapImage(raw, tokens, top, Math.round(inner * window.devicePixelRatio)), 0, 0, inner, inner);
-  const most = shownWeight(own / UNIT);
-  note.textContent = side < 90 ? most : `max ${most}`;
-  button.setAttribute("aria-label", `layer ${data.layers[place]}, head ${head}, greatest weight ${most}: open it`);
+  made.scale = top;
+  const map = mapOf(place, head);
+  context.drawImage(mapImage(map, tokens, top, Math.round(inner * window.devicePixelRatio)), 0, 0, inner, inner);
+  const most = heldWeight(made.top.weight);
+  note.textContent = side < 90 || !made.top.weight ? most : `max ${most}`;
+  button.setAttribute("aria-label", `layer ${data.layers[place]}, head ${head}, ${saidGreatest(made.top)}: open it`);
 }
+
+const saidGreatest = ({ query, key, weight }) =>
+  (weight ? `greatest weight ${shownWeight(weight)}, ${named(query)} → ${named(key)}` : `all weights ${heldWeight(0)}`);
+
+/** A map with labels beside the thumbnail that has the pointer or the keyboard; one at most. */
+function drawZoom(made) {
+  const zoom = byId("zoom");
+  zoom.hidden = !made;
+  if (!made) return;
+  const { place, head, button, top, scale } = made;
+  const tokens = shown();
+  const side = Math.min(ZOOMED, innerWidth - 44, innerHeight - 90);
+  const { font, margin } = labelRoom(tokens, (side * 0.75) / Math.max(1, tokens.length), side / 4);
+  const cell = (side - margin) / Math.max(1, tokens.length);
+  zoom.firstChild.textContent = `Layer ${data.layers[place]}, head ${head}: ${saidGreatest(top)}`;
+  const context = fitted(zoom.lastChild, side, side);
+  context.imageSmoothingEnabled = false;
+  const pixels = Math.round((side - margin) * window.devicePixelRatio);
+  context.drawImage(mapImage(mapOf(place, head), tokens, scale, pixels), margin, margin, side - margin, side - margin);
+  const at = top.weight ? [tokens.indexOf(top.query), tokens.indexOf(top.key)] : null;
+  if (at) drawCross(context, margin, margin, cell, side - margin, at);
+  drawLabels(context, { tokens, cell, font, margin, left: margin, top: margin, width: side, height: side, read: at });
+  placeBeside(zoom, button.getBoundingClientRect());
+}
+
+/** Puts a box beside another where there is room: to the right, to the left, below, else above. */
+function placeBeside(made, { left, right, top, bottom }) {
+  const [width, height] = [made.offsetWidth + 8, made.offsetHeight + 8];
+  let [x, y] = [left, bottom + height <= innerHeight ? bottom + 8 : top - height];
+  if (right + width <= innerWidth) [x, y] = [right + 8, top];
+  else if (left >= width) [x, y] = [left - width, top];
+  made.style.left = `${Math.max(4, Math.min(x, innerWidth - width + 4))}px`;
+  made.style.top = `${Math.max(4, Math.min(y, innerHeight - height + 4))}px`;
+}
+
+/** Moves the keyboard in the grid. */
+function moveInGrid(event) {
+  const at = thumbs.buttons.findIndex(({ button }) => button === document.activeElement);
+  const steps = { ArrowUp: -HEADS, ArrowDown: HEADS, ArrowLeft: -1, ArrowRight: 1 };
+  if (event.key === "Escape") drawZoom(null);
+  if (at < 0 || !(event.key in steps)) return;
+  event.preventDefault();
+  thumbs.buttons[at + steps[event.key]]?.button.focus();
+}
+
+const thumbUnder = (event) => thumbs.buttons.find(({ button }) => button === event.target.closest(".thumb"));
+for (const kind of ["pointerover", "focusin"]) byId("thumbs").addEventListener(kind, (event) => drawZoom(thumbUnder(event)));
+for (const kind of ["pointerleave", "focusout", "click"]) byId("thumbs").addEventListener(kind, () => drawZoom(null));
+byId("thumbs").addEventListener("keydown", moveInGrid);
+addEventListener("scroll", () => drawZoom(null), { passive: true });

@@ -12,18 +12,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headlight.analysis.terminal_view import visible
+from headlight.analysis.terminal_view import LONGEST_LABEL, visible
 from headlight.results import Attention
+from headlight.web.packing import FINE, PackedWeights, pack
 
-MAX_BYTES = 64 * 2**20  # of the page: browsers open it within seconds
-UNIT = 65535  # the integer for a weight of 1; web/data.js reads it back
+MAX_BYTES = 2_000_000  # of the page: it opens at once, and fits into a notebook or a message
 MAX_TEXT = 400  # characters of the text in the heading; all tokens are on the page
+BELOW = (
+    "weights below {floor:.4f} are left out of this page, {share:.0%} of the sum of all, so that it"
+    " stays small; its rows sum to less than 1, and a page of one layer (--layer) leaves out less"
+)
 JOINERS = "\u200c\u200d"
 SCRIPTS = ("data", "colour", "state", "head", "model", "matrix", "detail", "start")
-
-
-class PageTooLarge(ValueError):
-    """The page would be too large for a browser; the message has a size that fits."""
 
 
 def attention_page(
@@ -35,35 +35,59 @@ def attention_page(
 ) -> str:
     """Return a page with head view (token lines), model view (all maps) and matrix view (one map).
 
-    It holds its data, style and script, and its content policy forbids loading anything. Weights
-    are 16-bit integers, off by at most 1/131070 (7.7e-6), and take 2.7 bytes each: 3 layers of 6
-    heads over 200 tokens take 2 MB.
+    It holds its data, style and script, and forbids itself to load anything. Weights are rounded to
+    1/65535. If the page would have more than `MAX_BYTES` bytes, small weights are left out and the
+    others rounded to 1/5000; the page states the floor and the share of all weight that is missing.
+
+    It opens at the head with the strongest link: the greatest weight between two different tokens
+    that are not special, in all layers and heads held; the first if there are several.
 
     Args:
         attention: float32 [L, H, n, n], each weight from 0 to 1.
-        text: the text or the pair, whose own characters then label the tokens; None: the
-            vocabulary's pieces.
-        layer: the layer open at first: a layer of `attention`, or negative, counted from its last;
-            None: the last.
-        head: the head open at first, or negative from the last; None: head 0.
+        text: the text, or both of a pair, for labels that read as it does.
+        layer: the layer open at first: one of those held, or negative from the end of them; None:
+            that of the strongest link, or the last if there is a head.
+        head: the head open at first, or negative from the last; None: that of the strongest link
+            of the layer.
 
     Returns:
         HTML, to be written as UTF-8.
 
     Raises:
-        PageTooLarge: it would have more than `MAX_BYTES`.
-        ValueError: `attention` lacks the layer or the head; there are no weights; a weight is not
-            from 0 to 1.
+        ValueError: the layer or the head is not held; there are no weights; a weight is not from 0
+            to 1.
     """
-    start = {
-        "layer": attention.layer_number(-1 if layer is None else layer),
-        "head": attention.head_number(0 if head is None else head),
-    }
-    check_size(attention)
+    check_weights(attention)
+    start = opening(attention, layer, head)
+    heads = attention.weights.shape[0] * attention.heads
+    empty = PackedWeights(b"", (MAX_BYTES,) * heads, FINE, 0.0, 0.0)
+    others = len(page_of(attention, text, start, empty).encode()) + len(BELOW)
+    # Labels of very long texts may take more than half; weights have half in any case.
+    room = max(MAX_BYTES - others, MAX_BYTES // 2)
+    return page_of(attention, text, start, pack(attention.weights, room // 4 * 3))
+
+
+def page_of(
+    attention: Attention,
+    text: str | tuple[str, str] | None,
+    start: Mapping[str, object],
+    weights: PackedWeights,
+) -> str:
+    """Return the page with these weights."""
     style = asset("page.css")
     scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # defines no global names
     model = attention.model
+    packed = {
+        "steps": weights.steps,
+        "floor": weights.floor,
+        "leftOut": round(weights.left_out, 4),
+        "sizes": weights.sizes,
+    }
+    half = f"{0.5 / weights.steps:.6f}".rstrip("0")
+    sums = "each row of a head sums to 1"
+    if weights.floor:
+        sums = BELOW.format(floor=weights.floor, share=weights.left_out)
     return string.Template(asset("page.html")).substitute(
         {
             "name": plain(model.name),
@@ -76,51 +100,52 @@ def attention_page(
                 f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)}"
                 f" {', '.join(map(str, attention.layers))}; {attention.heads} heads each"
             ),
+            "sums": sums,
+            "rounding": f"1/{weights.steps} (off by at most {half})",
             "style": style,
             "style_hash": digest(style),
             "script": script,
             "script_hash": digest(script),
-            "data": block({**described(attention, text), "start": start}),
-            "weights": packed(attention),
+            "data": block({**described(attention, text), **packed, "start": start}),
+            "weights": base64.b64encode(weights.data).decode("ascii"),
         },
     )
 
 
-def check_size(attention: Attention) -> None:
-    """Raise an error for attention that cannot be shown, before the page is built."""
-    layers, heads, count = attention.weights.shape[:3]
-    if not attention.weights.size:
+def check_weights(attention: Attention) -> None:
+    """Raise an error for attention that cannot be shown."""
+    weights = attention.weights
+    if not weights.size:
         raise ValueError(
             "attention.weights: is empty; give attention of at least one layer and head"
         )
-    each = heads * count * count * 2 * 4 / 3  # two bytes a weight, written as base64
-    if layers * each <= MAX_BYTES:
-        return
-    fits = int(MAX_BYTES // each)
-    size = f"the page would have {layers * each / 2**20:.0f} MiB, more than {MAX_BYTES // 2**20}"
-    if fits:
-        raise PageTooLarge(f"{size}: choose a layer; {fits} of these {layers} layers would fit")
-    longest = int((MAX_BYTES / (each / count**2)) ** 0.5)
-    raise PageTooLarge(
-        f"{size}: shorten the text; one layer of up to {longest} tokens would fit, "
-        f"these are {count}"
-    )
-
-
-def packed(attention: Attention) -> str:
-    """Return the weights as base64 of little-endian uint16, 65535 for 1.
-
-    Layer by layer, head by head, row by row.
-    """
-    weights = attention.weights
-    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.max() <= 1 + 1e-4):
+    if not (weights.min() >= 0 and weights.max() <= 1 + 1e-4):  # NaN is neither
         raise ValueError(
             "attention.weights: has entries that are not from 0 to 1; "
             "weights after the softmax are shown"
         )
-    return base64.b64encode(np.rint(weights.clip(0, 1) * UNIT).astype("<u2").tobytes()).decode(
-        "ascii"
-    )
+
+
+def opening(attention: Attention, layer: int | None, head: int | None) -> dict[str, object]:
+    """Return layer and head that are open at first, and the link for which they were chosen."""
+    if head is not None:
+        number = attention.layer_number(-1 if layer is None else layer)
+        return {"layer": number, "head": attention.head_number(head)}
+    layers = attention.layers if layer is None else (attention.layer_number(layer),)
+    plain_tokens = np.flatnonzero(~np.array(attention.tokens.special))
+    best: dict[str, object] = {"layer": layers[0], "head": 0}
+    if len(plain_tokens) < 2:
+        return best
+    greatest = -1.0
+    for number in layers:
+        maps = attention.layer(number)[:, plain_tokens][:, :, plain_tokens]  # copies
+        maps[:, range(len(plain_tokens)), range(len(plain_tokens))] = -1
+        found, query, key = np.unravel_index(maps.argmax(), maps.shape)
+        if maps[found, query, key] > greatest:
+            greatest = float(maps[found, query, key])
+            link = int(plain_tokens[query]), int(plain_tokens[key]), round(greatest, 6)
+            best = {"layer": number, "head": int(found), "link": link}
+    return best
 
 
 def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[str, object]:
@@ -139,7 +164,8 @@ def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[
 
 def shown(label: str) -> str:
     """Return a label as for a terminal, but with the joiners of Persian words and emoji."""
-    return "".join(char if char in JOINERS else visible(char) for char in label)
+    cut = label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+    return "".join(char if char in JOINERS else visible(char) for char in cut)
 
 
 def heading(text: str | tuple[str, str] | None) -> str:

@@ -26,8 +26,8 @@ function buildControls() {
   byId("all-heads").addEventListener("click", () => choose({ several: true, heads: Array.from({ length: HEADS }, (_, at) => at) }));
   document.querySelector(".views").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
   byId("most").addEventListener("change", (event) => choose({ most: Number(event.target.value) }));
-  // Squared, so that small weights, which are frequent, get the larger part of the slider.
-  byId("least").addEventListener("input", (event) => choose({ least: Math.round((event.target.value / 100) ** 2 * 1e4) / 1e4 }));
+  // The square gives small weights, of which there are many, the larger part of the slider.
+  byId("least").addEventListener("input", (event) => choose({ least: Math.max(FLOOR, Math.round((event.target.value / 100) ** 2 * 1e4) / 1e4) }));
   byId("cell").addEventListener("input", (event) => choose({ cell: Number(event.target.value) }));
   byId("one-scale").addEventListener("change", (event) => choose({ oneScale: event.target.checked }));
   byId("hide-special").addEventListener("change", (event) => choose({ hideSpecial: event.target.checked }));
@@ -74,7 +74,8 @@ function draw() {
 buildControls();
 readAddress();
 draw();
-if (state.focus) byId("scroller").scrollTop = listed.rowOf.get(state.focus.token) * rowHeight - byId("scroller").clientHeight / 2;
+const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
+byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight - byId("scroller").clientHeight / 2;
 addEventListener("resize", draw);
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") choose({ focus: null });

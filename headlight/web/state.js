@@ -7,9 +7,8 @@ const state = {
   heads: [data.start.head],
   several: false,
   most: COUNT <= 12 ? 0 : COUNT <= 60 ? 3 : 2,
-  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line even if its
-  // attention is uniform.
-  least: Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4),
+  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line however even its attention is.
+  least: Math.max(FLOOR, Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4)),
   cell: 0, // pixels; 0: as large as fits
   oneScale: false,
   hideSpecial: false,
@@ -34,7 +33,7 @@ function readAddress() {
   const [most] = integers(asked.get("most"));
   if ([0, 1, 2, 3, 5, 10].includes(most)) state.most = most;
   const least = Number.parseFloat(asked.get("least"));
-  if (least >= 0 && least <= 1) state.least = least;
+  if (least >= 0 && least <= 1) state.least = Math.max(FLOOR, least);
   state.hideSpecial = asked.has("special") ? asked.get("special") === "hide" : state.hideSpecial;
   const token = /^([qk])(\d{1,6})$/.exec(asked.get("token") ?? "");
   if (token && Number(token[2]) < COUNT) state.focus = { side: token[1] === "q" ? "query" : "key", token: Number(token[2]) };

@@ -5,7 +5,12 @@ Clicks, pointer and keys change the drawing.
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 from headlight import Attention
 from headlight.cli.commands import main
@@ -26,6 +31,23 @@ def test_the_command_line_writes_a_page_that_opens_at_the_head_asked_for(
     assert ink(browser, "#lines")[0] > 500
 
 
+def test_it_opens_at_the_strongest_link_between_two_tokens_of_the_text(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    between = attentions[MIDDLE].weights[..., 1:-1, 1:-1].copy()  # without [CLS] and [SEP]
+    between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
+    layer, head, query, key = np.unravel_index(between.argmax(), between.shape)
+    browser.open(pages[MIDDLE])
+    assert browser.text("#detail h2") == f"Layer {layer}, head {head}"
+    labels = attentions[MIDDLE].tokens.labels(MIDDLE)
+    link = [f"{at + 1} “{labels[at + 1]}”" for at in (query, key)]
+    assert f"the strongest link: {link[0]} → {link[1]}, {between.max():.3f}." in browser.text(
+        "#detail"
+    )
+    browser.click(f"#layers label:nth-child({(layer + 1) % LAYERS + 1})")
+    assert "strongest link" not in browser.text("#detail")
+
+
 def test_a_click_on_a_head_or_a_layer_changes_the_lines(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
@@ -36,8 +58,7 @@ def test_a_click_on_a_head_or_a_layer_changes_the_lines(
         expected[layer, head] = ink(browser, "#lines")
     assert len(set(expected.values())) == len(expected)
     assert min(inked for inked, _ in expected.values()) > 500
-    browser.open(pages[MIDDLE])
-    assert ink(browser, "#lines") == expected[last, 0]
+    browser.open(pages[MIDDLE], f"#layer={last}&head=0")
     browser.click("#heads label:nth-child(4)")
     assert ink(browser, "#lines") == expected[last, 3]
     browser.click("#layers label:nth-child(1)")
@@ -82,7 +103,7 @@ def test_hovering_a_query_shows_its_weights_and_a_click_keeps_them(
 
 
 def test_the_keyboard_reaches_tokens_and_heads(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages[SHORT])
+    browser.open(pages[SHORT], "#layer=0&head=0")
     browser.evaluate("document.querySelector('#query-0').focus()")
     browser.press("ArrowDown")
     assert browser.text("#detail h2") == "Query 1 “read”"
@@ -120,7 +141,7 @@ def test_the_slider_and_line_limit_state_what_they_omit(
     assert len(weights) > 150
     browser.open(pages[LONG], "#layer=2&head=1&most=0&least=0.25")
     assert browser.text("#said").startswith(
-        f"{(weights >= 0.25).sum()} of {weights.size:,} weights drawn: all, if"
+        f"{(weights >= 0.25 - 1e-4).sum()} of {weights.size:,} weights drawn: all, if"
     )
     browser.open(pages[LONG], "#layer=2&head=1&most=1&least=0")
     assert browser.text("#said").startswith(
@@ -155,7 +176,61 @@ def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) ->
     assert ink(browser, "#lines") == opened
 
 
-def test_the_matrix_shows_the_weight_of_a_cell(
+def test_a_map_is_larger_under_the_pointer_and_with_the_keyboard(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    hidden = "document.querySelector('#zoom').hidden"
+    browser.open(pages[MIDDLE], "#view=model")
+    assert browser.evaluate(hidden) is True
+    browser.move(".thumb[data-layer='1'][data-head='7']")
+    greatest = attentions[MIDDLE].head(1, 7).max()
+    assert f"Layer 1, head 7: greatest weight {greatest:.3f}," in browser.text("#zoom")
+    seen = ink(browser, "#zoom canvas")
+    assert seen[0] > 50_000
+    browser.move("h1")
+    assert browser.evaluate(hidden) is True
+    browser.evaluate("document.querySelector(\".thumb[data-layer='0'][data-head='6']\").focus()")
+    browser.press("ArrowRight")
+    browser.press("ArrowDown")
+    assert "Layer 1, head 7" in browser.text("#zoom")
+    assert ink(browser, "#zoom canvas") == seen
+    assert browser.evaluate(
+        "[document.querySelector('#zoom'), document.activeElement].map((each) =>"
+        " each.getBoundingClientRect()).every((box) => box.x >= 0 && box.right <= innerWidth)"
+    )
+    browser.press("Escape")
+    assert browser.evaluate(hidden) is True
+    browser.press("Enter")
+    assert browser.text("#detail h2") == "Layer 1, head 7"
+
+
+def test_what_a_long_text_leaves_out_is_said_and_never_shown_as_0(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    weights = attentions[LONG].head(1, 3)
+    assert pages[LONG].stat().st_size < 2e6
+    browser.open(pages[LONG], "#layer=1&head=3&token=q5")
+    floor = json.loads(browser.evaluate("document.querySelector('#data').textContent"))["floor"]
+    assert 0 < floor < 0.01
+    left_out = weights[weights < floor - 1e-4].sum() / len(weights)
+    share = re.search(r"Weights below (\S+) are left out: .*, (\d+) % of", browser.text("#said"))
+    assert share
+    assert float(share[1]) == floor
+    assert int(share[2]) == pytest.approx(100 * left_out, abs=2)
+    row = weights[5]
+    assert f"{(row < floor - 1e-4).sum()} of these are left out" in browser.text("#detail")
+    shown = [weight for weight in shown_weights(browser, "keys") if weight]
+    assert len(shown) == (row >= floor - 1e-4).sum()
+    key = int((row < floor - 1e-4).argmax())
+    browser.open(pages[LONG], "#view=matrix&layer=1&head=3")
+    browser.evaluate("document.querySelector('#matrix').focus()")
+    for arrow in ["ArrowDown"] * 6 + ["ArrowRight"] * key:  # the first goes to the first cell
+        browser.press(arrow)
+    assert browser.text("#detail dl").endswith(f"left out (below {floor:.4f})")
+    assert f"Blank: left out, below {floor:.4f}." in browser.text("#scale-said")
+
+
+def test_the_matrix_tells_the_weight_of_a_cell(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
     browser.open(pages[SHORT], "#view=matrix&layer=0&head=2")

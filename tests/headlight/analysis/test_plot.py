@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import struct
 from pathlib import Path
 
@@ -9,7 +10,17 @@ from matplotlib.figure import Figure
 
 from headlight import Client
 from headlight.analysis import plot
-from headlight.analysis.plot import DOTS_PER_INCH, draw, panel_side, plot_attention, pooled
+from headlight.analysis.plot import (
+    DOTS_PER_INCH,
+    GRID_POINTS,
+    GRID_RIM,
+    draw,
+    label_step,
+    panel_side,
+    panels_of,
+    plot_attention,
+    pooled,
+)
 
 TEXT = "price $x$ of 日本 \\frac"
 
@@ -46,19 +57,36 @@ def test_a_missing_layer_or_head_is_refused(client: Client, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("layers", "heads", "count", "expected"),
+    ("layers", "heads", "count", "inches", "step"),
     [
-        (3, 6, 5, (2.6, 7)),
-        (3, 6, 28, (5.0, 7)),
-        (3, 6, 200, (3.0, 0)),
-        (2, 14, 30, (30 / 14, 0)),  # labels would make it 74 inches wide
-        (20, 20, 200, (1.5, 0)),
+        (3, 6, 5, 2.6, 1),
+        (3, 6, 28, 5.0, 1),
+        (6, 12, 16, 2.5, 1),
+        (6, 12, 25, 2.5, 2),
+        (6, 12, 500, 2.5, 50),
+        (20, 20, 200, 1.5, 50),
     ],
 )
-def test_panels_have_room_for_their_labels_or_omit_them(
-    layers: int, heads: int, count: int, expected: tuple[float, float]
+def test_labels_are_thinned_to_the_room_of_a_panel(
+    layers: int, heads: int, count: int, inches: float, step: int
 ) -> None:
-    assert panel_side(layers, heads, count) == expected
+    side = panel_side(layers, heads, count)
+    assert side == inches
+    assert label_step(count, side - GRID_RIM, GRID_POINTS) == step
+
+
+def test_maps_of_many_heads_have_labels_and_thinned_ones_have_numbers() -> None:
+    weights = np.eye(25, dtype=np.float32)
+    labels = [f"token{at}" for at in range(25)]
+    figure = panels_of([[weights] * 12] * 6, range(6), range(12), labels)
+    figure.draw_without_rendering()
+    panels = [axes for axes in figure.axes if axes.images]
+    named = [f"token{at} {at}" for at in range(0, 25, 2)]
+    assert [tick.get_text() for tick in panels[0].get_yticklabels()] == named
+    assert [tick.get_text() for tick in panels[-1].get_xticklabels()] == named
+    boxes = [tick.get_window_extent() for tick in panels[0].get_yticklabels()]
+    assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
+    assert min(box.x0 for box in boxes) >= 0  # inside the picture
 
 
 def test_strong_weights_stay_visible_if_weights_outnumber_pixels() -> None:

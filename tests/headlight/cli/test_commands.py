@@ -216,17 +216,6 @@ def test_a_page_opens_at_the_selected_head(run: Run, tmp_path: Path) -> None:
     assert '"layers":[1]' in path.read_text(encoding="utf-8")
 
 
-def test_a_page_too_large_says_what_to_do(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headlight.web.page.MAX_BYTES", 200)
-    code, out, err = run("attend", "a b c d", "--html", str(tmp_path / "a.html"))
-    assert (code, out) == (2, "")
-    assert err.startswith(
-        "headlight: --html: the page would have 0 MiB, more than 0: choose a layer; 1 of these 3"
-    )
-
-
 def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,10 +14,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from headlight import Attention, Client, ModelRef, TokenList
 from headlight.web import page as page_module
-from headlight.web.page import MAX_BYTES, UNIT, PageTooLarge, attention_page
+from headlight.web.packing import FINE
+from headlight.web.page import attention_page
+from tests.headlight.web.unpacking import unpacked
 
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
@@ -66,6 +69,12 @@ class Elements(HTMLParser):
         return content
 
 
+def weights_in(read: Elements, attention: Attention) -> NDArray[np.float64]:
+    data = base64.b64decode(read.block("weights"))
+    held = json.loads(read.block("data"))
+    return unpacked(data, held["sizes"], held["steps"], attention.weights.shape)
+
+
 def made_of(pieces: tuple[str, ...], layers: tuple[int, ...] = (0,), heads: int = 1) -> Attention:
     count = len(pieces)
     raw = np.random.default_rng(count).random((len(layers), heads, count, count), np.float32)
@@ -77,14 +86,10 @@ def made_of(pieces: tuple[str, ...], layers: tuple[int, ...] = (0,), heads: int 
 def test_weights_on_the_page_are_within_half_a_step(client: Client) -> None:
     attention = client.attend("read a file and decode it")
     read = Elements(attention_page(attention))
-    weights = (
-        np.frombuffer(base64.b64decode(read.block("weights")), "<u2").reshape(
-            attention.weights.shape
-        )
-        / UNIT
-    )
-    assert np.abs(weights - attention.weights).max() <= 0.5 / UNIT + 1e-7
-    assert np.abs(weights.sum(-1) - 1).max() <= 0.5 / UNIT * len(attention.tokens) + 1e-6
+    weights = weights_in(read, attention)
+    assert np.abs(weights - attention.weights).max() <= 0.5 / FINE + 1e-7
+    assert np.abs(weights.sum(-1) - 1).max() <= 0.5 / FINE * len(attention.tokens) + 1e-6
+    assert "rounded to 1/65535 (off by at most 0.000008)" in read.text
 
 
 def test_the_page_names_the_model_layers_heads_and_tokens(client: Client) -> None:
@@ -168,33 +173,65 @@ def test_pairs_are_labelled_by_their_own_texts(client: Client) -> None:
 @pytest.mark.parametrize(
     ("layer", "head", "start"),
     [
-        (None, None, {"layer": 7, "head": 0}),
+        # Weights of 0.9 and more: special tokens, a token with itself; 0.8 twice, so the first.
+        (None, None, {"layer": 3, "head": 1, "link": [2, 1, 0.8]}),
+        (7, None, {"layer": 7, "head": 0, "link": [1, 3, 0.8]}),
+        (-2, None, {"layer": 3, "head": 1, "link": [2, 1, 0.8]}),
+        (None, 1, {"layer": 7, "head": 1}),
         (3, -1, {"layer": 3, "head": 1}),
-        (-2, 1, {"layer": 3, "head": 1}),
+        (-2, 0, {"layer": 3, "head": 0}),
     ],
 )
-def test_the_page_opens_at_the_requested_head(
-    layer: int | None, head: int | None, start: dict[str, int]
+def test_it_opens_where_asked_else_at_the_strongest_link(
+    layer: int | None, head: int | None, start: dict[str, object]
 ) -> None:
-    page = attention_page(made_of(("a", "b"), layers=(3, 7), heads=2), layer=layer, head=head)
+    weights = np.zeros((2, 2, 4, 4), np.float32)
+    weights[0, 0, 1] = [1, 0, 0, 0]  # to a special token
+    weights[1, 1, 0] = [0, 0, 1, 0]  # from one
+    weights[0, 0, 2] = [0, 0, 0.9, 0.1]
+    weights[0, 1, 2] = weights[1, 0, 1, ::-1] = [0, 0.8, 0.2, 0]
+    weights[1, 0, 1] = [0, 0.2, 0, 0.8]
+    plain = made_of(("[CLS]", "a", "b", "c"), layers=(3, 7), heads=2)
+    tokens = dataclasses.replace(plain.tokens, special=(True, False, False, False))
+    attention = dataclasses.replace(plain, weights=weights, tokens=tokens)
+    page = attention_page(attention, layer=layer, head=head)
     assert json.loads(Elements(page).block("data"))["start"] == start
 
 
-def test_200_tokens_of_72_heads_take_8_megabytes() -> None:
-    page = attention_page(made_of(("token",) * 200, layers=tuple(range(6)), heads=12))
-    assert len(page.encode()) < 8e6
+def test_without_two_tokens_of_the_text_it_opens_at_the_first_head() -> None:
+    page = attention_page(made_of(("a",), layers=(3, 7), heads=2))
+    assert json.loads(Elements(page).block("data"))["start"] == {"layer": 3, "head": 0}
 
 
-def test_a_page_too_large_is_refused_with_a_size_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_module, "MAX_BYTES", 2000)
-    many = made_of(("token",) * 10, layers=(0, 1, 2), heads=4)  # 1067 bytes per layer
-    with pytest.raises(PageTooLarge, match="choose a layer; 1 of these 3 layers would fit"):
-        attention_page(many)
-    assert attention_page(dataclasses.replace(many, weights=many.weights[:1], layers=(0,)))
-    monkeypatch.setattr(page_module, "MAX_BYTES", 1000)
-    with pytest.raises(PageTooLarge, match="one layer of up to 9 tokens would fit, these are 10"):
-        attention_page(many)
-    assert MAX_BYTES == 64 * 2**20
+def test_long_texts_stay_below_2_megabytes_and_the_page_says_what_is_left_out() -> None:
+    attention = made_of(("token",) * 500, layers=tuple(range(6)), heads=12)
+    page = attention_page(attention)
+    assert 1e6 < len(page.encode()) <= 2e6
+    held = json.loads(Elements(page).block("data"))
+    share = f"{held['leftOut']:.0%}"
+    text = " ".join(Elements(page).text.split())
+    assert 0 < held["floor"] < attention.weights.max()
+    assert f"weights below {held['floor']:.4f} are left out of this page, {share} of the" in text
+    assert "its rows sum to less than 1" in text
+    assert "each row of a head sums to 1" not in text
+    assert "rounded to 1/5000 (off by at most 0.0001)" in text
+
+
+def test_a_layer_alone_leaves_out_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = made_of(("token",) * 60, layers=(0, 1, 2), heads=4)
+    one = dataclasses.replace(many, weights=many.weights[:1], layers=(0,))
+    monkeypatch.setattr(page_module, "MAX_BYTES", len(attention_page(one)) - 10_000)
+    floors = [
+        json.loads(Elements(attention_page(each)).block("data"))["floor"] for each in (many, one)
+    ]
+    assert floors[0] > floors[1] > 0
+    read = Elements(attention_page(one))
+    held = weights_in(read, one) > 0
+    assert one.weights[held].min() > one.weights[~held].max()
+
+
+def test_a_token_that_is_a_page_of_text_is_shortened() -> None:
+    assert len(attention_page(made_of(("x" * 10**6, "y")))) < 100_000
 
 
 def test_attention_that_cannot_be_shown_is_refused() -> None:

@@ -223,7 +223,7 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
     code, _, err = run("attend", "a b", "--png", "a.png")
     assert (code, err) == (
         2,
-        "headlight: --png needs matplotlib: pip install 'headlight-serving[plot]'\n",
+        "headlight: --png needs matplotlib: pip install '.[plot]' in a clone of Headlight\n",
     )
 
 

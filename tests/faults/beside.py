@@ -59,10 +59,10 @@ async def neighbour() -> Outcome:
     problems += ["the noisy one was never refused: this shows nothing"] if not waste else []
     return Outcome(
         (
-            f"noisy client: {len(noise):,} calls, 40 times its quota, of which {said(counts(noise))}. "
-            f"Quiet client: {said(counts(beside))}; median {median[0]:.0f} ms alone, "
-            f"{median[1]:.0f} ms beside the noisy one; p99 {p99_ms(alone):.0f} ms alone, "
-            f"{p99_ms(beside):.0f} ms beside it. {wrong}"
+            f"noisy client: {len(noise):,} calls, 40 times its quota, of which "
+            f"{said(counts(noise))}. Quiet client: {said(counts(beside))}; median "
+            f"{median[0]:.0f} ms alone, {median[1]:.0f} ms beside the noisy one; p99 "
+            f"{p99_ms(alone):.0f} ms alone, {p99_ms(beside):.0f} ms beside it. {wrong}"
         ),
         {"noise": counts(noise), "quiet": counts(beside), "median_ms": median},
         problems,

@@ -71,8 +71,17 @@ def test_a_broken_promise_is_shown_on_the_page(tmp_path: Path) -> None:
     write(tmp_path, "F5", **RESULT | {"problems": ["3 calls never ended"], "ok": False})
     text = page(tmp_path)
     assert "**broken**" in line_of(text, "F5")
-    assert "Broken: F5." in text
+    assert "Promises kept: 0; broken: 1 (F5)." in text
     assert "- **F5** Broken: 3 calls never ended." in text
+
+
+def test_a_fault_that_is_not_possible_refers_to_the_notes(tmp_path: Path) -> None:
+    state = {"seen": "", "state": "not possible here", "reason": "there is no GPU here"}
+    write(tmp_path, "F11b", **RESULT | state | {"ok": False})
+    text = page(tmp_path)
+    assert "| see the notes | not possible here | `--only F11b` |" in line_of(text, "F11b")
+    assert "- **F11b** There is no GPU here." in text
+    assert "Not possible on this machine: 1 (F11b)." in " ".join(text.split())
 
 
 def test_a_record_names_its_command_and_versions(tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ async def neighbour() -> Outcome:
     problems += ["the noisy one was never refused: this shows nothing"] if not waste else []
     return Outcome(
         (
-            f"the noisy one sent {len(noise):,} calls, 40 times its quota: {said(counts(noise))}; "
-            f"the quiet one: {said(counts(beside))}, median {median[0]:.0f} ms alone, "
-            f"{median[1]:.0f} ms beside it, p99 {p99_ms(alone):.0f} and "
-            f"{p99_ms(beside):.0f} ms; {wrong}"
+            f"noisy client: {len(noise):,} calls, 40 times its quota, of which "
+            f"{said(counts(noise))}. Quiet client: {said(counts(beside))}; median "
+            f"{median[0]:.0f} ms alone, {median[1]:.0f} ms beside the noisy one; p99 "
+            f"{p99_ms(alone):.0f} ms alone, {p99_ms(beside):.0f} ms beside it. {wrong}"
         ),
         {"noise": counts(noise), "quiet": counts(beside), "median_ms": median},
         problems,
@@ -106,7 +106,8 @@ async def flood_of_bulk() -> Outcome:
     return Outcome(
         (
             f"interactive: median {medians[0]:.0f} ms alone, {medians[1]:.0f} ms beside 32 "
-            f"callers of bulk; p99 {p99_ms(alone):.0f} and {p99_ms(beside):.0f} ms; "
+            f"callers of bulk; p99 {p99_ms(alone):.0f} ms alone, {p99_ms(beside):.0f} ms beside "
+            f"them; "
             f"bulk meanwhile: {said(counts(flooded))}; {wrong}"
         ),
         {"median_ms": medians, "p99_ms": [p99_ms(alone), p99_ms(beside)], "bulk": counts(flooded)},
@@ -139,8 +140,8 @@ async def scraped() -> Outcome:
     problems += [f"{scrapes} scrapes in 6 s"] if scrapes < 30 else []
     return Outcome(
         (
-            f"{scrapes} scrapes and 2,000 hostile calls in 6 s beside a scraper that says "
-            f"nothing: {series} series, {grown:+} by then; median of calls {medians[0]:.0f} ms "
+            f"{scrapes} scrapes and 2,000 hostile calls in 6 s, beside the stalled scraper: "
+            f"{series} series, {grown:+} afterwards; median of calls {medians[0]:.0f} ms "
             f"before, {medians[1]:.0f} ms meanwhile; {wrong}"
         ),
         {"scrapes": scrapes, "series": series, "grown": grown, "median_ms": medians},

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator
@@ -116,6 +117,9 @@ async def cpu() -> Outcome:
             await traffic.run(2)
             again = await traffic.run(PHASE_SECONDS)
     problems = traffic.problems() + (["called itself dead"] if stuck else [])
+    before, after = (statistics.median(call.seconds for call in calls) for calls in (free, again))
+    if after > 2 * before + 0.02:
+        problems.append(f"median {1e3 * after:.0f} ms afterwards, {1e3 * before:.0f} ms before")
     if times < 20:
         problems.append(f"throttled only {times} times: this shows nothing")
     return Outcome(
@@ -183,11 +187,11 @@ def too_small() -> Outcome:
             limits.set("memory.memsw.limit_in_bytes", "memory.swap.max", SMALL_BYTES, "0")
         try:
             with Service(bundle_of("docs-rope"), before=limits.before()):
-                ended = "it served all the same"
+                ended = "the service served all the same"
         except (AssertionError, OSError, subprocess.TimeoutExpired):
-            ended = "it ended at start-up"
+            ended = "the service ended at start-up"
         kills = counted(limits.read("memory.oom_control", "memory.events"), "oom_kill")
     return Outcome(
-        f"at {SMALL_BYTES // MIB} MiB {ended} ({kills} kills)",
+        f"at {SMALL_BYTES // MIB} MiB, far too little, {ended} (killed by the kernel: {kills})",
         {"small": ended, "small_kills": kills},
     )

@@ -177,14 +177,16 @@ async def stalled(bundle: Path, place: Path) -> Outcome:
                 took.append(time.monotonic() - begun)
                 call.cancel()
     problems = [
-        f"a stalled reader was cut after {each:.1f} s" for each in took if not 1.0 < each < 8.0
+        f"a stalled reader was disconnected after {each:.1f} s"
+        for each in took
+        if not 1.0 < each < 8.0
     ]
     problems += [
         f"a deadline of 0.3 s ended after {each:.2f} s" for each in late if not 0.2 < each < 1.3
     ]
     seen = (
-        f"deadlines of 0.3 s across a jump ended after {min(late):.2f}–{max(late):.2f} s; readers "
-        f"that stall {STALL_SECONDS:.0f} s were cut after "
+        f"deadlines of 0.3 s across a jump ended after {min(late):.2f}–{max(late):.2f} s; with "
+        f"--stall-seconds {STALL_SECONDS:.0f}, stalled readers were disconnected after "
         f"{' and '.join(f'{each:.1f} s' for each in took)}"
     )
     return Outcome(seen, {"deadline_seconds": late, "stalled_seconds": took}, problems)
@@ -234,7 +236,7 @@ def quotas(bundle: Path, place: Path) -> Outcome:
     ]
     seen = (
         f"a quota of {QUOTA} tokens/s let through {min(rates[1:]):.0f}–{max(rates[1:]):.0f} "
-        "after each jump"
+        "tokens/s after each jump"
     )
     return Outcome(seen, {"quota_rates": rates}, problems)
 

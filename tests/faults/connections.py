@@ -141,10 +141,10 @@ def idle() -> Outcome:
     p99 = {name: round(1e3 * percentile(took, 0.99), 1) for name, took in times.items()}
     return Outcome(
         (
-            f"{held:,} open in {opened:.0f} s; {grown / IDLE / 1024:.0f} KiB each "
-            f"({grown / MIB:.0f} MiB; {kept / MIB:.0f} MiB kept afterwards); p99 of a call "
+            f"{held:,} open in {opened:.0f} s; memory {grown / IDLE / 1024:+.0f} KiB each "
+            f"({grown / MIB:+.0f} MiB, and {kept / MIB:+.0f} MiB after they closed); p99 of a call "
             f"{p99['alone']} ms before, {p99['beside']} ms beside them, {p99['after']} ms after; "
-            f"a new client answered in {1e3 * first:.0f} ms; files back in {back:.1f} s; "
+            f"a new client answered in {1e3 * first:.0f} ms; descriptors closed in {back:.1f} s; "
             f"{probe.wrong} wrong"
         ),
         {
@@ -211,7 +211,8 @@ def aborted() -> Outcome:
         (
             f"{ABORTED:,} in {flooded:.0f} s ({refused} refused by the kernel); p99 of calls "
             f"{p99[0]} ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; "
-            f"files back in {back:.1f} s; {grown / MIB:+.0f} MiB; {probe.wrong} wrong"
+            f"descriptors closed in {back:.1f} s; memory {grown / MIB:+.0f} MiB; "
+            f"{probe.wrong} wrong"
         ),
         {"aborted": ABORTED, "p99_ms": p99, "files_back_seconds": back, "grown_mib": grown / MIB},
         problems,
@@ -245,9 +246,9 @@ async def resets() -> Outcome:
     return Outcome(
         (
             f"{sent:,} streams in {flooded:.0f} s over {sent // RESETS_A_CONNECTION} connections "
-            f"({cut} of which the service closed), {cpu:.0f} s of its CPU; p99 of calls {p99[0]} "
-            f"ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; CPU idle again in {quiet:.1f} "
-            f"s; calls left over {left:.0f}; {probe.wrong} wrong"
+            f"({cut} closed by the service), with {cpu:.0f} s of the service's CPU time; p99 of "
+            f"other calls {p99[0]} ms before, {p99[1]} ms meanwhile, {p99[2]} ms after; CPU idle "
+            f"again after {quiet:.1f} s; {left:.0f} calls unended; {probe.wrong} wrong"
         ),
         {"streams": sent, "cpu_seconds": cpu, "p99_ms": p99, "idle_seconds": quiet, "left": left},
         problems,

@@ -25,7 +25,7 @@ DRIVEN: tuple[Row, ...] = (
         "F2b",
         "Deadline passed in the queue",
         "requests whose time runs out before their batch is taken",
-        "never run; their place is free at once",
+        "they never run; their queue tokens are released at once",
         tests=(
             (
                 "tests/service/frontends/grpc/"
@@ -40,9 +40,12 @@ DRIVEN: tuple[Row, ...] = (
     ),
     Row(
         "F3",
-        "Callers who leave",
-        "cancelled while queued, in a batch and in a stream; a client killed",
-        "what is queued never runs; batch-mates are answered; everything held comes back",
+        "Clients that disconnect",
+        "calls cancelled while queued, in a batch and in a stream; a client killed",
+        (
+            "queued items never run; other items of the batch are answered; all reserved bytes and "
+            "tokens are released"
+        ),
         tests=(
             "tests/service/frontends/grpc/test_cancelled_items.py",
             "tests/service/frontends/grpc/test_hung_up.py",
@@ -53,37 +56,38 @@ DRIVEN: tuple[Row, ...] = (
             "tests/system/test_hung_up.py",
         ),
         asserts=(
-            "0 cancelled requests run from the queue, 0 batch-mates harmed, nothing held afterwards"
+            "0 cancelled requests run from the queue, 0 other items of a batch harmed, nothing "
+            "reserved afterwards"
         ),
     ),
     Row(
         "F4a",
         "Slow readers, half messages",
-        "callers that read nothing, little, or send half a request",
-        "memory bounded; cut after --stall-seconds; others served",
+        "callers that read nothing, read little, or send half a request",
+        "memory bounded; such callers disconnected after --stall-seconds; others served",
         tests=(
             "tests/system/test_readers.py",
             "tests/service/frontends/grpc/test_slow_readers.py",
             "tests/service/frontends/grpc/test_silent_callers.py",
         ),
-        asserts="memory within its limits, every such caller cut, 0 others refused",
+        asserts="memory within its limits, every such caller disconnected, 0 others refused",
     ),
     Row(
         "F4d",
         "A crowd that does nothing",
         "2,000 idle streams, 1,000 Health.Watch and 300 callers who read nothing, together",
-        "no new call waits; one watcher more is refused",
+        "no new call waits; the 1,001st watcher is refused",
         tests=("tests/system/test_transport.py::test_idle_callers_do_not_delay_new_calls",),
-        asserts="every new call answered beside each part of the crowd",
+        asserts="every new call answered, beside each of the three groups",
     ),
     Row(
         "F6",
         "SIGTERM under load",
         (
-            "rolling restarts in place and replacements under load, "
-            "24 in all (a short form of 100), behind round_robin and nginx"
+            "24 restarts and replacements of replicas under load (short form; the full form has "
+            "100): 15 in place, 9 replaced; behind round_robin and nginx"
         ),
-        "no call fails; exit 0",
+        "no call fails; exit code 0",
         tests=(
             "tests/system/test_rollout.py::test_restarts_in_place_under_load_fail_no_call",
             "tests/system/test_rollout.py::test_restarts_in_place_fail_none_of_many_parallel_calls",
@@ -93,7 +97,7 @@ DRIVEN: tuple[Row, ...] = (
             ),
             "tests/system/test_shutdown.py",
         ),
-        asserts="0 calls failed, 0 admitted requests lost, every replica ended with 0",
+        asserts="0 calls failed, 0 admitted requests lost, every replica ended with exit code 0",
         limit_seconds=400,
     ),
     Row(
@@ -115,14 +119,17 @@ DRIVEN: tuple[Row, ...] = (
         "the process is killed while six clients wait for it",
         "every waiting call ends as Unavailable or DeadlineExceeded; none waits for ever",
         tests=("tests/system/test_killed.py",),
-        asserts="all callers told, unary and streamed",
+        asserts="every waiting call ended, unary and streamed",
         reason="the engine runs in the service's process: there is no worker to kill by itself",
     ),
     Row(
         "F8b",
-        "The gRPC server ends by itself",
-        "a fault put into its serving thread, once a second, and three times within a second",
-        "health fails at once; a new server listens; no call of the shipped clients fails",
+        "The gRPC server stops unexpectedly",
+        "a fault injected into its serving thread: once a second, or three times within a second",
+        (
+            "health fails at once. Once a second: a new server listens, and no call of the shipped "
+            "clients fails. Three times within a second: the process ends"
+        ),
         tests=(
             "tests/system/test_transport.py::test_a_grpc_server_ending_every_second_fails_no_call",
             "tests/system/test_transport.py::test_a_health_server_that_ends_is_replaced",
@@ -132,7 +139,10 @@ DRIVEN: tuple[Row, ...] = (
             ),
             "tests/service/frontends/grpc/transport/test_grpc_server.py",
         ),
-        asserts="0 calls failed, 0 wrong answers, 0 false answers of a probe",
+        asserts=(
+            "once a second: 0 calls failed, 0 wrong answers, 0 false answers of a probe; three "
+            "times within a second: the process ended"
+        ),
         state="injected",
         reason="no request is known that ends the server",
     ),
@@ -140,10 +150,10 @@ DRIVEN: tuple[Row, ...] = (
         "F9a",
         "An engine that hangs",
         (
-            "an engine and a tokenizer that never return; an event loop that stands still; "
-            "saturation beside"
+            "an engine and a tokenizer that never return; an event loop that stalls; for "
+            "comparison a saturated service"
         ),
-        "liveness lost after --stuck-seconds; never by saturation",
+        "liveness lost after --stuck-seconds, but never because of saturation",
         tests=("tests/service/app/test_stalled_engine.py", "tests/service/app/test_liveness.py"),
         asserts="every hang found, 0 false alarms when saturated or idle",
         state="injected",
@@ -162,7 +172,7 @@ DRIVEN: tuple[Row, ...] = (
     Row(
         "F11a",
         "A device that fails for good",
-        "sticky CUDA errors, numbers that are none, a lost GPU",
+        "sticky CUDA errors, results that are not finite, a lost GPU",
         "nothing answered after the error; the process ends within 2 s",
         tests=(
             "tests/service/app/test_device_loss.py",
@@ -176,7 +186,7 @@ DRIVEN: tuple[Row, ...] = (
         "F14a",
         "Mutated messages",
         "mutations of good messages of every kind, to every method",
-        "no crash, no UNKNOWN, no INTERNAL, no text in any message; memory flat",
+        "no crash, no UNKNOWN, no INTERNAL; no status message quotes the request; memory flat",
         tests=("tests/system/test_fuzz.py",),
         asserts=(
             "0 crashes, 0 UNKNOWN or INTERNAL, 0 leaks. 10 million of them: "
@@ -190,34 +200,43 @@ DRIVEN: tuple[Row, ...] = (
             "frames, HPACK and message prefixes of good calls changed in 51 ways; "
             "paths that are not UTF-8"
         ),
-        "no neighbour loses a call; every probe tells the truth",
+        "no other client loses a call; every health probe reports the true state",
         tests=("tests/system/test_frame_fuzz.py", "tests/system/test_path_bytes.py"),
-        asserts="0 neighbours harmed, 0 wrong answers. 100,000 connections: bench/results/soak.md",
+        asserts=(
+            "0 calls of other clients lost, 0 wrong answers. 100,000 connections: "
+            "bench/results/soak.md"
+        ),
         limit_seconds=400,
     ),
     Row(
         "F15",
         "Texts and ids at the edge",
-        "empty, huge, not UTF-8, ids out of range, half a hundred more",
-        "the documented status, neighbours unharmed",
+        "empty, huge, not UTF-8, ids out of range, and others",
+        "the documented status; other clients not affected",
         tests=("tests/system/test_bad_input.py",),
-        asserts="every status as documented, neighbours answered right",
+        asserts="every status as documented, other clients answered correctly",
     ),
     Row(
         "F15b",
         "Texts made to be slow",
-        "runs of line breaks, marks, emoji and more, at the tokenizer's limit; SIGTERM meanwhile",
-        "at most 0.2 s of one core for a text; SIGTERM ends with 0",
+        (
+            "runs of line breaks, marks, emoji and others, as long as the tokenizer's limit "
+            "allows; SIGTERM meanwhile"
+        ),
+        "at most 0.2 s of one core for each text; exit code 0 after SIGTERM",
         tests=(
             "tests/system/test_slow_texts.py",
             "tests/headlight/runtime/tokenization/test_tokenizer_probe.py",
         ),
-        asserts="every tokenizer that is slow found at export, longer texts refused unread",
+        asserts="every slow tokenizer detected at export, longer texts refused unread",
     ),
     Row(
         "F17",
         "A bundle that was tampered with",
-        "bits flipped, files missing, added, linked, swapped, with paths outside",
+        (
+            "flipped bits; files that are missing, added, linked or swapped; paths that lead out "
+            "of the bundle"
+        ),
         "refused before anything is opened, the file named, exit code 3",
         tests=("tests/system/test_tamper.py", "tests/headlight/runtime/bundle/test_tampering.py"),
         asserts="all refused",
@@ -237,22 +256,25 @@ DRIVEN: tuple[Row, ...] = (
         "F18b",
         "Disk full under a job",
         "a disk that fills while `headlight embed` writes",
-        "told in one line; what came stays, the job can go on",
+        "one line reports it; vectors already written stay, and the job can resume",
         tests=(
             (
                 "tests/headlight/cli/embed/"
                 "test_end.py::test_a_full_disk_is_reported_and_received_rows_are_kept"
             ),
         ),
-        asserts="the job went on where it was",
+        asserts="the job resumed where it had stopped",
         state="injected",
         reason="writing fails as on a full disk",
     ),
     Row(
         "F18c",
-        "A log that nobody reads; FIFOs for files",
-        "standard error that is a full pipe; token and certificate files that become FIFOs",
-        "calls are answered; the files before stay in use; SIGTERM ends with 0",
+        "An unread log; FIFOs instead of files",
+        "standard error is a full pipe; token and certificate files are replaced by FIFOs",
+        (
+            "calls are answered; the earlier tokens and certificates stay in use; exit code 0 "
+            "after SIGTERM"
+        ),
         tests=("tests/system/test_log_safety.py",),
         asserts="0 calls failed, nothing that callers send in the log, drops counted",
     ),
@@ -262,13 +284,15 @@ DRIVEN: tuple[Row, ...] = (
         "10 rotations under load; expired, half written, mixed, foreign ones",
         "no handshake and no call fails; what cannot be used is not taken",
         tests=("tests/system/test_tls.py",),
-        asserts="0 failed handshakes, 0 failed calls, the pair before stays",
+        asserts=(
+            "0 failed handshakes, 0 failed calls; the earlier certificate and key stay in use"
+        ),
     ),
     Row(
         "F22b",
-        "Silent connections to the operational HTTP",
-        "3,000 of them, and with `ulimit -n 128`",
-        "probes are answered within 1 s; no spinning",
+        "Silent connections to `--http`",
+        "3,000 connections that send nothing, with `ulimit -n 128`",
+        "probes are answered within 1 s; no busy loop",
         tests=("tests/system/test_silent_connections.py",),
         asserts="every probe answered in time",
     ),
@@ -276,18 +300,21 @@ DRIVEN: tuple[Row, ...] = (
         "F24",
         "Older and newer peers",
         (
-            "the messages of 0.1.0, recorded, against today's stubs, client and service; "
-            "fields of a later version both ways"
+            "recorded messages of release 0.1.0 against today's stubs, client and service; fields "
+            "of a later version in requests and answers"
         ),
-        "the same meaning, the same numbers; unknown fields ignored, unknown wishes refused",
+        (
+            "the same meaning and the same numbers; unknown fields ignored; unknown requested "
+            "outputs refused"
+        ),
         tests=("tests/wire", "tests/system/test_wire.py"),
         asserts="every method and output of 0.1.0 as it was; the contract only adds",
     ),
     Row(
         "F25",
         "Bulk jobs interrupted",
-        "workers side by side, a service that goes away, Ctrl-C, a record cut off",
-        "every line once; nothing done twice but what was under way",
+        "parallel workers, a service that stops, Ctrl-C, a truncated checkpoint record",
+        "every line is written once; only work in progress is repeated",
         tests=(
             "tests/system/test_bulk_job.py",
             "tests/system/test_embed_job.py",
@@ -299,12 +326,12 @@ DRIVEN: tuple[Row, ...] = (
         "F26",
         "A replica joins",
         "connections live 5 s; one more replica under load",
-        "no call fails; each replica has 80 % of its share",
+        "no call fails; each replica gets at least 80 % of an equal share",
         tests=(
             "tests/system/test_rollout.py::test_load_is_balanced_after_a_replica_joins",
             "tests/service/frontends/grpc/transport/test_connection_age.py",
         ),
-        asserts="0 calls failed, every share of 80 % reached",
+        asserts="0 calls failed; every replica got at least 80 % of an equal share",
     ),
 )
 

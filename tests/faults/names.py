@@ -131,17 +131,17 @@ def verdict(
     problems += [
         f"a new client, {outage}: {said}"
         for outage, said in new.items()
-        if not said.startswith("told")
+        if not said.startswith("Unavailable")
     ]
     if in_vain < len(OUTAGES) or not any(call.begun > ended for call in traffic.calls):
         problems.append(
             f"the name was asked for {in_vain} times during outages: this shows nothing"
         )
     return Outcome(
-        f"{said(traffic.outcomes())}, none wrong; none failed in outages ({in_vain} lookups in "
-        "vain) nor in the move with overlap; after the one without, "
-        f"calls were told Unavailable for {last:.1f} s; new clients meanwhile: "
-        + ", ".join(f"{outage}: {found}" for outage, found in new.items()),
+        f"{said(traffic.outcomes())}, none wrong; no call failed in the outages ({in_vain} failed "
+        "lookups) or in the move with overlap; after the move without overlap, "
+        f"calls ended as Unavailable for {last:.1f} s; new clients in the outages: "
+        + ", ".join(f"{found} ({outage})" for outage, found in new.items()),
         {
             "outcomes": dict(traffic.outcomes()),
             "lookups_in_vain": in_vain,
@@ -160,7 +160,7 @@ async def stranger(target: str) -> str:
         try:
             await client.encode(["open a file"])
         except Unavailable:
-            return f"told Unavailable after {time.monotonic() - begun:.1f} s"
+            return f"Unavailable after {time.monotonic() - begun:.1f} s"
         except Exception as error:
             return f"{type(error).__name__} after {time.monotonic() - begun:.1f} s: {error}"[:200]
     return "answered"

@@ -58,13 +58,14 @@ async def overload() -> Outcome:
     if counts(after) != {"OK": len(after)} or grown > 0.25:
         problems.append(f"afterwards {said(counts(after))}, memory {grown:+.0%}")
     shares = ", ".join(f"{goodput[factor] / peak:.0%} at {factor:g}×" for factor in MULTIPLES)
-    admitted = ", ".join(f"{p99_ms(steps[factor]):.0f} ms" for factor in MULTIPLES)
+    admitted = ", ".join(f"{p99_ms(steps[factor]):.0f}" for factor in MULTIPLES)
+    loads = ", ".join(f"{factor:g}×" for factor in MULTIPLES[2:])
     return Outcome(
         (
-            f"capacity {capacity:.0f}/s; goodput of the peak: {shares}; p99 of answers: "
-            f"{admitted}; p99 of refusals from 2×: "
-            f"{', '.join(f'{each:.0f} ms' for each in refused)}; memory {grown:+.0%}; "
-            f"afterwards {said(counts(after))}; {wrong}"
+            f"capacity {capacity:.0f} calls/s; goodput as a share of its peak: {shares}; p99 of "
+            f"answers at the same loads: {admitted} ms; p99 of refusals at {loads}: "
+            f"{', '.join(f'{each:.0f}' for each in refused)} ms; memory {grown:+.0%}; "
+            f"afterwards {counts(after)['OK']} of {len(after)} calls OK; {wrong}"
         ),
         {
             "capacity": capacity,
@@ -98,15 +99,15 @@ async def deadlines() -> Outcome:
     problems += statuses_but(STATUSES, found)
     problems += [f"statuses came {tail:.2f} s after the deadline"] if tail > LATE_SECONDS else []
     problems += (
-        [f"{wasted:.0f} of {computed:.0f} computed for nobody"]
+        [f"{wasted:.0f} of {computed:.0f} computed without an answer"]
         if wasted > 0.1 * computed + 8
         else []
     )
     return Outcome(
         (
-            f"{said(counts(found))}; after the deadline by {1e3 * statistics.median(late):.0f} ms "
-            f"(median), {1e3 * tail:.0f} ms (p99); {max(0.0, wasted):.0f} of {computed:.0f} texts "
-            f"computed in vain; {wrong}"
+            f"{said(counts(found))}; time of the status relative to the deadline: median "
+            f"{1e3 * statistics.median(late):+.0f} ms, p99 {1e3 * tail:+.0f} ms; "
+            f"{max(0.0, wasted):.0f} of {computed:.0f} texts computed without an answer; {wrong}"
         ),
         {
             "outcomes": counts(found),

@@ -59,9 +59,9 @@ async def stopped() -> Outcome:
     outcomes = Counter(traffic.outcomes())
     return Outcome(
         (
-            f"{said(outcomes)}, none wrong; calls of {TIMEOUT} s ended "
-            f"{max(0.0, traffic.latest_seconds()):.2f} s late at most; first right answer "
-            f"{max(back):.2f} s after a pause at most; liveness kept, queue empty"
+            f"{said(outcomes)}, none wrong; calls with a timeout of {TIMEOUT} s ended at most "
+            f"{max(0.0, traffic.latest_seconds()):.2f} s late; first right answer at most "
+            f"{max(back):.2f} s after a pause; liveness kept, queue empty"
         ),
         {
             "outcomes": dict(outcomes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,26 @@ from tests.soak.report import processor
 from tests.system.processes import ROOT
 
 PAGE = ROOT / "docs" / "reliability.md"
-HEAD = "| fault | how it is made | promised | seen | state | command |"
+HEAD = "| fault | how it is caused | promise | result | state | option |"
 INTRODUCTION = """\
 # Reliability under faults
 
-This page says which faults were made, what was promised, and what was seen. `make faults` makes
-them all, one after the other, and writes this page from `build/faults/*.json`. One fault alone:
-`python -m tests.faults --only F13b`, then `python -m tests.faults.report`; the last column has the
-option. Each run starts the real service as a process and calls it with the real clients. Answers
-are compared with the same text encoded alone, without a server. "Wrong" is an answer that came as
-OK and is not that.
+This page lists the faults that were tested, the promise for each, and the result. `make faults`
+tests all of them, one after the other, and writes this page from `build/faults/*.json`. To test one
+fault, run `python -m tests.faults --only F13b`, then `python -m tests.faults.report`. The last
+column has the option. Each run starts the real service as a process and calls it with the real
+clients. Answers are compared with the same text encoded alone, without a server. "Wrong" counts
+answers with status OK that differ from it.
 
 | state | meaning |
 |---|---|
-| measured | the fault itself was made |
-| injected | something that behaves like the fault; the notes say what |
-| not possible here | this machine does not let it be made; the notes say why |
+| measured | the real fault was caused |
+| injected | the fault was simulated; the notes say how |
+| not possible here | this machine cannot cause the fault; the notes say why |
 | not measured | there is no result |
 
-Times include the callers, which share the cores with the service. Where a fault calls for hours, a
-short form is run, and its row says so. The long runs have reports of their own:
+The callers share the cores with the service, so their work makes the times longer. If a fault needs
+hours, a short form is run, and its row says so. The long runs have reports of their own:
 [soak.md](../bench/results/soak.md) and [soak-messages.md](../bench/results/soak-messages.md).
 """
 
@@ -60,17 +61,22 @@ def _summary(found: dict[str, dict[str, Any] | None]) -> list[str]:
         return ["Nothing was measured yet."]
     kept = sum(record["ok"] for record in records)
     broken = [record["fault"] for record in records if record["problems"]]
+    impossible = [record["fault"] for record in records if record["state"] == "not possible here"]
     names = {f"{name} {text}" for record in records for name, text in record["versions"].items()}
     commits = sorted({record["commit"] for record in records})
     minutes = sum(record["seconds"] for record in records) / 60
-    verdict = f"Broken: {', '.join(broken)}." if broken else "None was broken."
-    return [
-        (
-            f"{len(records)} of {len(found)} rows were run, in {minutes:.0f} minutes; {kept} "
-            f"promises were kept. {verdict} {len(os.sched_getaffinity(0))} cores of "
-            f"{processor()}; {', '.join(sorted(names))}; commit {', '.join(commits)}."
-        )
-    ]
+    text = (
+        f"{len(records)} of {len(found)} rows were run, in {minutes:.0f} minutes. Promises kept: "
+        f"{kept}; broken: {_counted(broken)}. Not possible on this machine: "
+        f"{_counted(impossible)}. Machine and versions: {len(os.sched_getaffinity(0))} cores of "
+        f"{processor()}; {', '.join(sorted(names))}. Rows were run at commit "
+        f"{' and '.join(commits)}."
+    )
+    return textwrap.wrap(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _counted(faults: list[str]) -> str:
+    return f"{len(faults)} ({', '.join(faults)})" if faults else "0"
 
 
 def _table_row(row: Row, record: dict[str, Any] | None) -> str:
@@ -78,6 +84,8 @@ def _table_row(row: Row, record: dict[str, Any] | None) -> str:
     state = "not measured" if record is None else record["state"]
     if record is not None and record["problems"]:
         seen, state = f"**broken**, see the notes. {seen}".strip(), f"**{state}**"
+    elif state == "not possible here":
+        seen = "see the notes"
     cells = (
         f"{row.fault} {row.title}",
         row.made,

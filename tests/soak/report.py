@@ -116,11 +116,12 @@ class Found:
     def _memory(self, memory: Flatness) -> list[str]:
         return [
             (
-                f"Memory, {len(self.watched.samples)} samples, without the first third: "
-                f"{memory.begin / MIB:.0f} MiB in the first fifth, {memory.end / MIB:.0f} in the "
-                f"last, trend {memory.trend / MIB:+.1f} in all; at most {memory.peak / MIB:.0f}, "
-                f"warm-up included. Allowed: {memory.allowance / MIB:.0f} more, "
-                "and a trend of twice that (`tests/soak/flat.py`)."
+                f"Memory after the warm-up (the first third of {len(self.watched.samples)} "
+                f"samples): median {memory.begin / MIB:.0f} MiB in the first fifth and "
+                f"{memory.end / MIB:.0f} MiB in the last, trend {memory.trend / MIB:+.1f} MiB over "
+                f"the run; at most {memory.peak / MIB:.0f} MiB, warm-up included. Allowed: "
+                f"{memory.allowance / MIB:.0f} MiB more, and a trend of twice that "
+                "(`tests/soak/flat.py`)."
             ),
             "",
             "With nobody calling, nothing held and no call unended:",

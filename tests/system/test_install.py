@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from deploy.distribution import absolute, build
+from headlight.extras import remedy
 from tests.shipped import DIM
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service, by_hand
@@ -139,9 +140,7 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
     call(bare.command, "attend", "three words here", "--target", rope.target, "--html", page)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     for part, extra in (("serve", "serve"), ("export", "export")):
-        assert f"pip install 'headlight-serving[{extra}]'" in refused(
-            bare.command, part, "--bundle", "x"
-        )
+        assert remedy(extra) in refused(bare.command, part, "--bundle", "x")
     runtime = subprocess.run(
         [bare.python, "-c", "import headlight.runtime"],
         cwd="/",
@@ -149,7 +148,7 @@ def test_a_bare_install_is_light_and_gets_answers_without_a_warning(
         text=True,
         check=False,
     )
-    assert runtime.stderr.splitlines()[-1].endswith("pip install 'headlight-serving[runtime]'")
+    assert runtime.stderr.splitlines()[-1].endswith(remedy("runtime"))
 
 
 def serves_correctly(environment: Environment, variables: dict[str, str] | None = None) -> None:
@@ -177,12 +176,10 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
     assert "onnxruntime" in names
     assert not {"torch", "onnx", "transformers"} & names
     serves_correctly(serve)
-    assert "pip install 'headlight-serving[export]'" in refused(
-        serve.command, "export", "x", "--out", "y"
-    )
+    assert remedy("export") in refused(serve.command, "export", "x", "--out", "y")
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
     # Regardless of caches.
-    assert "pip install 'headlight-serving[serve,export]'" in refused(serve.command, "serve")
+    assert remedy("serve,export") in refused(serve.command, "serve", "--check")
 
 
 def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(

@@ -62,10 +62,6 @@ def unmodelled(*, quick: bool) -> dict[str, Any]:
 
     They are the same in every run.
 
-    They are the same in every run.
-
-    The same whenever it is computed.
-
     Returns:
         `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and
         length.

@@ -52,7 +52,7 @@ def test_tracing_without_the_extra_is_an_error_that_names_it() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "error: --otlp-endpoint needs OpenTelemetry, which is not installed;"
-        " pip install 'headlight-serving[otel]', or leave the option out\n"
+        " pip install '.[otel]' in a clone of Headlight, or leave the option out\n"
     )
 
 

@@ -21,6 +21,18 @@ from headlight_model.lab.scaling import KINDS, THETAS
 from headlight_model.lab.training import SCHEMES
 
 WORTH_SAYING = 0.005  # smallest standard error to print; below it the range over seeds counts
+NAMES = {
+    "none": "no positions",
+    "sinusoidal": "sinusoidal positions",
+    "learned": "learned positions",
+    "rope": "RoPE",
+    "alibi": "symmetric ALiBi",
+    "alibi signed": "signed ALiBi",
+}  # of the schemes, in a sentence
+ASKED = {
+    "left": "naming the left neighbour",
+    "recall": "recall, the symbol that followed a key earlier",
+}
 TEMPLATE = Path(__file__).with_name("page.md")
 
 
@@ -123,7 +135,15 @@ def reversal(results: Results) -> str:
             ]
         )
     return _table(
-        ["", "copy", "reverse", "the same, blinded", "reverse, ends marked", "steps to 99 %"], lines
+        [
+            "right tokens, % (–: not trained)",
+            "copy",
+            "reverse",
+            "reverse, blinded",
+            "reverse, ends marked",
+            "steps until reverse has 99 %",
+        ],
+        lines,
     )
 
 
@@ -140,8 +160,8 @@ def heads(results: Results) -> str:
     return _table(
         [
             "",
-            "on the mirrored token, of the head with most",
-            "points lost without the head that is missed most",
+            "largest share of a head's attention on the mirrored token, %",
+            "largest loss of accuracy by removing one head, points",
         ],
         lines,
     )
@@ -176,9 +196,9 @@ def few_keys(results: Results) -> str:
 
 
 def furthest(results: Results, question: str) -> str:
-    """Return the best scheme at the greatest length, with its accuracy.
+    """Return a clause with the best scheme at the greatest length, and its accuracy.
 
-    If it is not above the floor by more than noise, the text says so instead.
+    If it is not above the floor by more than noise, the clause says so instead.
     """
     found = {scheme: of.at_length(results, scheme, question, LENGTHS[-1]) for scheme in SCHEMES}
     best = max(
@@ -186,10 +206,13 @@ def furthest(results: Results, question: str) -> str:
     )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
         return (
-            "by nobody better than without any places "
-            f"({percent(of.floor(results, question, LENGTHS[-1]))} %)"
+            "no scheme is better than knowing no places "
+            f"({percent(of.floor(results, question, LENGTHS[-1]))} %) at {ASKED[question]}"
         )
-    return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"
+    return (
+        f"{NAMES[best]} is best at {ASKED[question]}: "
+        f"{_length(results, best, question, LENGTHS[-1])} %"
+    )
 
 
 def _mean(found: Range | None) -> float:
@@ -208,7 +231,14 @@ def scaling(results: Results, theta: float) -> str:
             ]
             lines.append([CALLED[kind] + title, *cells])
     return _table(
-        [f"theta = {theta:g}", *(f"{question} at {length}" for length, question in asked)], lines
+        [
+            f"theta = {theta:g}; right answers, %",
+            *(
+                f"{question} at {length}{' tokens' if question == 'left' else ''}"
+                for length, question in asked
+            ),
+        ],
+        lines,
     )
 
 
@@ -220,7 +250,7 @@ def predictions(results: Results) -> str:
         lines.append(
             [each.text, each.source, "**no**" if finding is False else said(finding), figures]
         )
-    return _table(["expected", "by", "came out so", "figures, %"], lines)
+    return _table(["expected", "source", "confirmed", "figures, %"], lines)
 
 
 def _table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

@@ -67,7 +67,7 @@ def _nowhere(results: Results) -> Verdict:
     return (
         finding,
         (
-            f"{found.percent()}; the lines: {percent(lines['multiset'])} and "
+            f"{found.percent()}; baselines: {percent(lines['multiset'])} and "
             f"{percent(lines['most frequent'])}"
         ),
     )
@@ -86,7 +86,7 @@ def _blind(results: Results) -> Verdict:
     near = [(at_least(each, line - NEAR), at_most(each, line + NEAR)) for each in found.values()]
     return every(
         finding for pair in near for finding in pair
-    ), f"{listed(found)}; the line: {percent(line)}"
+    ), f"{listed(found)}; baseline: {percent(line)}"
 
 
 def _marks(results: Results) -> Verdict:
@@ -179,9 +179,10 @@ def _rope_most(results: Results) -> Verdict:
     beyond = (
         ""
         if furthest == LENGTHS[-1]
-        else f"; beyond {furthest} tokens none of them is above the floor"
+        else f"; beyond {furthest} tokens none of them is above the baseline"
     )
-    return verdict, f"{moves}; kept at {furthest} tokens of what is above the floor: {kept}{beyond}"
+    share = f"share of the accuracy above the baseline that is kept at {furthest} tokens"
+    return verdict, f"{moves}; {share}: {kept}{beyond}"
 
 
 def _distance(results: Results) -> Verdict:
@@ -221,14 +222,17 @@ PREDICTIONS = (
     ),
     Prediction(
         (
-            "Without positions, reversal stays between the two lines of who knows symbols and not "
-            "places."
+            "Without positions, reversal stays between two baselines: naming a random one of the "
+            "other tokens, and naming the most frequent one."
         ),
         NOTES,
         _nowhere,
     ),
     Prediction(
-        "Positions taken away at test time: within 5 points of naming one of the other symbols.",
+        (
+            "With positions removed at test time, accuracy is within 5 points of naming a random "
+            "one of the other tokens."
+        ),
         CRITERION,
         _blind,
     ),
@@ -237,7 +241,10 @@ PREDICTIONS = (
         "Symmetric ALiBi reverses worse than RoPE, sinusoidal and learned.", NOTES, _alibi_lower
     ),
     Prediction(
-        "A head of the reversing model has 80 % of its attention on the mirrored token.",
+        (
+            "A head of the model with learned positions has at least 80 % of its attention on the "
+            "mirrored token."
+        ),
         CRITERION,
         _mirror,
     ),

@@ -16,7 +16,7 @@ class Unseen(enum.Enum):
 
     # The accuracy at the training length is too low to measure a loss.
     NOT_LEARNT = "not learnt, so not seen"
-    AT_FLOOR = "cannot be seen: all at the floor"  # no better than without positions
+    AT_FLOOR = "cannot be seen: all at the baseline"  # no better than without positions
     AT_CEILING = "cannot be seen: nothing to gain"
     DISAGREE = "seeds disagree"  # it holds for some, or ranges overlap
 

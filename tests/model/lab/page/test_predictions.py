@@ -99,7 +99,7 @@ def test_the_strongest_decay_is_judged_at_lengths_above_the_floor(results: dict[
     """At 512 tokens all three are at the floor: at 128 sinusoidal has lost more."""
     finding, told = verdict(results, ROPE_MOST)
     assert finding is False
-    assert "kept at 128 tokens of what is above the floor" in told
+    assert "above the baseline that is kept at 128 tokens: " in told
     assert "beyond 128 tokens none" in told
 
 

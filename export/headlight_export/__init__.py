@@ -5,5 +5,7 @@ A bundle has graphs, weights, tokenizer and manifest.
 
 from headlight.extras import require
 
-require("headlight export", "export", "torch", "onnx", "onnxscript", "safetensors")
+require(
+    "headlight export", "export", "torch", "onnx", "onnxscript", "safetensors", "huggingface_hub"
+)
 require("headlight export", "export,runtime", "onnxruntime", "tokenizers")

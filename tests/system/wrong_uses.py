@@ -94,9 +94,8 @@ def altered(scene: Scene) -> list[str]:
     return [str(scene.bundle)]
 
 
-def generator(scene: Scene) -> list[str]:
-    changes = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    return [scene.configure(**changes)]
+def classifier(scene: Scene) -> list[str]:
+    return [scene.configure(architectures=["BertForSequenceClassification"])]
 
 
 WRONG_USES = {
@@ -134,7 +133,9 @@ WRONG_USES = {
     "a family that is not supported": WrongUse(
         lambda scene: [scene.configure(model_type="t5")], "'t5' is not a supported family; supp"
     ),
-    "a decoder with its head": WrongUse(generator, "--pooling"),
+    "a model with a head for another task": WrongUse(
+        classifier, "gives classes or scores, which are not served, .* export with --pooling"
+    ),
     "quantized weights": WrongUse(
         lambda scene: [scene.configure(quantization_config={"quant_method": "awq"})],
         "quantized weights are not read; export the folder that they were made from",
@@ -172,7 +173,7 @@ WRONG_USES = {
             *(str(scene.bundle), "--http", "127.0.0.1:0"),
             *("--grpc", f"127.0.0.1:{scene.taken.getsockname()[1]}"),
         ],
-        "--grpc .* is taken",
+        "--grpc .* is in use",
         code=1,
         check=False,
     ),

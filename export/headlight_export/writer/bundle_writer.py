@@ -41,7 +41,8 @@ from headlight_export.tokenizers.tokenizer_file import (
 )
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
 from headlight_export.writer.golden_answers import write_golden
-from headlight_export.writer.graphs import GRAPHS, OPSET, trace
+from headlight_export.writer.graphs import OPSET, trace
+from headlight_export.writer.vectors_graph import vectors_alone
 from headlight_export.writer.weight_file import WeightFile
 from headlight_model.checkpoint import TOKENIZER
 from headlight_model.config import EncoderConfig
@@ -260,11 +261,12 @@ def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
 
 
 def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
-    graphs = []
+    progress("tracing")
     with WeightFile(draft / WEIGHT_FILE) as weights:
-        for role in GRAPHS:
-            progress(f"tracing {role}")
-            graphs.append(_write_graph(draft, encoder, role, weights))
+        attend = trace(encoder)
+        weights.take(attend)
+        models = {"embed": vectors_alone(attend), "attend": attend}
+        graphs = [_write_graph(draft, role, model, weights) for role, model in models.items()]
     # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
     return (
         *graphs,
@@ -272,12 +274,7 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
     )
 
 
-def _write_graph(draft: Path, encoder: Encoder, role: str, weights: WeightFile) -> Graph:
-    """Trace one graph and write it.
-
-    The trace's copy of all weights is freed before the next graph.
-    """
-    model = trace(encoder, role)
+def _write_graph(draft: Path, role: str, model: onnx.ModelProto, weights: WeightFile) -> Graph:
     weights.take(model)
     file = f"{role}.onnx"
     onnx.save(model, draft / file)

@@ -1,4 +1,4 @@
-"""The two graphs of a bundle, traced from the encoder.
+"""The two graphs of a bundle: `attend` is traced, `embed` is made of it (`vectors_graph`).
 
 `embed` computes vectors and nothing else. `attend` takes a mask of heads, and also returns each
 layer's hidden states and the selected attention (`headlight_export.writer.selector_nodes`). Each
@@ -99,23 +99,17 @@ class Attend(Embed):
         return out.pooled, out.tokens, *out.hidden, *out.attention, *out.scores
 
 
-GRAPHS: dict[str, type[Embed] | type[Attend]] = {"embed": Embed, "attend": Attend}
-
-
-def trace(encoder: Encoder, role: str) -> onnx.ModelProto:
-    """Export one graph, its batch and length free.
+def trace(encoder: Encoder) -> onnx.ModelProto:
+    """Export the graph `attend`, its batch and length free.
 
     Args:
         encoder: float32, in evaluation mode, on the CPU.
-        role: a key of GRAPHS.
 
     Returns:
         The model with its weights inside.
     """
-    graph = GRAPHS[role](encoder)
-    model = traced(graph, OPSET)
-    if graph.maps:
-        add_selectors(model, encoder.config.layers, encoder.config.heads)
+    model = traced(Attend(encoder), OPSET)
+    add_selectors(model, encoder.config.layers, encoder.config.heads)
     return model
 
 

@@ -18,7 +18,6 @@ from headlight_export.parity.parity_report import cases
 from headlight_export.parity.reference import Reference
 from headlight_export.writer import bundle_writer
 from headlight_export.writer.bundle_writer import ParityError, export_checkpoint
-from headlight_model.encoder import Encoder
 from tests.conftest import MakeBundle
 from tests.factory import kind_config, sharpened
 from tests.wrong_graphs import FAULTS
@@ -34,13 +33,14 @@ def test_a_graph_with_a_single_fault_is_not_written(
 ) -> None:
     fault, traced = FAULTS[name], make_bundle("prompted")
 
-    def wrong(_: Encoder, role: str) -> onnx.ModelProto:
+    def graph(role: str) -> onnx.ModelProto:
         model = onnx.load(traced / f"{role}.onnx")
         if role == fault.role:
             fault.apply(model.graph)
         return model
 
-    monkeypatch.setattr(bundle_writer, "trace", wrong)
+    monkeypatch.setattr(bundle_writer, "trace", lambda _: graph("attend"))
+    monkeypatch.setattr(bundle_writer, "vectors_alone", lambda _: graph("embed"))
     with pytest.raises(ParityError) as caught:
         export_checkpoint(make_checkpoint("prompted"), tmp_path / "out")
     assert {row.case for row in caught.value.result.rows if not row.passed} == {fault.case}
@@ -75,21 +75,3 @@ def test_the_float64_encoder_is_released(monkeypatch: pytest.MonkeyPatch) -> Non
     reference.own_error(1)
     gc.collect()
     assert [each() for each in made] == [None]
-
-
-def test_a_graph_is_written_before_the_next_is_traced(
-    make_bundle: MakeBundle,
-    make_checkpoint: MakeBundle,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each trace holds all weights."""
-    traced, there = make_bundle("learned"), dict[str, list[str]]()
-
-    def recorded(_: Encoder, role: str) -> onnx.ModelProto:
-        there[role] = [path.name for path in tmp_path.rglob("*.onnx")]
-        return onnx.load(traced / f"{role}.onnx")
-
-    monkeypatch.setattr(bundle_writer, "trace", recorded)
-    export_checkpoint(make_checkpoint("learned"), tmp_path / "out")
-    assert there == {"embed": [], "attend": ["embed.onnx"]}

@@ -107,8 +107,8 @@ def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tracing takes seconds.
     """
 
-    def load(encoder: Encoder, role: str) -> onnx.ModelProto:
-        return onnx.load(bundle_path / f"{role}.onnx")
+    def load(encoder: Encoder) -> onnx.ModelProto:
+        return onnx.load(bundle_path / "attend.onnx")
 
     monkeypatch.setattr(bundle_writer, "trace", load)
 

@@ -1,0 +1,68 @@
+"""Graph `embed`, made of a traced `attend`: the same vectors, and nothing else.
+
+A second trace would take as long as the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx
+
+HEAD_MASK = "head_mask"
+INPUTS, OUTPUTS = ("ids", "mask", "segments", "pool_mask"), ("pooled", "tokens")
+
+
+def vectors_alone(attend: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the graph of the vectors: without head mask, maps, hidden states and selectors.
+
+    Args:
+        attend: traced, with its large weights outside: they are copied otherwise. Unchanged.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(attend)
+    graph = model.graph
+    _keep(graph.output, OUTPUTS)
+    _keep(graph.input, INPUTS)
+    nodes = _needed(_without_head_mask(graph.node), OUTPUTS)
+    used = {name for node in nodes for name in node.input}
+    _keep(graph.initializer, used)
+    _keep(graph.value_info, {name for node in nodes for name in node.output})
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
+
+
+def _without_head_mask(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return copies of the nodes, in which each product with the head mask is its other factor."""
+    masks, instead = {HEAD_MASK}, dict[str, str]()
+    kept = []
+    for each in nodes:
+        node = onnx.NodeProto()
+        node.CopyFrom(each)
+        node.input[:] = [instead.get(name, name) for name in node.input]
+        factors = [name for name in node.input if name not in masks]
+        if len(factors) == len(node.input):
+            kept.append(node)
+        elif node.op_type == "Mul":
+            [instead[node.output[0]]] = factors
+        else:  # Gather and Unsqueeze: the mask of one layer
+            masks.update(node.output)
+    return kept
+
+
+def _needed(nodes: list[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return the nodes that the outputs depend on, in their order."""
+    wanted, needed = set(outputs), []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            needed.append(node)
+            wanted.update(node.input)
+    return needed[::-1]
+
+
+def _keep(values: object, names: Iterable[str]) -> None:
+    """Remove the entries of a repeated field that have other names."""
+    chosen = [value for value in values if value.name in names]  # type: ignore[attr-defined]
+    del values[:]  # type: ignore[attr-defined]
+    values.extend(chosen)  # type: ignore[attr-defined]

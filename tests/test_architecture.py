@@ -141,7 +141,7 @@ ALLOWED = {
     ),
     f"{CORE}.scheduler": (
         *("headlight.errors", "headlight.spec", "headlight.runtime", f"{CORE}.scheduler"),
-        *(f"{CORE}.{name}" for name in ("timers", "watchdog", "worker_threads")),
+        *(f"{CORE}.{name}" for name in ("heartbeat", "timers", "worker_threads")),
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
     FRONTENDS: (),
@@ -157,7 +157,7 @@ ALLOWED = {
     ),
     TELEMETRY: (
         *(*SHARED, f"{CONFIG}.command_line", TELEMETRY),
-        *(f"{CORE}.admission.shedding", f"{CORE}.requests", f"{CORE}.scheduler"),
+        *(f"{CORE}.admission.shed_error", f"{CORE}.requests", f"{CORE}.scheduler"),
     ),
     "headlight_model": ("headlight_model",),
     "headlight_model.layers": (

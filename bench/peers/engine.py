@@ -84,7 +84,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     )
     model.scheduler.submit(pending, here=True)
     outcome = ended.result()
-    budget.computed()
+    budget.give_back_tokens()
     budget.close()
     if isinstance(outcome, Exception):
         raise outcome

@@ -15,8 +15,8 @@ import pytest
 
 from headlight.errors import EngineError, InvalidInput
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight_service.core.admission.rate_limit import READING, Quotas
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, Occluding
 from headlight_service.core.requests.answer import Answer
@@ -211,7 +211,7 @@ def test_the_retry_delay_of_a_quota_covers_the_whole_occlusion() -> None:
         bucket.spend(22)
         error = refused(start(made, client="c"), Shed)
         assert error.shortage is Shortage.QUOTA
-        read = len(TEXT.split()) / READING
+        read = len(TEXT.split()) / TOKENIZED_PER_COMPUTED
         assert bucket.level == 10 - read
         assert error.retry_after_seconds == math.ceil(1000 * (30 - 10 + read)) / 1000
         assert made.engine.batches == []

@@ -19,8 +19,8 @@ from headlight.errors import DeadlineExceeded, EngineError, InvalidInput, NotFou
 from headlight.runtime.encode_items import EncodeItem
 from headlight.spec import AttentionSpec
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.admission.rate_limit import READING
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.answer import Answer
@@ -224,7 +224,7 @@ def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
         error = refused(submit(made, client="c", window=window), EngineError)
         assert error.message == FAILURE
         assert made.held == (0, 0, 0)
-        assert quotas.of("c").level == 1000 - 2 / READING, "the two tokens were read"
+        assert quotas.of("c").level == 1000 - 2 / TOKENIZED_PER_COMPUTED, "the two tokens were read"
         assert window.enter(10**6, lambda: pytest.fail("the window was left"))
 
 
@@ -249,7 +249,7 @@ def test_a_deadline_in_the_queue_ends_the_wait() -> None:
         made.started()
         late = submit(made, deadline=time.monotonic() + 0.05)
         error = refused(late, DeadlineExceeded)
-        assert "what had not started never will" in error.message
+        assert "inputs that had not started are discarded" in error.message
         assert made.held == (0, 2, VECTOR_BYTES + OVERHEAD), "the first"
         made.engine.gate.set()
         answered(first)

@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.rate_limit import READING, Quotas
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -92,7 +92,7 @@ async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-        told = 2000 + 100 * 60 / READING  # it was read, and will be read again
+        told = 2000 + 100 * 60 / TOKENIZED_PER_COMPUTED  # it was read, and will be read again
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
         assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
@@ -118,16 +118,18 @@ async def test_every_computing_method_is_charged(serve: Serve, tokens: AuthToken
         hidden = len((await stub.Occlude(pb.OccludeRequest(input=text_of(10)), **GOOD)).tokens)
         level = 940 - 10 * (1 + hidden)
         assert bucket.level == level
-        await stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(16 * READING)]), **GOOD)
+        await stub.Tokenize(
+            pb.TokenizeRequest(inputs=[text_of(16 * TOKENIZED_PER_COMPUTED)]), **GOOD
+        )
         assert bucket.level == level - 16
-        await stub.Encode(request(text_of(16 * READING), dry_run=True), **GOOD)
+        await stub.Encode(request(text_of(16 * TOKENIZED_PER_COMPUTED), dry_run=True), **GOOD)
         only = pb.Outputs(token_info=pb.TokenInfoOutput())
-        await stub.Encode(request(text_of(16 * READING), outputs=only), **GOOD)
+        await stub.Encode(request(text_of(16 * TOKENIZED_PER_COMPUTED), outputs=only), **GOOD)
         await stub.GetModel(pb.GetModelRequest(), **GOOD)
         assert bucket.level == level - 48
         bucket.spend(bucket.level - 1)
         await stub.Encode(request(text_of(100), outputs=only), **GOOD)
-        assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
+        assert bucket.level == 1 - 100 / TOKENIZED_PER_COMPUTED, "what is only read may be owed"
 
 
 async def test_reading_is_charged_though_the_token_answer_is_too_large(
@@ -136,7 +138,7 @@ async def test_reading_is_charged_though_the_token_answer_is_too_large(
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
     only = pb.Outputs(token_info=pb.TokenInfoOutput())
-    many = request(*[text_of(READING * 10)] * 10, outputs=only)
+    many = request(*[text_of(TOKENIZED_PER_COMPUTED * 10)] * 10, outputs=only)
     async with serve(
         gate=Authenticator(tokens),
         quotas=quotas,
@@ -162,14 +164,14 @@ async def test_failed_requests_are_charged_for_reading_only(
             service.stub.Encode(request(pb.Input(text="")), **GOOD),
             grpc.StatusCode.INVALID_ARGUMENT,
         )
-    assert quotas.of("search").level == 100 - 55 / READING
+    assert quotas.of("search").level == 100 - 55 / TOKENIZED_PER_COMPUTED
 
 
 async def test_requests_refused_after_reading_are_charged_for_reading(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 100, Clock())
-    bucket, text = quotas.of("search"), text_of(10 * READING)
+    bucket, text = quotas.of("search"), text_of(10 * TOKENIZED_PER_COMPUTED)
     large = pb.Outputs(attention=pb.AttentionOutput())
     special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
     async with serve(

@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status
 
 from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, Overloaded
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.request_id import REQUEST_ID, about
 from headlight_service.telemetry.request_trace import RequestTrace

@@ -34,7 +34,7 @@ from headlight.wire.vector_codec import (
     special_tokens_of,
     tokens_spec,
 )
-from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.models import ATTENTION_OFF, ServedModel
 from headlight_service.core.occlusion import of_one_input
 from headlight_service.core.requests.request import (

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import ServedModel
 from headlight_service.core.occlusion import Occluding

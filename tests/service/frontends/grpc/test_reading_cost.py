@@ -15,7 +15,11 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Quotas
+from headlight_service.core.admission.rate_limit import (
+    CHARACTERS_PER_TOKENIZED,
+    TOKENIZED_PER_COMPUTED,
+    Quotas,
+)
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
@@ -24,7 +28,8 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
 
-PER_TOKEN = READ_CHARACTERS * READING  # characters at the price of one computed token
+# Characters at the price of one computed token.
+PER_TOKEN = CHARACTERS_PER_TOKENIZED * TOKENIZED_PER_COMPUTED
 
 
 @pytest.fixture
@@ -122,9 +127,9 @@ async def test_the_estimate_for_a_deadline_counts_characters(
     estimates = list[int]()
     check_wait = Admission.check_wait
 
-    def noted(self: Admission, tokens: int, patience_seconds: float, priority: Priority) -> None:
+    def noted(self: Admission, tokens: int, remaining_seconds: float, priority: Priority) -> None:
         estimates.append(tokens)
-        check_wait(self, tokens, patience_seconds, priority)
+        check_wait(self, tokens, remaining_seconds, priority)
 
     monkeypatch.setattr(Admission, "check_wait", noted)
     async with serve() as service:

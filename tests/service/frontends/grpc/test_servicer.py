@@ -202,7 +202,7 @@ async def test_a_long_text_that_would_be_late_is_refused_untokenised(
         error = await refused(
             service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED
         )
-        assert "behind what is queued and running this may take" in (error.details() or "")
+        assert "with the current queue, this may take" in (error.details() or "")
         service.engine.gate.set()
         await first
     assert runtime.tokenizer is not None

@@ -16,7 +16,7 @@ from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.batches import Rounding
-from headlight.runtime.engine.engine import Engine as RuntimeEngine
+from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight_service.config.command_line import ConfigError
@@ -138,7 +138,7 @@ def fitting() -> Iterator[None]:
     except DeviceFull:
         raise BundleError(
             "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, "
-            "end what else uses the GPU, or lower --warm-up-lengths"
+            "stop other processes on the GPU, or lower --warm-up-lengths"
         ) from None
     except EngineError as error:
         raise BundleError(
@@ -264,7 +264,7 @@ def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], flo
 
 
 def batch_limits(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, BatchLimit]:
-    """Return the budget of each lane: one lane for each loaded graph."""
+    """Return the batch limit of each lane: one lane for each loaded graph."""
     found = {LaneKey(model, "embed"): BatchLimit(config.batch_tokens, None, config.max_padding)}
     if "attend" in roles:
         found[LaneKey(model, "attend")] = BatchLimit(
@@ -274,7 +274,7 @@ def batch_limits(model: str, roles: frozenset[str], config: Config) -> dict[Lane
 
 
 def _observe(
-    engine: RuntimeEngine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport
+    engine: Engine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport
 ) -> None:
     estimate.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)

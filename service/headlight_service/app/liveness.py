@@ -65,9 +65,9 @@ class Liveness:
                 tell(told)
                 if told:
                     log.critical(
-                        "work waits and nothing progresses; liveness fails until something does",
+                        "work is pending but nothing progresses; liveness fails until it does",
                         extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},
                     )
                 else:
-                    log.warning("it moves again", extra={"event": "unstuck"})
+                    log.warning("progress resumed", extra={"event": "unstuck"})
             await pause(LOOK_SECONDS)

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 
 
 class AnswerForm(Protocol):
-    """Size of a frontend's answers, as its protocol encodes them."""
+    """Size of one answer, as the frontend's protocol encodes it.
+
+    The pipeline calls `overhead_bytes` once, before the frontend encodes the answer.
+    """
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return the bytes of an answer besides its data.
@@ -116,9 +119,9 @@ class Pipeline:
         """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         return Tokenizing(self, request, form, trace).start(when_gone)
 
-    def bucket_of(self, client: str | None) -> Bucket | None:
-        """Return the token bucket of a client; None: it has no quota."""
-        return None if self._quotas is None or client is None else self._quotas.of(client)
+    def bucket_of(self, quota_owner: str | None) -> Bucket | None:
+        """Return the token bucket of a quota's owner; None: there is no quota."""
+        return None if self._quotas is None or quota_owner is None else self._quotas.of(quota_owner)
 
 
 class Encoding(Handle[Answer]):

@@ -88,7 +88,11 @@ def test_the_pickling_test_sets_every_field() -> None:
 def test_a_request_requires_only_inputs() -> None:
     request = Request(["a"])
     assert request.outputs is VECTORS
-    assert (request.deadline, request.priority, request.client) == (math.inf, "interactive", None)
+    assert (request.deadline, request.priority, request.quota_owner) == (
+        math.inf,
+        "interactive",
+        None,
+    )
 
 
 def test_requested_outputs_are_compared_by_identity() -> None:

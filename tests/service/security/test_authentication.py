@@ -53,7 +53,7 @@ def calls_of(service: Service) -> list[Any]:
 async def test_every_method_except_health_requires_a_token(
     serve: Serve, tokens: AuthTokens
 ) -> None:
-    async with serve(gate=Authenticator(tokens)) as service:
+    async with serve(authenticator=Authenticator(tokens)) as service:
         for call in calls_of(service):
             error = await refused(call(), UNAUTHENTICATED)
             assert "authorization: Bearer TOKEN" in (error.details() or "")
@@ -80,7 +80,7 @@ async def test_every_method_except_health_requires_a_token(
 
 async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
     """It is refused although its message never comes."""
-    async with serve(gate=Authenticator(tokens)) as service:
+    async with serve(authenticator=Authenticator(tokens)) as service:
         call = service.stub.EncodeStream()
         assert await call.code() is UNAUTHENTICATED
         assert service.in_flight.count == 0
@@ -88,7 +88,7 @@ async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> N
 
 async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -> None:
     clock = Clock()
-    async with serve(gate=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
@@ -108,7 +108,7 @@ async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -
 async def test_every_computing_method_is_charged(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         stub = service.stub
         await stub.Encode(request(text_of(10), text_of(20)), **GOOD)
         assert bucket.level == 970
@@ -140,7 +140,7 @@ async def test_reading_is_charged_though_the_token_answer_is_too_large(
     only = pb.Outputs(token_info=pb.TokenInfoOutput())
     many = request(*[text_of(TOKENIZED_PER_COMPUTED * 10)] * 10, outputs=only)
     async with serve(
-        gate=Authenticator(tokens),
+        authenticator=Authenticator(tokens),
         quotas=quotas,
         max_request_tokens=10_000,
         max_unary_response_bytes=2048,
@@ -153,7 +153,9 @@ async def test_failed_requests_are_charged_for_reading_only(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000) as service:
+    async with serve(
+        authenticator=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000
+    ) as service:
         service.engine.broken = EngineError("broken")
         await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
         await refused(
@@ -175,7 +177,7 @@ async def test_requests_refused_after_reading_are_charged_for_reading(
     large = pb.Outputs(attention=pb.AttentionOutput())
     special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
     async with serve(
-        gate=Authenticator(tokens), quotas=quotas, max_unary_response_bytes=2048
+        authenticator=Authenticator(tokens), quotas=quotas, max_unary_response_bytes=2048
     ) as service:
         error = await refused(
             service.stub.Encode(request(text, outputs=large), **GOOD),
@@ -204,7 +206,7 @@ async def test_a_request_refused_after_reading_is_admitted_after_its_retry_delay
     clock = Clock()
     quotas = Quotas(10, 10, clock)
     bucket = quotas.of("search")
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
             bucket.spend(bucket.level - left)
             error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
@@ -219,7 +221,9 @@ async def test_an_occlusion_is_not_refused_midway_and_leaves_a_debt(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas, max_request_tokens=2000) as service:
+    async with serve(
+        authenticator=Authenticator(tokens), quotas=quotas, max_request_tokens=2000
+    ) as service:
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(40)), **GOOD)
         assert quotas.of("search").level < -1000
         calls = calls_of(service)

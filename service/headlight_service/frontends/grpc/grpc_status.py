@@ -125,7 +125,7 @@ def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> Non
     """Log, at debug level, that a client disconnected before the end."""
     if log.isEnabledFor(logging.DEBUG):
         log.debug(
-            "a caller has left",
+            "the client disconnected",
             extra={"event": "caller_left", "status": code.name, **about(context, trace)},
         )
 

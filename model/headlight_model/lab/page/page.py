@@ -156,7 +156,7 @@ def lengths(results: Results, question: str) -> str:
     ]
     lines.append(
         [
-            "*knowing no places*",
+            "*no positions*",
             *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS),
         ]
     )
@@ -186,7 +186,7 @@ def furthest(results: Results, question: str) -> str:
     )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
         return (
-            "by nobody better than without any places "
+            "by none better than without positions "
             f"({percent(of.floor(results, question, LENGTHS[-1]))} %)"
         )
     return f"best by {best}, {_length(results, best, question, LENGTHS[-1])} %"

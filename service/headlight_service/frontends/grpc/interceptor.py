@@ -47,7 +47,7 @@ KINDS = {  # in the metrics, by whether requests and responses are streams
 }
 # Wait so long before refusing a stream: a grpc.aio client that is still sending would report
 # INTERNAL.
-SENDING_SECONDS = 0.01
+REFUSAL_DELAY_SECONDS = 0.01
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; less for a short one
 
 
@@ -218,7 +218,7 @@ class _Guard:
             self.series.seconds.observe(time.perf_counter() - call.begun)
         # Here the exception is gone, and with it the request, to which its frames refer.
         if self.handler.request_streaming:
-            await asyncio.sleep(SENDING_SECONDS)
+            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
         return refused
 
     def _let_in(self, call: Call) -> None:

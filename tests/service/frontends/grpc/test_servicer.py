@@ -140,7 +140,7 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
             # The output is set by name.
             call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert f"outputs.{name}: this server was started with --attention off" in (
+            assert f"outputs.{name}: this server runs with --attention off" in (
                 error.details() or ""
             )
 

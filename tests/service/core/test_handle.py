@@ -31,7 +31,7 @@ class Stage:
     """Request that is brought to a stage and stays there."""
 
     def __init__(self, made: Core, **fields: Any) -> None:
-        self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
+        self.made, self.fields = made, {"size_bytes": 50, "quota_owner": "c", **fields}
         self.window = AnswerWindow(VECTOR_BYTES, 0)
         self.begun: list[Handle[Answer]] = []
 

@@ -39,7 +39,7 @@ def full() -> dict[str, Any]:
         "size_bytes": 9,
         "deadline": 12.5,
         "priority": "bulk",
-        "client": "c",
+        "quota_owner": "c",
         "prompt_name": "query",
         "prompt_text": "q: ",
         "truncation": "cut_end",

@@ -1,21 +1,21 @@
 """Errors that Headlight raises on purpose, in servers and clients.
 
     HeadlightError
-    ├── InvalidInput       the caller's input: names field and remedy         text, ids -> item
-    ├── Unauthenticated    the caller's credentials are missing or wrong      call -> text
-    ├── NotFound           the caller named a model that is not served        name -> engine
-    ├── Overloaded         shed before any work; may carry a retry delay      item -> queue
-    │   └── DeviceFull     a GPU has too little memory for the batch          engine -> result
-    │       └── HostFull   the process lacks memory for a batch or an answer  engine, result -> wire
-    ├── Unavailable        starting, draining, connection or device lost      any arrow
-    │   └── MixedWeights   replicas with different weights answered one call  client only
-    ├── DeadlineExceeded   the caller's deadline passed before the work       queue -> engine
-    ├── EngineError        the model failed on a batch: a bug, or the device  engine -> result
-    │   ├── NotFinite      only on some of its inputs: their results overflow engine -> result
-    │   ├── DeviceLost     a GPU failed and must not be used again            engine -> process end
-    │   └── BadAnswer      an answer that breaks the contract or does not     client only
-    │                      fit the request: no data of it is returned
-    └── BundleError        a bundle is incomplete, altered or does not fit    files -> start-up only
+    ├── InvalidInput       the caller's input: names field and remedy
+    ├── Unauthenticated    the caller's credentials are missing or wrong
+    ├── NotFound           the caller named a model that is not served
+    ├── Overloaded         a resource is short; may carry a retry delay
+    │   └── DeviceFull     a GPU has too little memory for the batch
+    │       └── HostFull   the process lacks memory for a batch or an answer
+    ├── Unavailable        starting, draining, connection or device lost
+    │   └── MixedWeights   replicas with different weights answered one call (client only)
+    ├── DeadlineExceeded   the caller's deadline passed before the work
+    ├── EngineError        the model failed on a batch: a bug, or the device
+    │   ├── NotFinite      only on some of its inputs: their results overflow
+    │   ├── DeviceLost     a GPU failed and must not be used again
+    │   └── BadAnswer      an answer breaks the contract or does not fit the request: no data of it
+    │                      is returned (client only)
+    └── BundleError        a bundle is incomplete, altered or does not fit (start-up only)
 
 The service adds classes of its own: Shed below Overloaded, which names the scarce resource, and
 EngineLost, never sent. Each class has a transport-free `code`. The service maps codes to gRPC
@@ -95,7 +95,7 @@ class NotFound(HeadlightError):
 
 
 class Overloaded(HeadlightError):
-    """Refused before any work, because the queue is full or the answer too large to hold.
+    """Refused because a resource is short; nothing is returned.
 
     Attributes:
         retry_after_seconds: delay before a retry; None: a retry cannot help.

@@ -1,6 +1,6 @@
 """Reference implementation of every form of attention, step by step from whole maps.
 
-Slow, in float64, and without code of the product.
+It is slow, computes in float64, and shares no code with the product but the specs.
 """
 
 from __future__ import annotations
@@ -147,6 +147,8 @@ def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
         tokens = [i for i in range(n) if not (spec.drop_special and text.special[i])]
         if text.pooling in ("cls", "last"):
             tokens = [0 if text.pooling == "cls" else n - 1]
+        elif text.pooling not in ("mean", "mean_sqrt_len"):
+            raise NotImplementedError(f"pooling {text.pooling}")
         mean: Doubles = maps[:, :, tokens].mean(axis=2, keepdims=True)
         return mean
     return np.stack(
@@ -198,7 +200,7 @@ def check(
     indices: Any,
     tolerance: float,
 ) -> None:
-    """Compare an answer with the reference.
+    """Assert that an answer equals the reference, within a tolerance.
 
     Args:
         weights: the answer as float32.

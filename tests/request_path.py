@@ -31,7 +31,7 @@ BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 BEGUN, ENDED = "recording", "recorded"  # log events
 WARM_UP_CALLS = 20  # fill caches and make lazy imports
 SAMPLES = 7  # most are free of the liveness watch, which runs each second
-SETTLE_SECONDS = 0.2  # for work behind the answer: metrics, permits, the end of the call
+SETTLE_SECONDS = 0.2  # for work after the answer: metrics, budgets, the end of the call
 
 INPUTS = [pb.Input(text="parse a date from a string")]
 POOLED = pb.PooledOutput()

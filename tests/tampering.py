@@ -149,6 +149,7 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("dimensions", [0]),
     ("dimensions", [True]),
     ("dimensions", [8, 8]),
+    ("pooling", "median"),
     ("similarity", "cos"),
     ("ranges", 1),
     ("ranges", "a\nb"),

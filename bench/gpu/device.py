@@ -176,4 +176,4 @@ def _smi(device: object) -> str:
             command, capture_output=True, text=True, timeout=20, check=True
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
-        return f"not told: {error}"
+        return f"not available: {error}"

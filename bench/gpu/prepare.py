@@ -46,7 +46,7 @@ def prepare(folder: Path, names: Iterable[str]) -> None:
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
         raise Unprepared(
-            f"to prepare here wants {', '.join(missing)}: install them, "
+            f"preparing bundles needs {', '.join(missing)}: install them, "
             "or prepare on another machine"
         )
     for name in names:

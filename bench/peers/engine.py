@@ -25,7 +25,7 @@ from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.providers.cuda_session import CudaSession
 from headlight.runtime.providers.onnx_session import OnnxSession
 from headlight.runtime.providers.openvino_session import OpenVinoSession
-from headlight.runtime.providers.session import Outputs
+from headlight.runtime.values import Arrays
 from headlight_service.app.allocator import settle_allocator
 from headlight_service.app.assembly import assemble, load
 from headlight_service.config.options import Config
@@ -39,11 +39,11 @@ class Timed:
     """Session run, timed until its outputs exist, which is the library's computation."""
 
     def __init__(
-        self, inner: AbstractContextManager[Outputs], begun: float, seconds: list[float]
+        self, inner: AbstractContextManager[Arrays], begun: float, seconds: list[float]
     ) -> None:
         self._inner, self._begun, self._seconds = inner, begun, seconds
 
-    def __enter__(self) -> Outputs:
+    def __enter__(self) -> Arrays:
         found = self._inner.__enter__()
         self._seconds.append(time.perf_counter() - self._begun)
         return found
@@ -62,7 +62,7 @@ def in_sessions() -> list[float]:
 
 
 def _timed(
-    native: Callable[..., AbstractContextManager[Outputs]], seconds: list[float]
+    native: Callable[..., AbstractContextManager[Arrays]], seconds: list[float]
 ) -> Callable[..., Timed]:
     def run(*arguments: Any, **named: Any) -> Timed:
         begun = time.perf_counter()
@@ -84,7 +84,7 @@ def compute(model: ServedModel, items: Sequence[EncodeItem]) -> None:
     )
     model.scheduler.submit(pending, here=True)
     outcome = ended.result()
-    budget.computed()
+    budget.give_back_tokens()
     budget.close()
     if isinstance(outcome, Exception):
         raise outcome

@@ -33,7 +33,7 @@ class Criterion:
         if self.found is None:
             return "not measured"
         if self.asked is None:
-            return "told"
+            return "reported"
         return (
             "reached"
             if (self.found <= self.asked if self.at_most else self.found >= self.asked)

@@ -95,7 +95,7 @@ def main() -> int:
         try:
             found = list(step(renderings))
         except (RuntimeError, ValueError, OSError) as error:  # the other steps can still report
-            found = [f"did not get through: {error}"]
+            found = [f"the check failed: {error}"]
         wrong += len(found)
         report(name, found)
     for skip, why in security.SKIPS.items():

@@ -60,7 +60,7 @@ def grace_covers_drain(manifests: list[Manifest]) -> Iterator[str]:
         if options.get("HEADLIGHT_DRAIN_DELAY_SECONDS", "0") == "0":
             yield (
                 f"{look.title(deployment)}: HEADLIGHT_DRAIN_DELAY_SECONDS is 0; "
-                "endpoints are still told of pods that answer no more"
+                "clients would still be sent to pods that no longer accept calls"
             )
 
 
@@ -209,7 +209,8 @@ def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
             for mount in container.get("volumeMounts", []):
                 if mount["name"] not in known:
                     yield (
-                        f"{where}, container {container['name']}: {mount['name']} is no volume; "
+                        f"{where}, container {container['name']}: volume {mount['name']} is not "
+                        "defined; "
                         "add a component bundle-*"
                     )
 

@@ -190,7 +190,7 @@ def names_are_known(expressions: Iterable[tuple[str, str]] | None = None) -> lis
                 - LABEL_VALUES.get(label, set(values.split("|")))
                 - {".*", ""}
             )
-            problems += [f"{where}: no {label} is called {value!r}" for value in sorted(wrong)]
+            problems += [f"{where}: {label} has no value {value!r}" for value in sorted(wrong)]
     return problems
 
 
@@ -202,7 +202,7 @@ def edges_are_buckets() -> list[str]:
         for edge in re.findall(r'\ble="([^"]+)"', rule["expr"])
     ]
     return [
-        f"{name}: {edge} is the edge of no bucket of SECONDS"
+        f"{name}: {edge} is not a bucket edge in SECONDS"
         for name, edge in edges
         if float(edge) not in SECONDS
     ]
@@ -213,7 +213,7 @@ def written_is_current() -> list[str]:
     files = ((dashboard.FILE, dashboard.text()), (sources.OPERATOR, sources.prometheus_rule()))
     return [
         (
-            f"{path.relative_to(sources.DEPLOY.parent)} is not what its sources make: "
+            f"{path.relative_to(sources.DEPLOY.parent)} does not match its sources: "
             "run `make monitoring`"
         )
         for path, text in files
@@ -224,14 +224,14 @@ def written_is_current() -> list[str]:
 CHECKS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("rule files are valid", rules_are_valid),
     ("prometheus.yaml is valid", example_is_valid),
-    ("alerts fire and are silent as their tests say", alerts_fire_and_do_not),
-    ("every alert has tests to fire and not to", every_alert_is_tested),
+    ("alerts pass their tests", alerts_fire_and_do_not),
+    ("every alert has a test that fires and one that does not", every_alert_is_tested),
     ("every alert has a severity, texts and a runbook", alerts_say_enough),
     ("runbooks are complete", runbooks_are_complete),
     ("all expressions parse", expressions_parse),
     ("all names are known", names_are_known),
     ("edges are those of buckets", edges_are_buckets),
-    ("what is generated is current", written_is_current),
+    ("generated files are current", written_is_current),
 )
 
 

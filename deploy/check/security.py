@@ -44,7 +44,7 @@ def policies(renderings: Mapping[str, list[Manifest]]) -> Iterator[str]:
     report = _run()
     summary = report["summary"]
     if summary["passed"] == 0 or summary["parsing_errors"]:
-        raise RuntimeError(f"checkov understood nothing, or not all: {summary}")
+        raise RuntimeError(f"checkov could not parse all manifests: {summary}")
     failed = report["results"]["failed_checks"]
     for check in failed:
         if check["check_id"] not in SKIPS:

@@ -22,8 +22,8 @@ QUEUE = Row(
         Panel(
             title="Backlog",
             about=(
-                "How long what has been admitted will take at the rate of the last batches, "
-                "bulk included. Autoscaling goes by it."
+                "Time to compute the admitted work at the rate of the last batches, bulk "
+                "included. Autoscaling uses it."
             ),
             queries=[Query(f"headlight_backlog_seconds{OURS}", "{{pod}} {{model}}")],
             unit="s",
@@ -199,7 +199,7 @@ PROCESSES = Row(
             words={0: "no", 1: "yes"},
         ),
         Panel(
-            title="Stuck",
+            title="Stalled",
             about=(
                 "1: work is pending and nothing has moved for --stuck-seconds. "
                 "The liveness probe fails then."

@@ -22,7 +22,7 @@ GLANCE = Row(
     [
         Panel(
             title="Replicas ready",
-            about="Those that say so of themselves. None: HeadlightNoReadyReplica pages.",
+            about="Replicas that report ready. With none, the alert HeadlightNoReadyReplica pages.",
             queries=[Query(f"sum(headlight_ready{PLACE})", "ready")],
             unit="short",
             kind="stat",
@@ -84,8 +84,8 @@ GLANCE = Row(
         Panel(
             title="Wait of interactive requests",
             about=(
-                "What somebody who asks now waits for, on average over the replicas. "
-                "Bulk is left out."
+                "Estimated wait of a request sent now, averaged over the replicas. Bulk is left "
+                "out."
             ),
             queries=[
                 Query(
@@ -229,7 +229,7 @@ ERRORS = Row(
             stacked=True,
         ),
         Panel(
-            title="Callers who left, by stage",
+            title="Cancelled requests, by stage",
             about=(
                 "They cancelled, or their deadline passed, while their request was in this stage."
             ),

@@ -53,10 +53,7 @@ def problem(metadata: Mapping[str, Any], rules: Rules) -> str | None:
     """Return why this package may not be in an image, and the remedy; None if it may."""
     name, says = canonical(metadata["name"]), stated(metadata)
     if not says:
-        return (
-            f"{name} says nothing of its licence; "
-            "find it out and allow the package in licences.toml"
-        )
+        return f"{name} does not state its licence; find it and allow the package in licences.toml"
     if rules.allowed.get(name) == says:
         return None
     expression = rules.words.get(says, says)

@@ -63,7 +63,7 @@ def read_lock(path: Path) -> dict[str, Pin]:
             hashes=frozenset(match[1] for match in hashes if match),
         )
         if pin.name in pins:
-            raise ValueError(f"{path}: {pin.name} stands there twice")
+            raise ValueError(f"{path}: {pin.name} is listed twice")
         pins[pin.name] = pin
     return pins
 

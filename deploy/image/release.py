@@ -230,10 +230,10 @@ def vulnerabilities() -> Problems:
             )
         for entry in audited:
             for known in entry.get("vulns", ()):
-                mended = ", ".join(known["fix_versions"]) or "no version yet"
+                fixed = ", ".join(known["fix_versions"]) or "no version yet"
                 yield (
                     f"{path.name}: {entry['name']} {entry['version']} has {known['id']}, "
-                    f"mended in {mended}"
+                    f"fixed in {fixed}"
                 )
 
 

@@ -72,5 +72,5 @@ def check_names(found: Iterable[str], known: set[str], where: str) -> None:
     unknown = sorted(set(found) - known)
     if unknown:
         raise ValueError(
-            f"{where} reads {', '.join(unknown)}, which no metric, rule or exporter is called"
+            f"{where} reads {', '.join(unknown)}; no metric, rule or exporter has that name"
         )

@@ -46,7 +46,7 @@ def breaches(site: Path) -> list[str]:
         found += [f"{name}: loads {url}" for url in sorted(page.loads) if urlsplit(url).netloc]
         for link in sorted(page.links | page.loads):
             if lack := missing(link, path, pages):
-                found.append(f"{name}: {link} leads to no {lack}")
+                found.append(f"{name}: {link}: no such {lack}")
     return found
 
 

@@ -7,7 +7,7 @@ import inspect
 from docs.site.markdown import NOTE, cell, code, table
 from headlight import errors
 from headlight.errors import HeadlightError
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.frontends.grpc.grpc_status import STATUS_BY_CODE
 
 HEAD = """# Errors by class

@@ -19,7 +19,10 @@ def check_navigation(pages: set[Path]) -> list[str]:
     twice = [page for page, count in named.items() if count > 1]
     return [
         *(f"{CONFIG.name}: nav lacks {page}" for page in sorted(found - named.keys())),
-        *(f"{CONFIG.name}: nav names {page}, no page" for page in sorted(named.keys() - found)),
+        *(
+            f"{CONFIG.name}: nav names {page}: no such page"
+            for page in sorted(named.keys() - found)
+        ),
         *(f"{CONFIG.name}: nav names {page} twice" for page in twice),
     ]
 

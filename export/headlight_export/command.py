@@ -99,8 +99,8 @@ def _report(result: Exported) -> None:
         print("\n" + quality_table(result.quality))
     if (cut := result.truncate_dim) is not None:
         print(
-            f"\nThe folder's own library cuts vectors to {cut} numbers unless told otherwise; "
-            f"here callers ask for dimensions={cut}."
+            f"\nThe folder's own library truncates vectors to {cut} dimensions by default; "
+            f"here, request dimensions={cut}."
         )
     print()
 

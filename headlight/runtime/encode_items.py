@@ -19,7 +19,7 @@ from headlight.runtime.attention.token_units import (
 )
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
-from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, Vector
+from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, VectorForm
 from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
 
 
@@ -41,7 +41,7 @@ class Selection:
     tokens: bool = False
     attention: Choice | None = None
     hidden: States | None = None
-    vector: Vector = AS_THEY_ARE
+    vector: VectorForm = AS_THEY_ARE
     rows: TokensSpec = ALL_ROWS
     role: Role = dataclasses.field(init=False, repr=False, compare=False)
     vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)

@@ -41,7 +41,7 @@ from headlight.runtime.values import Floats, Tokenized
 from headlight.runtime.vectors.vector_forms import (
     ALL_ROWS,
     AS_THEY_ARE,
-    Offer,
+    AvailableForms,
     as_types,
     load_ranges,
     resolve_pooled,
@@ -143,7 +143,7 @@ class Runtime:
         manifest = self.bundle.manifest
         self.prompts = Prompts(manifest.prompts, manifest.default_prompt)
         width, file = manifest.architecture.pooled_dim, manifest.ranges
-        self.offer = Offer(
+        self.forms = AvailableForms(
             width,
             manifest.normalize,
             {} if file is None else load_ranges(self.bundle.files[file], width),
@@ -217,7 +217,7 @@ class Runtime:
             tokens is not False,
             None if attention is None else resolve_attention(attention, architecture, pooling),
             None if hidden is None else resolve_hidden(hidden, architecture, pooling),
-            resolve_pooled(pooled, self.offer) if isinstance(pooled, PooledSpec) else AS_THEY_ARE,
+            resolve_pooled(pooled, self.forms) if isinstance(pooled, PooledSpec) else AS_THEY_ARE,
             resolve_rows(tokens) if isinstance(tokens, TokensSpec) else ALL_ROWS,
         )
 

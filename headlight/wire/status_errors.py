@@ -77,7 +77,7 @@ def error_of_call(
     if UNREADABLE in message:
         return malformed(NOT_OF_THE_CONTRACT)
     if ANSWER_TOO_LARGE in message and not large:
-        return malformed(f"it is larger than what was asked for can be ({message})")
+        return malformed(f"it is larger than any answer to this request ({message})")
     return make_error(code, message, retry_after_seconds(call.trailing_metadata()), first_input)
 
 

@@ -78,8 +78,8 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
     """Raise ValueError, with a message of one line, unless the weights match the config."""
     if not found:
         raise ValueError(
-            f"{file}: no name begins with {ENCODER_PREFIX!r}; put it before that of each weight "
-            "of the encoder"
+            f"{file}: no name begins with {ENCODER_PREFIX!r}; put this before the name of each "
+            "weight of the encoder"
         )
     shapes = [
         (
@@ -92,7 +92,7 @@ def _check_fit(file: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Ten
     problems = (
         [f"{printable(name)} is missing" for name in wanted if name not in found],
         [
-            f"{printable(name)} is nothing that the model has"
+            f"{printable(name)} is not a weight of this model"
             for name in found
             if name not in wanted
         ],

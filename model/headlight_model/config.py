@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headlight_model.fields import build
+from headlight_model.layers.pooling import POOLING
 from headlight_model.positions.rope import RopeScaling
 
 # Activations of the feed-forward networks; "gelu" is the exact erf form.
@@ -25,7 +26,7 @@ CHOICES = {
     "ffn": ("plain", "gated"),
     "activation": ACTIVATIONS,
     "alibi": ("symmetric", "signed"),
-    "pooling": ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"),
+    "pooling": tuple(POOLING),
 }
 # Minimum of each integer field.
 LEAST = {

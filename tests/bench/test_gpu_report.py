@@ -107,10 +107,10 @@ def test_criteria_use_the_best_result_of_each_contestant(run: dict[str, Any]) ->
         (pytest.approx(1.1), "reached"),
         (pytest.approx(2.0), "reached"),
         (pytest.approx(0.5), "reached"),
-        (pytest.approx(0.625), "told"),
+        (pytest.approx(0.625), "reported"),
         (0.8, "reached"),
         (0.9, "reached"),
-        (2.5, "told"),
+        (2.5, "reported"),
     ]
     assert found == expected
 

@@ -118,7 +118,7 @@ INVARIANT_BREAKS = (
     Break("enableServiceLinks must be false", "Job", f"{POD}.enableServiceLinks", REMOVE, BULK),
     Break("has no sizeLimit", "Deployment", f"{POD}.volumes.1.emptyDir", {}),
     Break(
-        "is no volume; add a component bundle-*",
+        "is not defined; add a component bundle-*",
         "Deployment",
         f"{POD}.volumes",
         without(name="bundle"),

@@ -147,7 +147,7 @@ def test_a_vulnerability_is_reported_with_the_fixed_version(
 ) -> None:
     known = {"id": "CVE-1", "fix_versions": ["2.0"]}
     audit_that_says(monkeypatch, tmp_path, audited(name="uv", version="1.0", vulns=[known]), code=1)
-    assert list(release.vulnerabilities()) == ["tools.txt: uv 1.0 has CVE-1, mended in 2.0"]
+    assert list(release.vulnerabilities()) == ["tools.txt: uv 1.0 has CVE-1, fixed in 2.0"]
 
 
 def test_packages_without_an_audit_answer_do_not_count_as_clean(

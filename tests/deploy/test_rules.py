@@ -73,7 +73,7 @@ def test_the_latency_target_is_a_bucket_boundary(monkeypatch: pytest.MonkeyPatch
     assert check.edges_are_buckets() == []
     monkeypatch.setattr(check, "SECONDS", tuple(edge for edge in SECONDS if edge != 0.5))
     assert set(check.edges_are_buckets()) == {
-        "namespace_sli:headlight_bad_events:rate" + w + ": 0.5 is the edge of no bucket of SECONDS"
+        "namespace_sli:headlight_bad_events:rate" + w + ": 0.5 is not a bucket edge in SECONDS"
         for w in ("5m", "1h")
     }
 
@@ -87,8 +87,8 @@ def test_unknown_metrics_and_reasons_are_reported_with_their_place() -> None:
         ]
     )
     assert wrong == [
-        "here reads headlight_txets_total, which no metric, rule or exporter is called",
-        "there: no reason is called 'bored'",
+        "here reads headlight_txets_total; no metric, rule or exporter has that name",
+        "there: reason has no value 'bored'",
     ]
 
 

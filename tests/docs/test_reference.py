@@ -17,7 +17,7 @@ from docs.site import commands, contract, error_table, metric_table, python_api
 from docs.site.markdown import cell
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry.metrics import COUNTERS, GAUGES, HISTOGRAMS, REASONS
 
 # Fields of descriptor.proto with commented elements, for each kind of element.

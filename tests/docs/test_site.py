@@ -74,7 +74,7 @@ def test_an_orphan_and_an_invented_page_are_reported(tmp_path: Path) -> None:
     lines = check_navigation(pages - {gone} | {orphan})
     assert lines == [
         "zensical.toml: nav lacks docs/orphan.md",
-        "zensical.toml: nav names docs/limits.md, no page",
+        "zensical.toml: nav names docs/limits.md: no such page",
     ]
 
 
@@ -86,11 +86,11 @@ def test_nested_sections_are_read() -> None:
 @pytest.mark.parametrize(
     ("body", "line"),
     [
-        ('<a href="gone.html">', "index.html: gone.html leads to no file"),
-        ('<img src="gone.png">', "index.html: gone.png leads to no file"),
-        ('<a href="other.html#gone">', "index.html: other.html#gone leads to no anchor"),
-        ('<a href="#gone">', "index.html: #gone leads to no anchor"),
-        ('<a href="folder/">', "index.html: folder/ leads to no file"),
+        ('<a href="gone.html">', "index.html: gone.html: no such file"),
+        ('<img src="gone.png">', "index.html: gone.png: no such file"),
+        ('<a href="other.html#gone">', "index.html: other.html#gone: no such anchor"),
+        ('<a href="#gone">', "index.html: #gone: no such anchor"),
+        ('<a href="folder/">', "index.html: folder/: no such file"),
         (
             '<script src="https://cdn.example.com/x.js">',
             "index.html: loads https://cdn.example.com/x.js",

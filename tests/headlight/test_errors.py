@@ -13,7 +13,7 @@ import pytest
 # Brings every module of the service, and its errors.
 import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import HeadlightError, InvalidInput
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 
 # Values for arguments of errors, by annotation. An error with another argument type
 # adds it here.

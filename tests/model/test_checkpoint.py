@@ -113,7 +113,8 @@ def test_missing_weight_prefixes_are_reported(saved: tuple[Path, Encoder]) -> No
         {name: value.half() for name, value in saved[1].state_dict().items()}, saved[0] / WEIGHTS
     )
     with pytest.raises(
-        ValueError, match=r"no name begins with 'encoder\.'; put it before that of each weight"
+        ValueError,
+        match=r"no name begins with 'encoder\.'; put this before the name of each weight",
     ):
         load_checkpoint(saved[0])
 
@@ -127,7 +128,7 @@ def test_all_mismatched_weights_are_counted_and_reported(saved: tuple[Path, Enco
         load_checkpoint(saved[0])
     assert str(caught.value).endswith(
         "encoder.blocks.0.attention_norm.weight is missing (and 3 more); "
-        "encoder.blocks.0.norm1.bias is nothing that the model has (and 3 more)"
+        "encoder.blocks.0.norm1.bias is not a weight of this model (and 3 more)"
     )
 
 

@@ -15,8 +15,8 @@ from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.scheduler.batch_policy import ExecutionSlots
-from headlight_service.core.scheduler.engine_health import Engine, EngineLost
-from headlight_service.core.scheduler.lanes import Budget, LaneKey
+from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineLost
+from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
 from headlight_service.core.scheduler.running_batch import BatchReport
 from headlight_service.core.scheduler.scheduler import Scheduler
@@ -69,13 +69,13 @@ class Setup:
         self.worked = Clock()  # of the processors
         self.left: list[str] = []
         self.lost: list[EngineLost] = []
-        budgets = {
-            LaneKey("m", "embed"): Budget(tokens),
-            LaneKey("m", "attend"): Budget(tokens, 10**4),
+        limits = {
+            LaneKey("m", "embed"): BatchLimit(tokens),
+            LaneKey("m", "attend"): BatchLimit(tokens, 10**4),
         }
         self.scheduler = Scheduler(
-            {"m": Engine(self.engine.run, self.engine.probe, wide_roles)},
-            budgets,
+            {"m": EngineFunctions(self.engine.run, self.engine.probe, wide_roles)},
+            limits,
             slots=slots,
             rounding=rounding,
             bulk_seconds=bulk_seconds,
@@ -94,7 +94,7 @@ class Setup:
         """Submit as the pipeline does; each token has BYTES_PER_TOKEN of results."""
         tokens = sum(len(each.ids) for each in items)
         budget = RequestBudget(self.admission, priority)
-        budget.reserve(tokens * BYTES_PER_TOKEN)
+        budget.take_answer(tokens * BYTES_PER_TOKEN)
         budget.take_tokens(tokens, math.inf)
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Computed] = loop.create_future()

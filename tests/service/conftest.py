@@ -80,7 +80,7 @@ async def serving(
     runtime: FakeRuntime | None = None,
     *,
     loaded: bool = True,
-    gate: Authenticator | None = None,
+    authenticator: Authenticator | None = None,
     quotas: Quotas | None = None,
     tracing: Any = None,
     **options: Any,
@@ -93,7 +93,7 @@ async def serving(
     pipeline = Pipeline(models, tokenizers, quotas)
     servicer = HeadlightServicer(pipeline, config.stall_seconds)
     server = build_server(
-        config, servicer, readiness, metrics, in_flight, lambda *_: None, gate, tracing
+        config, servicer, readiness, metrics, in_flight, lambda *_: None, authenticator, tracing
     )
     port = bind(server, config.grpc)
     await server.start()

@@ -24,7 +24,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
-from headlight.runtime.vectors.vector_forms import Offer
+from headlight.runtime.vectors.vector_forms import AvailableForms
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100
@@ -221,7 +221,7 @@ class FakeRuntime:
         self.tokenizer = FakeTokenizer() if tokenizer else None
         self.engine, self.workers = FakeEngine(), Workers(streams=2)
         self.prompts = Prompts(self.bundle.manifest.prompts, self.bundle.manifest.default_prompt)
-        self.offer = Offer(DIM, self.bundle.manifest.normalize)
+        self.forms = AvailableForms(DIM, self.bundle.manifest.normalize)
 
     select = Runtime.select
     _check_attends = Runtime._check_attends

@@ -258,7 +258,7 @@ BAD = [
     ),
     (
         AttentionSpec(reduce=("head_mean", "head_max")),
-        r"outputs\.attention\.reduce: has two for one axis",
+        r"outputs\.attention\.reduce: has two reductions for one axis",
     ),
     (
         AttentionSpec(reduce=("statistics", "head_mean")),
@@ -282,7 +282,7 @@ BAD = [
     ),
     (
         AttentionSpec(scores=True, reduce=("head_mean",)),
-        r"outputs\.attention\.reduce: scores are no weights",
+        r"outputs\.attention\.reduce: scores cannot be reduced",
     ),
     (AttentionSpec(scores=True, dtype="uint8"), r"outputs\.attention\.dtype: scores have no range"),
     (

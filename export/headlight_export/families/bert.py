@@ -33,8 +33,8 @@ def table(config: Config, weights: Weights, *, unused: int) -> Encoder:
     rows = config.get(int, "max_position_embeddings", least=1) - unused
     if rows < 1:
         raise Refused(
-            f"config.json: pad_token_id is {unused - 1}, behind which max_position_embeddings "
-            "leaves no place; save the model again"
+            f"config.json: pad_token_id is {unused - 1}, so max_position_embeddings leaves no "
+            "position for a token; save the model again"
         )
     kept = slice(unused, unused + rows)
     move_embeddings(

@@ -100,7 +100,7 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
         if said.values.get("mscale_all_dim"):
             raise Refused(
                 "config.json: rope scaling with mscale_all_dim cannot be served; "
-                "it is made for another attention"
+                "it needs an attention variant that is not supported"
             )
         return RopeScaling(
             kind="yarn",

@@ -148,7 +148,8 @@ class Weights:
         if len({part.shape[1:] for part in parts}) > 1:
             shapes = ", ".join(str(list(part.shape)) for part in parts)
             raise Unfit(
-                f"{origin} and what belongs beside it have the shapes {shapes}; is the file whole?"
+                f"{origin} and the tensors joined to it have the shapes {shapes}, which do not "
+                "match; is the file complete?"
             )
         self.state[ours] = torch.cat(list(parts))
         self._origin[ours] = origin
@@ -203,8 +204,8 @@ class Weights:
         )
         if left:
             raise Unfit(
-                f"{left[0]} (and {len(left) - 1} more tensors) are nothing that this family has: "
-                "the model is another one"
+                f"{left[0]} (and {len(left) - 1} more tensors) do not belong to this family; "
+                "check model_type"
             )
         encoder = Encoder(config)
         encoder.load_state_dict(self.state)

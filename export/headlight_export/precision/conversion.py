@@ -163,7 +163,9 @@ class _Rewriter:
             narrow = torch.from_numpy(self._values(weight)).to(TORCH[self.stored])
             if not narrow.isfinite().all():
                 raise ValueError(
-                    f"{weight} holds a number that {narrow.dtype} has not".replace("torch.", "")
+                    f"{weight} holds a value outside the range of {narrow.dtype}".replace(
+                        "torch.", ""
+                    )
                 )
             raw = narrow.view(torch.int16).numpy().tobytes()
             self.made.add(name)

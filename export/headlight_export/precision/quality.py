@@ -183,7 +183,7 @@ def table(found: Sequence[Quality]) -> str:
     first = found[0].entry
     lines = [
         f"against fp32 on {first.count} texts: {first.texts}"
-        + ("" if first.real_text else "; these tell nothing of neighbours among texts"),
+        + ("" if first.real_text else "; neighbour figures do not apply to texts"),
         f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}"
         f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
     ]

@@ -59,14 +59,15 @@ def known_variants(
     for precision in precisions:
         if precision not in ("fp32", *PRECISIONS):
             raise ValueError(
-                f"--precision {precision}: choose of {', '.join(PRECISIONS)}; "
+                f"--precision {precision}: choose one of {', '.join(PRECISIONS)}; "
                 "fp32 is always written"
             )
         found[CPU, precision] = None
     for provider in providers:
         if provider not in PROVIDERS:
             raise ValueError(
-                f"--provider {provider}: choose of {', '.join(PROVIDERS)}; {CPU} is always measured"
+                f"--provider {provider}: choose one of {', '.join(PROVIDERS)}; "
+                f"{CPU} is always measured"
             )
         found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
     found.pop((CPU, "fp32"), None)

@@ -136,8 +136,8 @@ def _check_end(tokenizer: tokenizers.Tokenizer, folder: Path, settings: Mapping[
             "add_eos_token=True).save_pretrained(folder)"
         )
         raise Refused(
-            f"{folder}: {TOKENIZER_CONFIG} says add_eos_token, and {TOKENIZER} puts nothing "
-            f"behind a text; save it with: {saved}, or set add_eos_token to false if the model "
+            f"{folder}: {TOKENIZER_CONFIG} sets add_eos_token, but {TOKENIZER} adds no token "
+            f"after a text; save it with: {saved}, or set add_eos_token to false if the model "
             "was trained without"
         )
 

@@ -64,8 +64,8 @@ def build(folder: Path, name: str, settings: Mapping[str, Any]) -> tokenizers.To
             "with --ids-only"
         )
         raise Refused(
-            f"{folder}: {name} cannot be built from {VOCAB}; {remedy}; if it is BERT's, say so: "
-            f"tokenizer_class in {TOKENIZER_CONFIG}"
+            f"{folder}: {name} cannot be built from {VOCAB}; {remedy}; if it is a BERT tokenizer, "
+            f"set tokenizer_class in {TOKENIZER_CONFIG}"
         )
     usual = MPNET_TOKENS if name == MPNET else BERT_TOKENS
     tokens = {key: content(settings.get(key)) or spelling for key, spelling in usual.items()}

@@ -76,8 +76,8 @@ def _by_rows(choice: Choice, places: Places) -> bool:
     return places.queries is not None and len(places.queries.tokens) <= FEW_ROWS * places.length
 
 
-class _OutputSpec:
-    """The output spec of one item."""
+class _ItemAttention:
+    """The attention that one item needs."""
 
     def __init__(self, choice: Choice, places: Places) -> None:
         self.choice, self.places = choice, places
@@ -94,11 +94,11 @@ class _OutputSpec:
         return rows
 
 
-class Wanted:
-    """The attention that a batch needs from each layer: the union of its items' output specs."""
+class BatchAttention:
+    """The attention that a batch needs from each layer: the union of what its items need."""
 
     def __init__(self, items: Sequence[EncodeItem], layers: int, heads: int, longest: int) -> None:
-        """Collect the items' output specs.
+        """Collect what the items need.
 
         Args:
             items: items of the batch.
@@ -106,16 +106,16 @@ class Wanted:
             longest: padded length of the batch, in tokens.
         """
         self._layers, self._heads, self._longest = layers, heads, longest
-        self._specs = {
-            row: _OutputSpec(choice, item.where)
+        self._items = {
+            row: _ItemAttention(choice, item.where)
             for row, item in enumerate(items)
             if (choice := item.selection.attention)
         }
         self._batch = len(items)
         chosen: dict[tuple[Source, int], set[int]] = {}
-        for wish in self._specs.values():
-            for layer, of_layer in zip(wish.choice.layers, wish.choice.heads, strict=True):
-                chosen.setdefault((wish.source, layer), set()).update(of_layer)
+        for item in self._items.values():
+            for layer, of_layer in zip(item.choice.layers, item.choice.heads, strict=True):
+                chosen.setdefault((item.source, layer), set()).update(of_layer)
         # Heads, by source and layer.
         self._chosen = {key: sorted(heads) for key, heads in chosen.items()}
         self._whole = self._unreduced()
@@ -129,7 +129,7 @@ class Wanted:
         """Return the selectors of every layer."""
         feeds: Arrays = {}
         mix, combine = self._weights()
-        most = max([wish.top for wish in self._specs.values()], default=0)
+        most = max([item.top for item in self._items.values()], default=0)
         for layer in range(self._layers):
             for source in ("attention", "scores"):
                 feeds[f"{source}_{layer}_heads"] = np.array(
@@ -149,9 +149,9 @@ class Wanted:
 
         None if there are several items, the item is padded, or the maps are changed afterwards.
         """
-        if self._batch != 1 or not self._specs or self._specs[0].places.length != self._longest:
+        if self._batch != 1 or not self._items or self._items[0].places.length != self._longest:
             return None
-        choice, places = self._specs[0].choice, self._specs[0].places
+        choice, places = self._items[0].choice, self._items[0].places
         as_it_is = AttentionSpec(
             layers=choice.spec.layers, heads=choice.spec.heads, max_bytes=choice.spec.max_bytes
         )
@@ -163,7 +163,7 @@ class Wanted:
         """Return output buffers for the graph, [1, heads, n, n] each: the result of a lone item."""
         if self._whole is None:
             return {}
-        layers = self._specs[0].choice.layers
+        layers = self._items[0].choice.layers
         return {
             f"attention_{layer}": maps[None]
             for layer, maps in zip(layers, self._whole, strict=True)
@@ -173,21 +173,21 @@ class Wanted:
         """Return one item's attention from the graph's outputs, reduced by `reduce_attention`."""
         if self._whole is not None:
             return self._whole, None, None
-        wish = self._specs[row]
-        return reduce_attention(wish.choice, wish.places, wish.source, self._maps(row, outputs))
+        item = self._items[row]
+        return reduce_attention(item.choice, item.places, item.source, self._maps(row, outputs))
 
     def _maps(self, row: int, outputs: Arrays) -> Maps:
-        wish = self._specs[row]
-        n, source = wish.places.length, wish.source
-        for layer, chosen in zip(wish.choice.layers, wish.choice.heads, strict=True):
+        item = self._items[row]
+        n, source = item.places.length, item.source
+        for layer, chosen in zip(item.choice.layers, item.choice.heads, strict=True):
             heads = list(chosen)
             found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
             if source == "mixed":
                 yield found[0][:, :n, :n]
             elif source == "rows":
-                yield found[0][heads, : len(wish.rows), :n]
+                yield found[0][heads, : len(item.rows), :n]
             elif source == "top":
-                yield tuple(part[heads, :n, : wish.top] for part in found)
+                yield tuple(part[heads, :n, : item.top] for part in found)
             else:
                 there = self._chosen[source, layer]
                 whole = (
@@ -200,12 +200,12 @@ class Wanted:
 
         They are float32 [B, 1, H] and float32 [B, 1, r, S].
         """
-        most = max([len(wish.rows) for wish in self._specs.values()], default=0)
+        most = max([len(item.rows) for item in self._items.values()], default=0)
         mix = np.zeros((self._batch, 1, self._heads), dtype=np.float32)
         combine = np.zeros((self._batch, 1, most, self._longest), dtype=np.float32)
-        for row, wish in self._specs.items():
-            if wish.source == "mixed":
-                heads = list(wish.choice.heads[0])
+        for row, item in self._items.items():
+            if item.source == "mixed":
+                heads = list(item.choice.heads[0])
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
-            combine[row, 0, : len(wish.rows), : wish.rows.shape[1]] = wish.rows
+            combine[row, 0, : len(item.rows), : item.rows.shape[1]] = item.rows
         return mix, combine

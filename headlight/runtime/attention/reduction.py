@@ -150,7 +150,13 @@ def row_tokens(choice: Choice, places: Places) -> Ids:
 
 
 def pooling_weights(choice: Choice, places: Places) -> Floats:
-    """Return the model's pooling weights of the tokens that are left: float32 [n], of sum 1."""
+    """Return the share of each token in the pooled vector, scaled to sum 1: float32 [n].
+
+    It is 0 for tokens that are dropped or left out.
+
+    Raises:
+        ValueError: the pooling has no weights, which is a bug.
+    """
     weights = np.zeros(places.length, dtype=np.float32)
     if is_one_token(choice.pooling):
         weights[pooled_token(choice.pooling, places.length, places.left_out)] = 1
@@ -160,14 +166,16 @@ def pooling_weights(choice: Choice, places: Places) -> Floats:
         if choice.spec.drop_special and places.special is not None
         else np.ones_like(weights, bool)
     )
+    # Tokens left out count only if no other token is left.
     if kept[places.left_out :].any():
         kept[: places.left_out] = False
-    # In "weighted_mean" the i-th token counts i times.
-    counts = (
-        np.arange(1, places.length + 1)
-        if choice.pooling == "weighted_mean"
-        else np.ones(places.length)
-    )
+    match choice.pooling:
+        case "mean" | "mean_sqrt_len":
+            counts = np.ones(places.length)
+        case "weighted_mean":  # the i-th token counts i times
+            counts = np.arange(1.0, places.length + 1)
+        case unknown:
+            raise ValueError(f"pooling {unknown!r} gives tokens no weights")
     weights[kept] = counts[kept] / counts[kept].sum()
     return weights
 

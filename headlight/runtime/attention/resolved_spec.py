@@ -237,7 +237,7 @@ def _check_reductions(spec: AttentionSpec) -> None:
         (
             len(set(axes)) != len(axes),
             "reduce",
-            f"has two for one axis: {', '.join(spec.reduce)}; choose one for each",
+            f"has two reductions for one axis: {', '.join(spec.reduce)}; choose one for each",
         ),
         (
             "statistics" in axes and len(axes) > 1,
@@ -247,12 +247,12 @@ def _check_reductions(spec: AttentionSpec) -> None:
         (
             spec.scores and bool(spec.reduce),
             "reduce",
-            "scores are no weights, and nothing is meant by their means; ask for weights",
+            "scores cannot be reduced; request weights",
         ),
         (
             bool(spec.pairs) and ("heads" in axes or "layers" in axes),
             "reduce",
-            "pairs are single heads, which nothing is reduced over; use layers and heads",
+            "cannot be combined with pairs, which select single heads; use layers and heads",
         ),
         (
             "queries" in axes and spec.queries != "all",

@@ -21,6 +21,7 @@ from headlight.runtime.attention.resolved_spec import (
     States,
     is_one_token,
 )
+from headlight.runtime.bundle.manifest import POOLING_MODES
 from headlight.runtime.values import Ids, Marks, Tokenized
 from headlight.runtime.vectors.vector_forms import TOKENS
 from headlight.spec import NUMBER_BYTES, STATISTICS, Span, TokenChoice, TokensSpec
@@ -245,11 +246,19 @@ def within(field: str, span: Span, characters: Ids) -> Ids:
 
 
 def pooled_token(pooling: str, length: int, left_out: int = 0) -> int:
-    """Return the token whose vector is the pooled vector, for a model that has one.
+    """Return the token whose vector is the pooled vector, if `is_one_token(pooling)`.
 
-    `left_out` is the number of tokens at the start that pooling leaves out.
+    For other poolings the number means nothing. `left_out` is the number of tokens at the start
+    that pooling leaves out.
+
+    Raises:
+        ValueError: the pooling is unknown, which is a bug.
     """
-    return left_out if pooling == "cls" else length - 1
+    if pooling == "cls":
+        return left_out
+    if pooling not in POOLING_MODES:
+        raise ValueError(f"pooling is {pooling!r}; known are {', '.join(POOLING_MODES)}")
+    return length - 1
 
 
 def _units(choice: Choice, tokens: Ids | None, tokenized: Tokenized) -> Units | None:

@@ -25,6 +25,8 @@ LARGEST_LIMIT = 1 << 22  # characters that the longest model needs
 MOST_PROMPTS = 1 << 10
 MOST_PROMPT_CHARACTERS = 1 << 18  # of all prompts together: GetModel returns them in one message
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+# Modes that the runtime knows. `headlight_model.layers.pooling.POOLING` computes them.
+POOLING_MODES = ("mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class Manifest:
     architecture: Architecture
     trained_length: int  # tokens
     max_length: int  # tokens
-    pooling: str
+    pooling: str  # one of POOLING_MODES
     normalize: bool
     accepts: tuple[str, ...]  # "text", "pair", "ids"
     graphs: tuple[Graph, ...]
@@ -196,7 +198,7 @@ class Manifest:
             architecture=architecture,
             trained_length=top.count("trained_length", LONGEST),
             max_length=top.count("max_length", LONGEST),
-            pooling=top.take("pooling", str),
+            pooling=top.one_of("pooling", POOLING_MODES),
             normalize=top.take("normalize", bool),
             accepts=top.strings("accepts"),
             graphs=tuple(fields.record(Graph) for fields in top.children("graphs")),

@@ -76,6 +76,13 @@ class Fields:
         """Return a string, or None for null. The name must exist."""
         return None if self.values.get(name, "") is None else self.take(name, str)
 
+    def one_of(self, name: str, choices: Iterable[str]) -> str:
+        """Return one of some strings."""
+        value: str = self.take(name, str)
+        if value not in choices:
+            raise self._wrong(name, value, f"one of {', '.join(choices)}")
+        return value
+
     def one_of_or_null(self, name: str, choices: Iterable[str]) -> str | None:
         """Return one of some strings, or None for null. The name must exist."""
         value = self.text_or_null(name)

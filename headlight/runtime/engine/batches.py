@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.runtime.attention.graph_selectors import Wanted
+from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight.runtime.providers.session import Outputs
-from headlight.runtime.values import Floats, Ids, Marks
+from headlight.runtime.values import Arrays, Floats, Ids, Marks
 from headlight.runtime.vectors.vector_forms import shape_rows
 
 BATCH_TOKENS = 512  # padded tokens in one batch of one thread; `make tune` finds the best value
@@ -70,7 +69,7 @@ def plan(lengths: Sequence[int], *, squared: bool, tokens: int = BATCH_TOKENS) -
     return batches
 
 
-def all_finite(outputs: Outputs) -> bool:
+def all_finite(outputs: Arrays) -> bool:
     """Return whether a batch's vectors are finite, padding included.
 
     Any non-finite number of a batch shows in them.
@@ -79,7 +78,7 @@ def all_finite(outputs: Outputs) -> bool:
     return pooled and ("tokens" not in outputs or bool(np.isfinite(outputs["tokens"]).all()))
 
 
-def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> Marks:
+def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     """Return the items whose vectors are finite: bool [B].
 
     An item's padding, and outputs that only other items requested, do not count.
@@ -94,11 +93,11 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Outputs) -> Marks:
 
 
 def cut_out(
-    outputs: Outputs,
+    outputs: Arrays,
     row: int,
     item: EncodeItem,
     pooled: Floats | None,
-    wanted: Wanted | None,
+    batch_attention: BatchAttention | None,
 ) -> ItemResult:
     """Return one item's part of a batch's outputs, without padding.
 
@@ -109,13 +108,13 @@ def cut_out(
         row: the item's index in the batch.
         item: the item, with its requested outputs.
         pooled: its vector, in the requested form.
-        wanted: the batch's attention, if attention or hidden states are requested.
+        batch_attention: the batch's attention, if attention or hidden states are requested.
     """
     n, selection = len(item.ids), item.selection
     rows = slice(n) if item.rows is None else item.rows
     attention = indices = scales = hidden = None
-    if wanted is not None and selection.attention is not None:
-        attention, indices, scales = wanted.reduced(row, outputs)
+    if batch_attention is not None and selection.attention is not None:
+        attention, indices, scales = batch_attention.reduced(row, outputs)
     if (states := selection.hidden) is not None:
         tokens = slice(n) if item.states is None else item.states
         parts = [outputs[f"hidden_{layer}"][row, tokens] for layer in states.layers]

@@ -14,16 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
-from headlight.runtime.attention.graph_selectors import Wanted
+from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
-from headlight.runtime.providers.session import Outputs, Session, check_interface
+from headlight.runtime.providers.session import Session, check_interface
 from headlight.runtime.providers.worker_layout import Workers
-from headlight.runtime.values import Role
+from headlight.runtime.values import Arrays, Role
 from headlight.runtime.vectors.vector_forms import shape_pooled
 
 NOT_FINITE = "a result is not finite"
@@ -106,7 +106,7 @@ class Engine:
     def graph(self, role: Role, *, wide: bool) -> Role:
         """Return the graph that a batch of this role runs on.
 
-        An "embed" batch with all threads may run on "attend", see `Wide`.
+        An "embed" batch with all threads may run on "attend", see `Exclusive` in worker_layout.
         """
         return "attend" if wide and self._lent else role
 
@@ -171,17 +171,17 @@ class Engine:
 
     def _run(self, items: Sequence[EncodeItem], *, wide: bool) -> list[ItemResult]:
         role, names, buffers = self.graph(items[0].role, wide=wide), output_names(items), {}
-        feeds, wanted = self._feeds(role, items)
-        if wanted is not None:
-            names += wanted.outputs
-            buffers = wanted.buffers()
+        feeds, batch_attention = self._feeds(role, items)
+        if batch_attention is not None:
+            names += batch_attention.outputs
+            buffers = batch_attention.buffers()
         if self.faults.gpu:
             self.faults.check_feeds(feeds)
         with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
-            return self._results(items, outputs, wanted)
+            return self._results(items, outputs, batch_attention)
 
     def _results(
-        self, items: Sequence[EncodeItem], outputs: Outputs, wanted: Wanted | None
+        self, items: Sequence[EncodeItem], outputs: Arrays, batch_attention: BatchAttention | None
     ) -> list[ItemResult]:
         """Return each item's requested outputs from those of the batch.
 
@@ -200,14 +200,17 @@ class Engine:
                 finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
                 pooled = shape_pooled(finite, vectors, self._normalize)
                 results = [
-                    cut_out(outputs, row, item, pooled[row], wanted) if good[row] else None
+                    cut_out(outputs, row, item, pooled[row], batch_attention) if good[row] else None
                     for row, item in enumerate(items)
                 ]
                 raise NotFinite(told(NOT_FINITE, details), results)
         pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
         if len(outputs) == 1:  # only pooled vectors, the usual case
             return [ItemResult(vector) for vector in pooled]
-        return [cut_out(outputs, row, item, pooled[row], wanted) for row, item in enumerate(items)]
+        return [
+            cut_out(outputs, row, item, pooled[row], batch_attention)
+            for row, item in enumerate(items)
+        ]
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every graph at each length, on each worker and on all threads.
@@ -235,7 +238,9 @@ class Engine:
             if role == "embed" or self.faults.gpu:
                 session.shrink(self._feeds(role, [item])[0])
 
-    def _feeds(self, role: Role, items: Sequence[EncodeItem]) -> tuple[Outputs, Wanted | None]:
+    def _feeds(
+        self, role: Role, items: Sequence[EncodeItem]
+    ) -> tuple[Arrays, BatchAttention | None]:
         """Return the inputs of a graph, and the requested attention.
 
         Inputs that no item sets get defaults that have no effect.
@@ -244,7 +249,7 @@ class Engine:
         for row, item in enumerate(items):
             if item.occluded is not None:
                 mask[row, item.occluded] = 0
-        feeds: Outputs = {"ids": ids, "mask": mask}
+        feeds: Arrays = {"ids": ids, "mask": mask}
         if "pool_mask" in self._sessions[role].inputs:
             feeds["pool_mask"] = mask.copy()
             for row, item in enumerate(items):
@@ -262,8 +267,8 @@ class Engine:
         feeds["head_mask"] = np.stack(
             [ones if item.head_mask is None else item.head_mask for item in items]
         )
-        wanted = Wanted(items, layers, heads, ids.shape[1])
-        return feeds | wanted.feeds(), wanted
+        batch_attention = BatchAttention(items, layers, heads, ids.shape[1])
+        return feeds | batch_attention.feeds(), batch_attention
 
 
 def output_names(items: Sequence[EncodeItem]) -> list[str]:

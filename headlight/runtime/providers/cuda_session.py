@@ -24,8 +24,8 @@ from headlight.runtime.providers.onnx_session import (
     session_options,
 )
 from headlight.runtime.providers.onnx_session import library as onnxruntime
-from headlight.runtime.providers.session import Outputs
 from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.values import Arrays
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 PRECISIONS = ("fp32", "fp16", "bf16")
@@ -77,7 +77,7 @@ def devices() -> Devices:
     code = code or driver.cuDeviceGetCount(ctypes.byref(count))
     if code:
         raise BundleError(
-            f"the NVIDIA driver fails with CUDA error {code}; see what `nvidia-smi` says of it"
+            f"the NVIDIA driver fails with CUDA error {code}; run `nvidia-smi` for details"
         )
     return Devices(count.value, "" if count.value else f"the NVIDIA driver finds no GPU; {GIVE}")
 
@@ -104,8 +104,8 @@ def check_cuda(precision: str, gpu: Gpu) -> None:
     """
     if not cuda_installed():
         raise BundleError(
-            "provider cuda needs onnxruntime-gpu in the place of onnxruntime, for both install "
-            f"the same files: `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
+            "provider cuda needs onnxruntime-gpu instead of onnxruntime (both install the same "
+            f"files): `pip uninstall onnxruntime`, then `{remedy('gpu')}`"
         )
     if precision not in PRECISIONS:
         raise BundleError(
@@ -142,15 +142,15 @@ class CudaSession(OrtSession):
         )
         if list(session.get_providers())[:1] != [CUDA]:  # a failure of the first is only logged
             raise BundleError(
-                "ONNX Runtime cannot use the GPU: it wants the libraries of CUDA and cuDNN that "
+                "ONNX Runtime cannot use the GPU: it needs the libraries of CUDA and cuDNN that "
                 "it was built for (`pip install 'onnxruntime-gpu[cuda,cudnn]'`) and a driver "
                 f"for them{said}"
             )
         super().__init__(session, f"gpu:{gpu.device}")
 
     def run(
-        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
-    ) -> contextlib.nullcontext[Outputs]:
+        self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
+    ) -> contextlib.nullcontext[Arrays]:
         # Outputs are bound to host memory for the caller: each is copied once, and the copy is
         # complete before this returns.
         return contextlib.nullcontext(run_into(self._session, names, feeds, buffers))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from headlight.errors import DeviceFull, DeviceLost, EngineError, HeadlightError, HostFull
-from headlight.runtime.providers.session import Outputs
+from headlight.runtime.values import Arrays
 
 log = logging.getLogger("headlight.engine")
 
@@ -115,7 +115,7 @@ class Faults:
         if self._lost:
             raise DeviceLost("the GPU failed before; this replica is ending, try another")
 
-    def check_feeds(self, feeds: Outputs) -> None:
+    def check_feeds(self, feeds: Arrays) -> None:
         """Check a batch's ids, segments and length before anything is computed.
 
         Kernels on a CPU check indices; on a GPU they read out of bounds.

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headlight.runtime.bundle.file_contents import BFLOAT16, OnnxGraph
-from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.session import Shape
 from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.values import Arrays
 
 # Official builds may send telemetry; the variable must be set before the library is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -41,7 +42,7 @@ class OrtSession:
             value.name: tuple(value.shape) for value in session.get_outputs()
         }
 
-    def shrink(self, feeds: Outputs) -> None:
+    def shrink(self, feeds: Arrays) -> None:
         options = onnxruntime.RunOptions()
         options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._arena)
         self._session.run([next(iter(self.outputs))], feeds, options)
@@ -51,22 +52,22 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        # All sessions share the arena.
+        # All callers share each of the two sessions, and both sessions share the arena.
+        # `_session` has the threads of one worker, `_wide` all threads.
         super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")
-        # Callers share each of the two sessions; `_session` has the threads of one worker.
         self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
         self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
 
     def run(
-        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
-    ) -> contextlib.nullcontext[Outputs]:
+        self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
+    ) -> contextlib.nullcontext[Arrays]:
         session = self._wide if wide else self._session
         if buffers:
             return contextlib.nullcontext(run_into(session, names, feeds, buffers))
         return contextlib.nullcontext(dict(zip(names, session.run(names, feeds), strict=True)))
 
 
-def run_into(session: Any, names: Sequence[str], feeds: Outputs, buffers: Outputs) -> Outputs:
+def run_into(session: Any, names: Sequence[str], feeds: Arrays, buffers: Arrays) -> Arrays:
     """Run a session and return the named outputs; one that has a buffer is written into it."""
     binding = session.io_binding()
     for name, array in feeds.items():

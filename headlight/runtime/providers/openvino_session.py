@@ -22,8 +22,9 @@ from headlight.errors import BundleError
 from headlight.extras import remedy
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.bundle.onnx_file import with_inputs
-from headlight.runtime.providers.session import Outputs, Shape
+from headlight.runtime.providers.session import Shape
 from headlight.runtime.providers.worker_layout import Workers
+from headlight.runtime.values import Arrays
 
 log = logging.getLogger("headlight.engine")
 
@@ -106,8 +107,8 @@ class OpenVinoSession:
 
     @contextlib.contextmanager
     def run(
-        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
-    ) -> Iterator[Outputs]:
+        self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
+    ) -> Iterator[Arrays]:
         # OpenVINO's TopK refuses a k of 0: an unused layer gives the largest entry of each row,
         # which is not read.
         feeds = {
@@ -121,7 +122,7 @@ class OpenVinoSession:
                 found[name] = buffer
             yield found
 
-    def shrink(self, feeds: Outputs) -> None:
+    def shrink(self, feeds: Arrays) -> None:
         """Do nothing: OpenVINO keeps the memory of its largest batch."""
 
 
@@ -153,7 +154,7 @@ class _Compiled:
             self.free.put(self.compiled.create_infer_request())
         self.failed = False
 
-    def compute(self, request: Any, feeds: Outputs) -> bool:
+    def compute(self, request: Any, feeds: Arrays) -> bool:
         """Compute a batch, or return False if a concurrent batch failed.
 
         In that case it may have run on a damaged state.
@@ -199,7 +200,7 @@ class _Graph:
             return self._present
 
     @contextlib.contextmanager
-    def run(self, feeds: Outputs) -> Iterator[Any]:
+    def run(self, feeds: Arrays) -> Iterator[Any]:
         """Yield the request that computed a batch; it is reserved until the context ends.
 
         Raises:

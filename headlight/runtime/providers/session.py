@@ -11,7 +11,6 @@ from headlight.runtime.attention.graph_selectors import OUTPUTS_OF
 from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest
 from headlight.runtime.values import Arrays
 
-Outputs = Arrays
 Shape = tuple[int | str | None, ...]  # a number, or any other value if the size varies
 
 
@@ -27,8 +26,8 @@ class Session(Protocol):
     outputs: dict[str, Shape]
 
     def run(
-        self, names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False
-    ) -> contextlib.AbstractContextManager[Outputs]:
+        self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
+    ) -> contextlib.AbstractContextManager[Arrays]:
         """Run one batch.
 
         Args:
@@ -41,7 +40,7 @@ class Session(Protocol):
             The outputs named. They are valid until the context ends; copy them to keep them.
         """
 
-    def shrink(self, feeds: Outputs) -> None:
+    def shrink(self, feeds: Arrays) -> None:
         """Give back the memory of earlier batches, if possible, by running the batch `feeds`."""
 
 

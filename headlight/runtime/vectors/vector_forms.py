@@ -39,8 +39,8 @@ ONE, SIGN, SHIFT, SIGN_SHIFT = np.uint32(1), np.uint32(0x80000000), np.uint32(13
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Vector:
-    """The resolved form of pooled vectors.
+class VectorForm:
+    """A resolved form of pooled vectors.
 
     Attributes:
         width: entries kept, from the first; None: all.
@@ -61,11 +61,11 @@ class Vector:
 
 
 # Whole vectors in the model's own form.
-AS_THEY_ARE, ALL_ROWS = Vector(), TokensSpec()
+AS_THEY_ARE, ALL_ROWS = VectorForm(), TokensSpec()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Offer:
+class AvailableForms:
     """The forms that a model's pooled vectors can have.
 
     Attributes:
@@ -86,7 +86,7 @@ class Offer:
         return (*kinds, "binary", "ubinary") if self.dim >= 8 else kinds
 
 
-def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
+def resolve_pooled(spec: PooledSpec, forms: AvailableForms) -> VectorForm:
     """Resolve and check a spec of pooled vectors against a model.
 
     Raises:
@@ -94,9 +94,9 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
     """
     if spec == PooledSpec():
         return AS_THEY_ARE
-    width = offer.dim if spec.dimensions is None else spec.dimensions
-    check_dimensions(width, offer.dim)
-    unit = offer.normalize if spec.normalize is None else spec.normalize
+    width = forms.dim if spec.dimensions is None else spec.dimensions
+    check_dimensions(width, forms.dim)
+    unit = forms.normalize if spec.normalize is None else spec.normalize
     dtypes = spec.dtypes or ("float32",)
     for dtype in dtypes:
         check_name(f"{POOLED}.dtypes", dtype, VECTOR_BITS)
@@ -111,20 +111,20 @@ def resolve_pooled(spec: PooledSpec, offer: Offer) -> Vector:
                 f"is {width}; {dtype} packs 8 into a byte, ask for a multiple of 8",
             )
     if "int8" not in dtypes:
-        return Vector(width, unit, dtypes)
-    if unit != offer.normalize:
-        as_usual = "normalised" if offer.normalize else "not normalised"
+        return VectorForm(width, unit, dtypes)
+    if unit != forms.normalize:
+        as_usual = "normalised" if forms.normalize else "not normalised"
         raise InvalidInput(
             f"{POOLED}.normalize", f"int8 was calibrated on vectors {as_usual}; leave normalize out"
         )
-    if width not in offer.ranges:
-        have = f"those of {', '.join(map(str, sorted(offer.ranges)))}" if offer.ranges else "none"
+    if width not in forms.ranges:
+        have = f"those of {', '.join(map(str, sorted(forms.ranges)))}" if forms.ranges else "none"
         raise InvalidInput(
             f"{POOLED}.dtypes",
             f"int8 of {width} dimensions needs their ranges, and this bundle has {have};"
             " export it with `headlight export --calibration TEXTS`",
         )
-    return Vector(width, unit, dtypes, offer.ranges[width])
+    return VectorForm(width, unit, dtypes, forms.ranges[width])
 
 
 def resolve_rows(spec: TokensSpec) -> TokensSpec:
@@ -148,7 +148,7 @@ def unit_length(vectors: Floats) -> Floats:
 
 
 def shape_pooled(
-    whole: Floats, wanted: Sequence[Vector | None], normalize: bool
+    whole: Floats, wanted: Sequence[VectorForm | None], normalize: bool
 ) -> list[Floats | None]:
     """Cut and scale a batch's pooled vectors for each item.
 
@@ -171,7 +171,7 @@ def shape_pooled(
     return shaped
 
 
-def _shaped(whole: Floats, vector: Vector, normalize: bool) -> Floats:
+def _shaped(whole: Floats, vector: VectorForm, normalize: bool) -> Floats:
     """Cut and scale vectors float32 [N, pooled_dim]."""
     part: Floats = whole[:, : vector.width]
     return unit_length(part) if (normalize if vector.unit is None else vector.unit) else part
@@ -184,7 +184,7 @@ def shape_rows(tokens: Floats, rows: TokensSpec) -> Array:
     return unit_length(tokens) if rows.normalize else tokens.copy()
 
 
-def as_types(vectors: Floats, vector: Vector) -> dict[VectorType, Array]:
+def as_types(vectors: Floats, vector: VectorForm) -> dict[VectorType, Array]:
     """Convert vectors float32 [..., width] to each requested type, in that order.
 
     See DataType in the contract.

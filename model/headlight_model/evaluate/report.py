@@ -36,14 +36,14 @@ def page(origin: Origin, order: list[Order], retrieval: list[Retrieval]) -> str:
 
 def _introduction(origin: Origin) -> str:
     other = [name for name, digest in origin.trained_on.items() if digest != origin.corpus_sha256]
-    note = f" {', '.join(other)} learnt from another corpus." if other else ""
+    note = f" {', '.join(other)} trained on another corpus." if other else ""
     return (
         "# What the shipped models can do\n\n"
         f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that "
         "Python's standard library and the pinned packages "
         f"(headlight_model/train/data/corpus.json), SHA-256 `{origin.corpus_sha256}`.{note} "
         "Weights, vocabulary and word frequencies come from the training part. Everything below "
-        "is measured on packages, and modules of the library, that took no part in it; "
+        "is measured on packages and library modules that were not used in training; "
         "only the questions by hand are about the whole library."
     )
 

@@ -1,4 +1,7 @@
-"""Pooling: from one vector per token to one per text."""
+"""Pooling: from one vector per token to one per text.
+
+`counted` marks the tokens that count: no padding, and no prompt that the model leaves out.
+"""
 
 from __future__ import annotations
 
@@ -8,62 +11,66 @@ from torch import Tensor
 MASKED = -1e30  # finite, so that nothing downstream is NaN
 
 
-def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over the tokens that are not padding.
+def mean_pool(tokens: Tensor, counted: Tensor) -> Tensor:
+    """Return the mean over the tokens that count.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    keep = mask.unsqueeze(-1).to(tokens.dtype)  # [B, S, 1]
+    keep = counted.unsqueeze(-1).to(tokens.dtype)  # [B, S, 1]
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0)
 
 
-def cls_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the vector of the first token that is not padding.
+def cls_pool(tokens: Tensor, counted: Tensor) -> Tensor:
+    """Return the vector of the first token that counts.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    first = mask & (mask.cumsum(dim=1) == 1)
+    first = counted & (counted.cumsum(dim=1) == 1)
     return (tokens * first.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
-def last_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the vector of the last token that is not padding.
+def last_pool(tokens: Tensor, counted: Tensor) -> Tensor:
+    """Return the vector of the last token that counts.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device) * mask  # [B, S]; 0 at padding
-    last = mask & (places == places.amax(dim=1, keepdim=True))
+    # [B, S]; 0: not counted
+    places = torch.arange(1, counted.shape[1] + 1, device=counted.device) * counted
+    last = counted & (places == places.amax(dim=1, keepdim=True))
     return (tokens * last.unsqueeze(-1).to(tokens.dtype)).sum(dim=1)
 
 
-def max_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the maximum of each dimension, without padding.
+def max_pool(tokens: Tensor, counted: Tensor) -> Tensor:
+    """Return the maximum of each dimension over the tokens that count.
 
-    [B, S, D] float, [B, S] bool -> [B, D]; zeros if all is padding.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    largest = torch.where(mask.unsqueeze(-1), tokens, MASKED).amax(dim=1)
-    return torch.where(mask.any(dim=1, keepdim=True), largest, 0.0)
+    largest = torch.where(counted.unsqueeze(-1), tokens, MASKED).amax(dim=1)
+    return torch.where(counted.any(dim=1, keepdim=True), largest, 0.0)
 
 
-def weighted_mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+def weighted_mean_pool(tokens: Tensor, counted: Tensor) -> Tensor:
     """Return the mean in which the i-th token has weight i (Muennighoff 2022, SGPT).
 
-    [B, S, D] float, [B, S] bool -> [B, D].
+    i counts from the text's first token, left-out ones included.
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device, dtype=tokens.dtype)
-    weights = (places * mask.to(tokens.dtype)).unsqueeze(-1)  # [B, S, 1]
+    places = torch.arange(1, counted.shape[1] + 1, device=counted.device, dtype=tokens.dtype)
+    weights = (places * counted.to(tokens.dtype)).unsqueeze(-1)  # [B, S, 1]
     return (tokens * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
 
 
-def mean_sqrt_len_pool(tokens: Tensor, mask: Tensor) -> Tensor:
-    """Return the sum divided by the square root of the number of tokens.
+def mean_sqrt_len_pool(tokens: Tensor, counted: Tensor) -> Tensor:
+    """Return the sum divided by the square root of the number of tokens that count.
 
-    [B, S, D] float, [B, S] bool -> [B, D].
+    [B, S, D] float, [B, S] bool -> [B, D]; zeros if none counts.
     """
-    keep = mask.unsqueeze(-1).to(tokens.dtype)
+    keep = counted.unsqueeze(-1).to(tokens.dtype)
     return (tokens * keep).sum(dim=1) / keep.sum(dim=1).clamp(min=1.0).sqrt()
 
 
+# The runtime knows modes by name, too: POOLING_MODES in headlight/runtime/bundle/manifest.py,
+# `is_one_token`, `pooled_token` and `pooling_weights` in headlight/runtime/attention.
 POOLING = {
     "mean": mean_pool,
     "cls": cls_pool,

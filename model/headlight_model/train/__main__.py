@@ -26,19 +26,19 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
     parser.add_argument(
-        "--state", type=Path, help="folder of what --resume continues; default: build/train/NAME"
+        "--state", type=Path, help="folder of the state to resume; default: build/train/NAME"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--stage",
         type=int,
         default=0,
-        help="end behind this stage, 1 being the first; default: the last",
+        help="last stage to run, counted from 1; default: all stages",
     )
     parser.add_argument("--threads", type=int, help="CPU threads; default: as torch decides")
     parser.add_argument("--resume", action="store_true", help="continue from --state")
     parser.add_argument(
-        "--quick", action="store_true", help="a tiny model and a few steps, to see that all works"
+        "--quick", action="store_true", help="a tiny model and a few steps, to test the training"
     )
     options = parser.parse_args(arguments)
     if options.threads:

@@ -16,7 +16,7 @@ from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.engine.batches import Rounding
-from headlight.runtime.engine.engine import Engine as RuntimeEngine
+from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
 from headlight_service.config.command_line import ConfigError
@@ -29,9 +29,9 @@ from headlight_service.core.admission.admission_control import (
 )
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.models import ServedModel, ref_of
-from headlight_service.core.scheduler.cpu_time import processors
-from headlight_service.core.scheduler.engine_health import Engine, EngineLost
-from headlight_service.core.scheduler.lanes import Budget, LaneKey
+from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
+from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineLost
+from headlight_service.core.scheduler.lanes import BatchLimit, LaneKey
 from headlight_service.core.scheduler.running_batch import BatchReport
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import Metrics, ModelMetrics
@@ -138,7 +138,7 @@ def fitting() -> Iterator[None]:
     except DeviceFull:
         raise BundleError(
             "the memory of the GPU is too small for the first batches; raise --gpu-memory-bytes, "
-            "end what else uses the GPU, or lower --warm-up-lengths"
+            "stop other processes on the GPU, or lower --warm-up-lengths"
         ) from None
     except EngineError as error:
         raise BundleError(
@@ -197,15 +197,19 @@ def assemble(
     own, told = metrics.of(manifest.name), limits(config, manifest)
     estimate = WaitEstimate(slots)
     scheduler = Scheduler(
-        {manifest.name: Engine(runtime.engine.run, runtime.probe, runtime.engine.wide_roles)},
-        budgets(manifest.name, runtime.roles, config),
+        {
+            manifest.name: EngineFunctions(
+                runtime.engine.run, runtime.probe, runtime.engine.wide_roles
+            )
+        },
+        batch_limits(manifest.name, runtime.roles, config),
         slots=slots,
         bulk_seconds=config.bulk_batch_ms / 1000,
         rounding=Rounding(config.round_lengths, manifest.max_length),
         observe=functools.partial(_observe, runtime.engine, own, estimate),
         on_lost=on_lost,
         tracing=None if tracing is None else tracing.batches(ref_of(runtime)),
-        worked=None if runtime.provider == "cuda" else processors,
+        worked=None if runtime.provider == "cuda" else cpu_seconds_of_workers,
     )
     admission = make_admission(config, told, estimate, scheduler)
     metrics.serve(
@@ -259,18 +263,18 @@ def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], flo
     }
 
 
-def budgets(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, Budget]:
-    """Return the budget of each lane: one lane for each loaded graph."""
-    found = {LaneKey(model, "embed"): Budget(config.batch_tokens, None, config.max_padding)}
+def batch_limits(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, BatchLimit]:
+    """Return the batch limit of each lane: one lane for each loaded graph."""
+    found = {LaneKey(model, "embed"): BatchLimit(config.batch_tokens, None, config.max_padding)}
     if "attend" in roles:
-        found[LaneKey(model, "attend")] = Budget(
+        found[LaneKey(model, "attend")] = BatchLimit(
             config.batch_tokens, config.attend_batch_cost, config.max_padding
         )
     return found
 
 
 def _observe(
-    engine: RuntimeEngine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport
+    engine: Engine, metrics: ModelMetrics, estimate: WaitEstimate, report: BatchReport
 ) -> None:
     estimate.worked_off(report.tokens, report.seconds, report.wide)
     metrics.batch_items.observe(report.items)

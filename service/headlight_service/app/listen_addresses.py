@@ -15,7 +15,8 @@ from headlight_service.frontends.grpc.transport.grpc_server import GrpcServer
 
 REASONS = {
     errno.EADDRINUSE: (
-        "is in use; end what listens there, or choose another port (0 takes any free one)"
+        "is in use; stop the process that listens there, or choose another port (0 takes any free "
+        "one)"
     ),
     errno.EADDRNOTAVAIL: (
         "is not an address of this machine; give one that is, or 0.0.0.0 or [::] for all of them"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger("headlight_service.app.liveness")
 LOOK_SECONDS = 1.0
-Still = Callable[[], float]
+StalledSeconds = Callable[[], float]
 
 
 class Liveness:
@@ -27,15 +27,15 @@ class Liveness:
         """
         self._stuck_seconds = stuck_seconds
         self._clock = clock
-        self._watched: dict[str, Still] = {}
+        self._watched: dict[str, StalledSeconds] = {}
         self._looked = clock()
 
-    def add(self, name: str, still: Still) -> None:
+    def add(self, name: str, stalled_seconds: StalledSeconds) -> None:
         """Watch one more worker; callable from any thread.
 
-        `still` returns the seconds without progress while the worker has work.
+        `stalled_seconds` returns the seconds without progress while the worker has work.
         """
-        self._watched[name] = still
+        self._watched[name] = stalled_seconds
 
     @property
     def stalled_at(self) -> str | None:
@@ -43,7 +43,7 @@ class Liveness:
         if self._clock() - self._looked > self._stuck_seconds + LOOK_SECONDS:
             return "event loop"
         return next(
-            (name for name, still in [*self._watched.items()] if still() > self._stuck_seconds),
+            (name for name, seconds in [*self._watched.items()] if seconds() > self._stuck_seconds),
             None,
         )
 
@@ -65,9 +65,9 @@ class Liveness:
                 tell(told)
                 if told:
                     log.critical(
-                        "work waits and nothing progresses; liveness fails until something does",
+                        "work is pending but nothing progresses; liveness fails until it does",
                         extra={"event": "stuck", "where": where, "seconds": self._stuck_seconds},
                     )
                 else:
-                    log.warning("it moves again", extra={"event": "unstuck"})
+                    log.warning("progress resumed", extra={"event": "unstuck"})
             await pause(LOOK_SECONDS)

@@ -55,14 +55,14 @@ def build_server(
     metrics: Metrics,
     in_flight: InFlight,
     observe: Callable[[str, Change], None],
-    gate: Authenticator | None = None,
+    authenticator: Authenticator | None = None,
     tracing: Tracing | None = None,
 ) -> GrpcServer:
     """Return a server with all services, not started. Call it within the server's event loop."""
     arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
 
     def make(bridge: Bridge) -> grpc.Server:
-        interceptor = Interceptor(bridge, metrics, in_flight, arrivals, gate, tracing)
+        interceptor = Interceptor(bridge, metrics, in_flight, arrivals, authenticator, tracing)
         server = grpc.server(bridge.threads, interceptors=[interceptor], options=options(config))  # type: ignore[arg-type]
         add_HeadlightServiceServicer_to_server(servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(readiness, server)

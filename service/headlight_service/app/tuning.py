@@ -26,8 +26,8 @@ from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.config.options import Config
-from headlight_service.core.scheduler.batch_policy import Lanes
-from headlight_service.core.scheduler.lanes import Budget, Entry, LaneKey
+from headlight_service.core.scheduler.batch_policy import LaneSet
+from headlight_service.core.scheduler.lanes import BatchLimit, Entry, LaneKey
 
 WAITING = 64  # texts that are always in the queue, as from so many callers
 # Lengths of usual texts: half of at most 36 tokens, 53 on average.
@@ -133,8 +133,8 @@ class _Queue:
     def __init__(self, runtime: Runtime, options: Options) -> None:
         longest = runtime.bundle.manifest.max_length
         self._engine, self._rounding = runtime.engine, Rounding(options.round_lengths, longest)
-        self._lanes: Lanes[EncodeItem] = Lanes(
-            {LANE: Budget(options.batch_tokens, None, Config.max_padding)}
+        self._lanes: LaneSet[EncodeItem] = LaneSet(
+            {LANE: BatchLimit(options.batch_tokens, None, Config.max_padding)}
         )
         self._random, self._longest = np.random.default_rng(0), min(longest, LONGEST)
         self._lock = threading.Lock()

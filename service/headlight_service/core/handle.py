@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from headlight.errors import HeadlightError
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, Bucket
+from headlight_service.core.admission.rate_limit import CHARACTERS_PER_TOKENIZED, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenization import TokenizationJob
@@ -27,8 +27,8 @@ WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a 
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
 
-class Means(Protocol):
-    """Resources that all requests share; the pipeline provides them.
+class SharedResources(Protocol):
+    """Resources that all requests share. `Pipeline` implements it.
 
     Attributes:
         models: the served models.
@@ -38,8 +38,8 @@ class Means(Protocol):
     models: Models
     tokenizers: TokenizerThreads
 
-    def bucket_of(self, client: str | None) -> Bucket | None:
-        """Return the token bucket of a client; None: it has no quota."""
+    def bucket_of(self, quota_owner: str | None) -> Bucket | None:
+        """Return the token bucket of a quota's owner; None: there is no quota."""
 
 
 class Handle(Generic[T]):
@@ -51,12 +51,14 @@ class Handle(Generic[T]):
         cancelled: whether the caller no longer waits for the answer.
     """
 
-    def __init__(self, means: Means, request: Request, trace: RequestTrace | None) -> None:
+    def __init__(
+        self, shared: SharedResources, request: Request, trace: RequestTrace | None
+    ) -> None:
         """Prepare the handle; `start` begins the work."""
         self.request = request
         self.future: Future[T] = Future()
         self.cancelled = False
-        self._means = means
+        self._shared = shared
         self._trace = trace
         self._job: TokenizationJob
         self._model: ServedModel  # set by _admit
@@ -64,8 +66,8 @@ class Handle(Generic[T]):
         self._admitted = False
         self._arrived_ns = time.monotonic_ns()
         self._lock = threading.Lock()
-        self._over = False  # whether the end is decided
-        self._on_thread = False  # a thread of the tokenizer works for it
+        self._over = False  # whether the end is claimed
+        self._on_tokenizer_thread = False
 
     def result(self) -> T:
         """Wait for the answer, and take it. Call it once.
@@ -85,7 +87,7 @@ class Handle(Generic[T]):
         Args:
             by_caller: count the cancellation, at the stage that the request had reached.
         """
-        if not self._decide():
+        if not self._claim_end():
             return
         self.cancelled = True
         stage = self._withdraw()
@@ -115,7 +117,7 @@ class Handle(Generic[T]):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
             # A tokenizer thread still uses counted resources; it closes the request when done.
-            if self._on_thread and self.cancelled:
+            if self._on_tokenizer_thread and self.cancelled:
                 return 0
         return self._budget.close(error, keep_answer_bytes)
 
@@ -143,46 +145,50 @@ class Handle(Generic[T]):
     # The methods below implement the steps.
 
     def _admit(self) -> None:
-        """Find the model, and admit the bytes of the request."""
+        """Find the model, and take the bytes of the request."""
         request = self.request
-        self._model = model = self._means.models.get(request.model)
-        bucket = self._means.bucket_of(request.client)
+        self._model = model = self._shared.models.get(request.model)
+        bucket = self._shared.bucket_of(request.quota_owner)
         self._budget = RequestBudget(model.admission, request.priority, bucket)
         with self._lock:
             if self._over:  # the client disconnected before the first step
                 raise CancelledError
             self._admitted = True
-        self._budget.receive(request.size_bytes)
+        self._budget.take_request(request.size_bytes)
 
     def _begin_tokenizing(self, job: TokenizationJob) -> None:
-        """Tokenise in this thread if the inputs are short: another one costs 100 µs and more."""
+        """Charge for tokenising. Then: `_tokenize`.
+
+        It runs on this thread if the inputs are short: another thread costs 100 µs or more.
+        """
         self._job = job
-        self._budget.has_read(job.size / READ_CHARACTERS)  # charged before it keeps a thread busy
+        # Charged before it keeps a thread busy.
+        self._budget.charge_tokenizing(job.size / CHARACTERS_PER_TOKENIZED)
         if self._trace is not None:
             self._trace.stage("tokenize")
         if job.size <= SHORT_CHARACTERS:
             self._tokenize()
         else:
-            self._means.tokenizers.submit(self._tokenize_on_thread, self.request.priority)
+            self._shared.tokenizers.submit(self._tokenize_on_thread, self.request.priority)
 
     def _tokenize(self) -> None:
-        """Tokenise, and begin the next step."""
+        """Tokenise the inputs. Then: the subclass's next step."""
         raise NotImplementedError
 
     def _tokenize_on_thread(self) -> None:
         with self._lock:
             if self._over:
                 return
-            self._on_thread = True
+            self._on_tokenizer_thread = True
         self._run(self._tokenize)
         with self._lock:
-            self._on_thread = False
+            self._on_tokenizer_thread = False
         if self.cancelled:
             self.close()
 
     def _withdraw(self) -> str:
         """Withdraw the request from the step that it waits in, and return the stage."""
-        self._means.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
+        self._shared.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
         return "tokenize"
 
     def _run(self, step: Callable[[], None]) -> None:
@@ -196,15 +202,15 @@ class Handle(Generic[T]):
             self._fail(error)
 
     def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
-        """Reserve the bytes of the answer; the process limits their sum."""
+        """Reserve the bytes of the answer; the model's admission limits their sum."""
         # Only its data can make an answer too large forever, not the bytes besides the data.
         size = min(size, largest_output(self._model.admission.outputs.limit))
-        self._budget.reserve(size, smaller)
+        self._budget.take_answer(size, smaller)
 
     def _finish(self, answer: T) -> None:
         if self._trace is not None:
             self._trace.stage("reply")
-        if not self._decide():
+        if not self._claim_end():
             return
         try:
             self._count(answer)
@@ -215,7 +221,7 @@ class Handle(Generic[T]):
         """Count an answer that the caller still waits for."""
 
     def _fail(self, error: Exception) -> None:
-        if not self._decide():
+        if not self._claim_end():
             return
         if isinstance(error, HeadlightError):
             error = error.with_traceback(None)  # its frames hold the request's data
@@ -224,8 +230,8 @@ class Handle(Generic[T]):
         finally:
             self.future.set_exception(error)
 
-    def _decide(self) -> bool:
-        """Mark the request's end as decided, and return whether it was undecided."""
+    def _claim_end(self) -> bool:
+        """Claim the right to end the request; return True for the first caller only."""
         with self._lock:
             over, self._over = self._over, True
         return not over

@@ -16,7 +16,7 @@ from headlight_service.core.requests.request import OutputSpec
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
 
-ATTENTION_OFF = "this server was started with --attention off; GetModel lists the outputs"
+ATTENTION_OFF = "this server runs with --attention off; the model's description lists the outputs"
 LEAST_TOKEN_INFO_BYTES = 8  # for one token in an answer: id, piece, start, end, special, segment
 
 

@@ -1,6 +1,7 @@
 """Occlusion: the distance that a vector moves when each token is hidden.
 
-The encodings of one input with a hidden token are queued in waves, among other requests.
+The encodings of one input with a hidden token are queued in waves: parts of them, one after the
+other, so that other requests run in between.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headlight.runtime.attention.resolved_spec import check_tokens, is_one_token
 from headlight.runtime.attention.token_units import pooled_token, select
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.spec import TokenChoice
-from headlight_service.core.admission.shedding import Shed
+from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 WAVES = 8  # a wave has one part in so many of a full request's tokens: other items run in between
-LONGEST_PAUSE = 1.0  # seconds until a wave that found no room is retried
+LONGEST_PAUSE = 1.0  # seconds until a wave that found the queue full is retried
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,8 +71,11 @@ class Occluding(Encoding):
         self._hidden = hidden_tokens(self._choice, pooling, prepared.inputs[0])
         return self._form.overhead_bytes(model.ref, prepared, self._hidden)
 
-    def _sized(self) -> None:
-        """Reserve the answer, and charge for all waves at once: no quota ends it half way."""
+    def _reserve_and_queue(self) -> None:
+        """Reserve the answer, charge for all waves at once, and queue the whole input.
+
+        A later charge could refuse the request half way. Then: `_computed`, `_answer`.
+        """
         prepared, admission = self._prepared, self._model.admission
         self._stage = "queue"
         self._reserve(self._overhead, lambda room: ("input", ""))
@@ -82,8 +86,8 @@ class Occluding(Encoding):
         self._budget.charge(work)
         self._submit_items(prepared.items, prepared.tokens)
 
-    def _take(self, computed: Computed) -> None:
-        """Take the vectors of a wave, and go on with the next."""
+    def _answer(self, computed: Computed) -> None:
+        """Take the vectors of a wave. Then: `_next_wave`, or the answer after the last."""
         vectors = [result.pooled for result in computed.results if result.pooled is not None]
         length, hidden = self._prepared.tokens, self._hidden
         if self._whole is None:
@@ -100,7 +104,7 @@ class Occluding(Encoding):
             self._next_wave()
 
     def _next_wave(self) -> None:
-        """Queue the next wave; retry later if there is no room for it."""
+        """Queue the next wave; retry later if the queue is full. Then: `_computed`, `_answer`."""
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)

@@ -1,7 +1,7 @@
-"""Request pipeline: the core's only entrance, callable from any thread.
+"""Request pipeline, callable from any thread.
 
-    admit its bytes -> resolve the model and the requested outputs -> tokenise
-    -> size the answer and reserve it -> queue -> batch -> compute -> answer
+    find the model -> take its bytes -> resolve the outputs -> refuse what would be late
+    -> tokenise -> size and reserve the answer -> take queue tokens -> batch -> compute -> answer
 
 A step runs on the thread that reaches it: the caller's, the tokenizer's or the engine's. A step
 waits only for its own work.
@@ -19,7 +19,12 @@ from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
+from headlight_service.core.admission.rate_limit import (
+    CHARACTERS_PER_TOKENIZED,
+    TOKENIZED_PER_COMPUTED,
+    Bucket,
+    Quotas,
+)
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
@@ -34,7 +39,10 @@ if TYPE_CHECKING:
 
 
 class AnswerForm(Protocol):
-    """Size of a frontend's answers, as its protocol encodes them."""
+    """Size of one answer, as the frontend's protocol encodes it.
+
+    The pipeline calls `overhead_bytes` once, before the frontend encodes the answer.
+    """
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return the bytes of an answer besides its data.
@@ -51,7 +59,9 @@ class AnswerForm(Protocol):
 
 
 class Pipeline:
-    """The core's only entrance. Called from any thread.
+    """Entrance of the core for Encode and Tokenize; Occlude starts an `Occluding` with it.
+
+    Called from any thread.
 
     Attributes:
         models: the served models.
@@ -109,13 +119,17 @@ class Pipeline:
         """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         return Tokenizing(self, request, form, trace).start(when_gone)
 
-    def bucket_of(self, client: str | None) -> Bucket | None:
-        """Return the token bucket of a client; None: it has no quota."""
-        return None if self._quotas is None or client is None else self._quotas.of(client)
+    def bucket_of(self, quota_owner: str | None) -> Bucket | None:
+        """Return the token bucket of a quota's owner; None: there is no quota."""
+        return None if self._quotas is None or quota_owner is None else self._quotas.of(quota_owner)
 
 
 class Encoding(Handle[Answer]):
-    """A request to encode, step by step."""
+    """A request to encode, step by step. Each step names the next one.
+
+    The first is `_admit`: find the model, take the request's bytes, resolve the requested outputs,
+    refuse a request that would be late.
+    """
 
     def __init__(
         self,
@@ -130,7 +144,7 @@ class Encoding(Handle[Answer]):
         """Prepare as described at `Pipeline.submit`."""
         super().__init__(pipeline, request, trace)
         self._form, self._window = form, window
-        self._windowed = -1  # bytes held at the window; -1: none
+        self._window_bytes = -1  # bytes held at the window; -1: none
         self._here = here
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
@@ -139,28 +153,28 @@ class Encoding(Handle[Answer]):
         self._overhead = self._tokenize_ns = 0
 
     def _admit(self) -> None:
-        """Admit the bytes, resolve the requested outputs, and check the estimated cost."""
+        """Take the bytes, resolve the outputs, check the estimated cost. Then: `_tokenize`."""
         super()._admit()
         request, model = self.request, self._model
         self._selection = selection = model.select(request.outputs)
         job = encoding_job(request, model, selection)
         if not selection.computes or request.dry_run:
-            self._budget.look_ahead(0, math.inf, computes=False)
+            self._budget.refuse_early(0, math.inf, computes=False)
         elif self._budget.bucket is not None or request.deadline < math.inf:
             # Tokenising is most of the cost of a refusal.
-            least = job.size // (READ_CHARACTERS * READING)
+            least = job.size // (CHARACTERS_PER_TOKENIZED * TOKENIZED_PER_COMPUTED)
             tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
-            self._budget.look_ahead(tokens, request.deadline - time.monotonic())
+            self._budget.refuse_early(tokens, request.deadline - time.monotonic())
         self._begin_tokenizing(job)
 
     def _tokenize(self) -> None:
-        """Tokenise, and size the answer."""
+        """Tokenise, and size the answer. Then: `_reserve_and_queue`."""
         model, inputs = self._model, list[Tokenized]()
         try:
             inputs.extend(tokenized(self._job, model.runtime, lambda: self.cancelled))
-        finally:  # refused now or later, these tokens were read
+        finally:  # refused or not, these were tokenised
             tokens = sum([len(each.ids) for each in inputs])
-            self._budget.has_read(tokens)
+            self._budget.charge_tokenizing(tokens)
         if self.cancelled:
             return
         model.density.learn(self._job.inputs, self._job.sizes, inputs)
@@ -185,14 +199,17 @@ class Encoding(Handle[Answer]):
             prepared.check_max_bytes()
         self._overhead = self._measure()
         self._tokenize_ns = time.monotonic_ns() - self._arrived_ns
-        self._sized()
+        self._reserve_and_queue()
 
     def _measure(self) -> int:
         """Return the bytes of the answer besides its data."""
         return self._form.overhead_bytes(self._model.ref, self._prepared)
 
-    def _sized(self) -> None:
-        """Wait until the stream has room for the answer; without a stream, go on at once."""
+    def _reserve_and_queue(self) -> None:
+        """Wait until the stream has room for the answer. Then: `_reserve_answer`.
+
+        Without a stream there is no wait. A dry run is answered here.
+        """
         if self.request.dry_run:
             self._reserve(self._overhead)
             self._finish(Answer(self._prepared, [], Timings(self._tokenize_ns)))
@@ -203,7 +220,7 @@ class Encoding(Handle[Answer]):
             self._reserve_answer()
 
     def _proceed(self) -> None:
-        """Go on after the window has opened."""
+        """Go on once the window has room. Then: `_reserve_answer`."""
         self._run(self._reserve_answer)
 
     def _smaller(self, room: int) -> tuple[str, str]:
@@ -211,21 +228,21 @@ class Encoding(Handle[Answer]):
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
     def _reserve_answer(self) -> None:
-        """Reserve the answer, and queue the items."""
+        """Reserve the answer's bytes, and charge for its tokens. Then: `_submit_items`."""
         prepared = self._prepared
         if self._window is not None:
-            self._windowed = prepared.data_bytes
+            self._window_bytes = prepared.data_bytes
         self._reserve(
             self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None
         )
         if not prepared.data_bytes:  # only token_info
-            self._take(Computed([ItemResult() for _ in prepared.items], 0, 0))
+            self._answer(Computed([ItemResult() for _ in prepared.items], 0, 0))
             return
         self._budget.charge(prepared.tokens)
         self._submit_items(prepared.items, prepared.tokens)
 
     def _submit_items(self, items: Sequence[EncodeItem], tokens: int) -> None:
-        """Queue items, all of one role."""
+        """Take queue tokens, and queue items of one role. Then: the scheduler, `_computed`."""
         request, model = self.request, self._model
         self._budget.take_tokens(tokens, request.deadline)
         pending = PendingRequest(
@@ -244,25 +261,26 @@ class Encoding(Handle[Answer]):
         if self._trace is not None:
             self._trace.stage("queue")
         # If there are other requests, an engine's thread runs it with theirs as one batch.
-        here = self._here and not self._on_thread and self._budget.alone
+        here = self._here and not self._on_tokenizer_thread and self._budget.alone
         model.scheduler.submit(pending, here=here)
 
     def _computed(self, outcome: Computed | Exception) -> None:
-        """Go on with the scheduler's results or its error."""
+        """Take the scheduler's results or its error. Then: `_after_compute`."""
         self._pending = None  # breaks the cycle: it refers to this request
         if isinstance(outcome, Exception):
             self._fail(outcome)
         elif not self.cancelled:
-            self._run(functools.partial(self._count_computed, outcome))
+            self._run(functools.partial(self._after_compute, outcome))
 
-    def _count_computed(self, computed: Computed) -> None:
+    def _after_compute(self, computed: Computed) -> None:
+        """Count the texts, and give back the queue tokens. Then: `_answer`."""
         priority, metrics = self.request.priority, self._model.metrics
         metrics.texts[priority].inc(len(computed.results))
-        metrics.tokens[priority].inc(self._budget.computed())
-        self._take(computed)
+        metrics.tokens[priority].inc(self._budget.give_back_tokens())
+        self._answer(computed)
 
-    def _take(self, computed: Computed) -> None:
-        """Hand over the answer."""
+    def _answer(self, computed: Computed) -> None:
+        """Complete the handle's future with the answer."""
         total_ns = time.monotonic_ns() - self._arrived_ns
         timings = Timings(self._tokenize_ns, computed.queue_ns, computed.infer_ns, total_ns)
         self._finish(Answer(self._prepared, computed.results, timings))
@@ -297,7 +315,7 @@ class Encoding(Handle[Answer]):
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
         with self._lock:
-            gated, self._windowed = self._windowed, -1
-        if self._window is not None and gated >= 0:
-            self._window.leave(gated)
+            window_bytes, self._window_bytes = self._window_bytes, -1
+        if self._window is not None and window_bytes >= 0:
+            self._window.leave(window_bytes)
         return kept

@@ -186,7 +186,7 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
 
 
 def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
-    """Yield tokenised inputs, all ids or all texts; an invalid one raises when its turn comes."""
+    """Yield tokenised inputs, all ids or all texts; an invalid one raises at its turn."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
         return (runtime.check_ids(each.ids, each.segments, with_info=job.with_info) for each in ids)

@@ -1,4 +1,4 @@
-"""A request for the tokens of its inputs: they are read and encoded, not computed."""
+"""Request for the tokens of its inputs: no queue, no engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef, TokenList
-from headlight_service.core.handle import Handle, Means
+from headlight_service.core.handle import Handle, SharedResources
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenization import tokenized, tokenizing_job
 
@@ -30,31 +30,35 @@ class Tokenizing(Handle[bytes]):
     """A request for tokens, step by step."""
 
     def __init__(
-        self, means: Means, request: Request, form: TokensForm, trace: RequestTrace | None
+        self,
+        shared: SharedResources,
+        request: Request,
+        form: TokensForm,
+        trace: RequestTrace | None,
     ) -> None:
         """Prepare as described at `Pipeline.tokenize`."""
-        super().__init__(means, request, trace)
+        super().__init__(shared, request, trace)
         self._form = form
-        self._tokens_read = 0
+        self._tokenized_tokens = 0
 
     def _admit(self) -> None:
-        """Admit the bytes, and check that the bucket owes nothing."""
+        """Take the bytes, and check that the bucket owes nothing. Then: `_tokenize`."""
         super()._admit()
-        self._budget.look_ahead(0, math.inf, computes=False)
+        self._budget.refuse_early(0, math.inf, computes=False)
         self._begin_tokenizing(tokenizing_job(self.request, self._model))
 
     def _tokenize(self) -> None:
-        """Tokenise, and encode the answer meanwhile."""
+        """Tokenise, encoding the answer meanwhile; reserve its bytes, and answer."""
         model = self._model
         try:
             answer = self._form.encode(model.ref, self._tokens(), len(self._job.inputs))
-        finally:  # refused or not, these tokens were read
-            self._budget.has_read(self._tokens_read)
+        finally:  # refused or not, these were tokenised
+            self._budget.charge_tokenizing(self._tokenized_tokens)
         self._reserve(len(answer))
         self._finish(answer)
 
     def _tokens(self) -> Iterator[TokenList]:
         for each in tokenized(self._job, self._model.runtime, lambda: self.cancelled):
-            self._tokens_read += len(each.ids)
+            self._tokenized_tokens += len(each.ids)
             if each.info is not None:
                 yield each.info

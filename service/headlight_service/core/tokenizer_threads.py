@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from headlight.spec import PRIORITIES, Priority
+from headlight_service.core.heartbeat import Heartbeat
 from headlight_service.core.scheduler.batch_policy import BULK_TURN
-from headlight_service.core.watchdog import Heartbeat
 from headlight_service.core.worker_threads import WorkerThreads
 
 
@@ -19,7 +19,7 @@ class TokenizerThreads:
     work is done. Every BULK_TURN-th turn is bulk's if both wait.
 
     Attributes:
-        heartbeat: heartbeat, which beats when work begins or ends.
+        heartbeat: beats when work begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:

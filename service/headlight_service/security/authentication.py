@@ -1,4 +1,4 @@
-"""Authentication of clients, and the names of their quotas, before a message is read."""
+"""Authentication of clients, and the owner of each call's quota."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Authenticator:
     """Authentication of calls. Made only if tokens or quotas are set: else it costs nothing."""
 
     def __init__(self, tokens: AuthTokens | None) -> None:
-        """Refuse calls without a token, if there are tokens; name the client of each."""
+        """Refuse calls without a token, if there are tokens."""
         self._tokens = tokens
 
-    def identify(self, call: Call) -> None:
+    def authenticate(self, call: Call) -> None:
         """Authenticate a call, before anything of it is read. From any thread.
 
         Raises:
             Unauthenticated: it has no token, or a wrong one.
         """
         if self._tokens is not None:
-            call.caller = self._tokens.caller(call.context.invocation_metadata() or ())
+            call.token_name = self._tokens.caller(call.context.invocation_metadata() or ())
 
-    def client(self, call: Call) -> str:
-        """Return the name whose quota a call uses."""
-        return named_by_certificate(call) if call.caller is None else call.caller
+    def quota_owner(self, call: Call) -> str:
+        """Return the owner of the quota that a call uses."""
+        return named_by_certificate(call) if call.token_name is None else call.token_name
 
 
 def named_by_certificate(call: Call) -> str:

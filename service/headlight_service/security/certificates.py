@@ -82,7 +82,7 @@ class Certificates:
             latest = self._files.latest()
         except Exception as error:
             log.error(
-                "a certificate could not be looked at",
+                "a certificate could not be checked",
                 extra={"event": "tls_failure", **describe(error)},
             )
             return None

@@ -18,7 +18,7 @@ from prometheus_client import (
 
 from headlight.errors import Code
 from headlight.spec import PRIORITIES, Priority
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry.log_writer import DROPPED
 
 STAGES = ("tokenize", "queue", "infer", "total")

@@ -85,7 +85,7 @@ class Tracing:
 def to_collector(endpoint: str) -> Tracing:
     """Send spans to a collector; see `headlight_service.telemetry.tracing.start`.
 
-    The queue is bounded (OTEL_BSP_*): a span that finds it full is dropped.
+    The queue is bounded (OTEL_BSP_*): if it is full, the oldest span is dropped.
     """
     resource = Resource.create()
     if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):

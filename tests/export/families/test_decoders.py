@@ -125,7 +125,7 @@ def test_stored_buffers_of_old_files_are_recomputed(buffer: str) -> None:
         found = {f"model.{name}": tensor for name, tensor in tensors(family).items()}
         old = {f"model.layers.{at}.self_attn.{buffer}": torch.ones(2) for at in range(LAYERS)}
         FAMILIES[family](Config(CONFIG), found | old | {f"model.{buffer}": torch.ones(2)}, None)
-        with pytest.raises(Refused, match="nothing that this family has"):
+        with pytest.raises(Refused, match="do not belong to this family"):
             FAMILIES[family](
                 Config(CONFIG),
                 found | {f"model.layers.0.self_attn.{buffer}_more": torch.ones(2)},

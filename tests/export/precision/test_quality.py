@@ -120,4 +120,4 @@ def test_random_ids_are_reported_as_no_evidence_of_neighbours() -> None:
         found.about, found.real, tuple(Passage(np.array([i]), None) for i in range(30))
     )
     runtime = cast(Runtime, Pretender("fp32", circle(30)))
-    assert "tell nothing of neighbours" in table([compare(runtime, runtime, texts)])
+    assert "neighbour figures do not apply to texts" in table([compare(runtime, runtime, texts)])

@@ -49,7 +49,7 @@ def test_an_end_token_that_tokenizer_json_does_not_add_is_refused(tmp_path: Path
     assert load(tmp_path).encode("a").tokens[-1] == "<end>"
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    assert "says add_eos_token" in tokenizer_refusal(tmp_path)
+    assert "sets add_eos_token" in tokenizer_refusal(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(
         '{"add_eos_token": false, "eos_token": "<end>"}'
     )

@@ -112,7 +112,7 @@ def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
 ) -> None:
     """If there is a timeout; without one, the client waits as long as needed."""
     late = (
-        "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; "
+        "with the current queue, this may take 15.68 s, and the deadline is in 1.88 s; "
         "wait, or ask another replica"
     )
     refusal = Refusal(

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 
 from headlight.runtime import EncodeItem, Selection
-from headlight.runtime.providers.session import Outputs
+from headlight.runtime.values import Arrays
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
@@ -27,7 +27,7 @@ class OnCpu(onnxruntime.InferenceSession):  # type: ignore[misc]  # ships no typ
     def get_providers(self) -> list[str]:
         return self.providers
 
-    def run(self, names: list[str], feeds: Outputs, options: Any = None) -> Any:
+    def run(self, names: list[str], feeds: Arrays, options: Any = None) -> Any:
         self.shrunk.append(options.get_run_config_entry("memory.enable_memory_arena_shrinkage"))
         return super().run(names, feeds)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from headlight.runtime.bundle.manifest import POOLING_MODES
 from headlight_model.layers.pooling import (
     POOLING,
     cls_pool,
@@ -62,3 +63,7 @@ def test_sqrt_pooling_divides_the_sum_by_the_root_of_the_length() -> None:
     torch.testing.assert_close(
         mean_sqrt_len_pool(TOKENS, mask), torch.tensor([[4.0, 8.0]]) / 2**0.5
     )
+
+
+def test_the_runtime_knows_the_modes_of_the_model() -> None:
+    assert set(POOLING_MODES) == set(POOLING)

@@ -23,7 +23,7 @@ from headlight_service.core.admission.request_budget import RequestBudget
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
-from headlight_service.core.scheduler.cpu_time import processors
+from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.grpc.answer_forms import UnaryForm
 from headlight_service.telemetry.metrics import Metrics
@@ -68,11 +68,11 @@ def test_an_idle_service_has_room_for_the_largest_unary_answer(told: dict[str, i
     allowed = limits(config, manifest())
     admission = make_admission(config, allowed, WaitEstimate(1))
     unary = RequestBudget(admission, "interactive")
-    unary.reserve(allowed.max_unary_response_bytes)
+    unary.take_answer(allowed.max_unary_response_bytes)
     assert admission.outputs.held == config.max_unary_response_bytes
     unary.close()
     stream = RequestBudget(admission, "interactive")
-    stream.reserve(allowed.max_stream_output_bytes)
+    stream.take_answer(allowed.max_stream_output_bytes)
     assert admission.outputs.held == allowed.max_stream_output_bytes
     stream.close()
     assert admission.outputs.held == 0
@@ -122,7 +122,8 @@ def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(
 
 
 @pytest.mark.parametrize(
-    ("provider", "worked"), [("cpu", processors), ("openvino", processors), ("cuda", None)]
+    ("provider", "worked"),
+    [("cpu", cpu_seconds_of_workers), ("openvino", cpu_seconds_of_workers), ("cuda", None)],
 )
 def test_bulk_is_measured_in_cpu_time_on_cpu_providers(
     provider: str, worked: object, runtime: Runtime, monkeypatch: pytest.MonkeyPatch

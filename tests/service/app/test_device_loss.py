@@ -26,7 +26,7 @@ from headlight_service.app.health import SERVICE
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, Server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.scheduler.pending_requests import Computed
 from headlight_service.core.scheduler.running_batch import compute

@@ -21,7 +21,7 @@ async def test_the_reason_for_an_unusable_address_is_reported(
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = Address("127.0.0.1", other.getsockname()[1])
         for address, reason in (
-            (used, "is in use; end what"),
+            (used, "is in use; stop the process"),
             (NOBODYS, "is not an address of this machine; give"),
         ):
             with pytest.raises(PortTaken, match=f"^--health {address} {reason}"):

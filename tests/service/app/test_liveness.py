@@ -14,8 +14,8 @@ from headlight.errors import DeadlineExceeded
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP, Readiness
 from headlight_service.app.liveness import LOOK_SECONDS, Liveness
 from headlight_service.app.server_setup import build_health_server
+from headlight_service.core.heartbeat import Heartbeat
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.core.watchdog import Heartbeat
 from tests.service.batching import Clock, Setup, running
 from tests.service.calls import until
 from tests.service.conftest import Serve

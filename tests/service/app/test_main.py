@@ -159,7 +159,7 @@ def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
         ]
         assert len(service.stub.Encode(long_request()).items) == 60
         wanted = pb.Outputs(attention=pb.AttentionOutput())
-        with pytest.raises(grpc.RpcError, match="started with --attention off") as refused:
+        with pytest.raises(grpc.RpcError, match="runs with --attention off") as refused:
             service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 

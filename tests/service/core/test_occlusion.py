@@ -22,7 +22,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.frontends.grpc.answer_forms import OccludedForm

@@ -15,8 +15,8 @@ import pytest
 
 from headlight.errors import EngineError, InvalidInput
 from headlight.runtime.encode_items import EncodeItem, ItemResult
-from headlight_service.core.admission.rate_limit import READING, Quotas
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, Occluding
 from headlight_service.core.requests.answer import Answer
@@ -144,7 +144,7 @@ def test_an_occlusion_can_be_cancelled_during_computation(batches: int) -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, batches)
-        handle = start(made, client="c")
+        handle = start(made, quota_owner="c")
         assert later.held.wait(30)
         tokens = 5 if batches == 0 else 25
         assert made.held == (9, tokens, OVERHEAD)
@@ -184,7 +184,7 @@ def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, 1)
-        handle = start(made, client="c")
+        handle = start(made, quota_owner="c")
         assert later.held.wait(30)
         assert quotas.of("c").level == 1000 - 30
         made.engine.fail()
@@ -198,7 +198,7 @@ def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         made.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
-        error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
+        error = refused(start(made, quota_owner="c", deadline=time.monotonic() + 60), Shed)
         assert (error.shortage, error.retry_after_seconds) == (Shortage.DEADLINE, None)
         assert quotas.of("c").level == 1000 - 5
         assert holes(made) == [-1]
@@ -209,9 +209,9 @@ def test_the_retry_delay_of_a_quota_covers_the_whole_occlusion() -> None:
     with core(quotas=quotas) as made:
         bucket = quotas.of("c")
         bucket.spend(22)
-        error = refused(start(made, client="c"), Shed)
+        error = refused(start(made, quota_owner="c"), Shed)
         assert error.shortage is Shortage.QUOTA
-        read = len(TEXT.split()) / READING
+        read = len(TEXT.split()) / TOKENIZED_PER_COMPUTED
         assert bucket.level == 10 - read
         assert error.retry_after_seconds == math.ceil(1000 * (30 - 10 + read)) / 1000
         assert made.engine.batches == []

@@ -19,8 +19,8 @@ from headlight.errors import DeadlineExceeded, EngineError, InvalidInput, NotFou
 from headlight.runtime.encode_items import EncodeItem
 from headlight.spec import AttentionSpec
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.admission.rate_limit import READING
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.answer import Answer
@@ -160,7 +160,7 @@ def test_concurrent_submissions_get_their_own_answers() -> None:
 def test_a_dry_run_is_tokenised_and_not_computed() -> None:
     with core(quotas=quotas_of(1000)) as made:
         for text in ("a bb", LONG):
-            handle = submit(made, text, dry_run=True, client="c", window=AnswerWindow(1, 0))
+            handle = submit(made, text, dry_run=True, quota_owner="c", window=AnswerWindow(1, 0))
             answer = handle.result()
             assert (answer.results, answer.prepared.tokens) == ([], len(text.split()))
             assert answer.timings.tokenize_ns > 0
@@ -221,23 +221,23 @@ def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
     with core(quotas=quotas) as made:
         made.engine.fail()
         window = AnswerWindow(10**6, 0)
-        error = refused(submit(made, client="c", window=window), EngineError)
+        error = refused(submit(made, quota_owner="c", window=window), EngineError)
         assert error.message == FAILURE
         assert made.held == (0, 0, 0)
-        assert quotas.of("c").level == 1000 - 2 / READING, "the two tokens were read"
+        assert quotas.of("c").level == 1000 - 2 / TOKENIZED_PER_COMPUTED, "the two tokens were read"
         assert window.enter(10**6, lambda: pytest.fail("the window was left"))
 
 
 def test_a_client_without_quota_is_refused_before_reading() -> None:
     quotas = quotas_of(10)
     with core(quotas=quotas) as made:
-        answered(submit(made, "a " * 10, client="c"))
-        error = refused(submit(made, client="c"), Shed)
+        answered(submit(made, "a " * 10, quota_owner="c"))
+        error = refused(submit(made, quota_owner="c"), Shed)
         assert error.shortage is Shortage.QUOTA
         assert len(made.tokenizer.texts) == 1, "the first has shown about how many tokens it has"
         ids = TokenIds(array("q", [1] * 4), array("q", []))
-        assert refused(submit(made, ids, client="c"), Shed).shortage is Shortage.QUOTA
-        answered(submit(made, "a " * 10, client="another"))
+        assert refused(submit(made, ids, quota_owner="c"), Shed).shortage is Shortage.QUOTA
+        answered(submit(made, "a " * 10, quota_owner="another"))
         answered(submit(made, "a " * 10))
         assert made.sample("headlight_rejected_total", reason="quota") == 2
 
@@ -249,7 +249,7 @@ def test_a_deadline_in_the_queue_ends_the_wait() -> None:
         made.started()
         late = submit(made, deadline=time.monotonic() + 0.05)
         error = refused(late, DeadlineExceeded)
-        assert "what had not started never will" in error.message
+        assert "inputs that had not started are discarded" in error.message
         assert made.held == (0, 2, VECTOR_BYTES + OVERHEAD), "the first"
         made.engine.gate.set()
         answered(first)
@@ -362,7 +362,9 @@ def test_a_tokenize_request_can_be_cancelled(reading: bool) -> None:
     with core(quotas=quotas_of(1000)) as made:
         made.tokenizer.may_read.clear()
         first = None if reading else submit(made, LONG)
-        handle = made.pipeline.tokenize(Request([LONG, LONG], size_bytes=9, client="c"), Pieces())
+        handle = made.pipeline.tokenize(
+            Request([LONG, LONG], size_bytes=9, quota_owner="c"), Pieces()
+        )
         assert made.tokenizer.reading.acquire(timeout=30)
         handle.cancel()
         handle.close()

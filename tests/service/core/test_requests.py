@@ -39,7 +39,7 @@ def full() -> dict[str, Any]:
         "size_bytes": 9,
         "deadline": 12.5,
         "priority": "bulk",
-        "client": "c",
+        "quota_owner": "c",
         "prompt_name": "query",
         "prompt_text": "q: ",
         "truncation": "cut_end",
@@ -88,7 +88,11 @@ def test_the_pickling_test_sets_every_field() -> None:
 def test_a_request_requires_only_inputs() -> None:
     request = Request(["a"])
     assert request.outputs is VECTORS
-    assert (request.deadline, request.priority, request.client) == (math.inf, "interactive", None)
+    assert (request.deadline, request.priority, request.quota_owner) == (
+        math.inf,
+        "interactive",
+        None,
+    )
 
 
 def test_requested_outputs_are_compared_by_identity() -> None:

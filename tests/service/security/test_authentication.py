@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.errors import EngineError
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.rate_limit import READING, Quotas
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -53,7 +53,7 @@ def calls_of(service: Service) -> list[Any]:
 async def test_every_method_except_health_requires_a_token(
     serve: Serve, tokens: AuthTokens
 ) -> None:
-    async with serve(gate=Authenticator(tokens)) as service:
+    async with serve(authenticator=Authenticator(tokens)) as service:
         for call in calls_of(service):
             error = await refused(call(), UNAUTHENTICATED)
             assert "authorization: Bearer TOKEN" in (error.details() or "")
@@ -80,7 +80,7 @@ async def test_every_method_except_health_requires_a_token(
 
 async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
     """It is refused although its message never comes."""
-    async with serve(gate=Authenticator(tokens)) as service:
+    async with serve(authenticator=Authenticator(tokens)) as service:
         call = service.stub.EncodeStream()
         assert await call.code() is UNAUTHENTICATED
         assert service.in_flight.count == 0
@@ -88,11 +88,11 @@ async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> N
 
 async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -> None:
     clock = Clock()
-    async with serve(gate=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=Quotas(10, 10, clock)) as service:
         await service.stub.Encode(request(text_of(60)), **GOOD)
         error = await refused(service.stub.Encode(request(text_of(60)), **GOOD), EXHAUSTED)
         assert details_of(error)["ErrorInfo"].reason == "QUOTA"
-        told = 2000 + 100 * 60 / READING  # it was read, and will be read again
+        told = 2000 + 100 * 60 / TOKENIZED_PER_COMPUTED  # it was read, and will be read again
         assert details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() == told
         trailing: Any = error.trailing_metadata()
         assert dict(trailing)[PUSHBACK] == f"{told:.0f}"
@@ -108,7 +108,7 @@ async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -
 async def test_every_computing_method_is_charged(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         stub = service.stub
         await stub.Encode(request(text_of(10), text_of(20)), **GOOD)
         assert bucket.level == 970
@@ -118,16 +118,18 @@ async def test_every_computing_method_is_charged(serve: Serve, tokens: AuthToken
         hidden = len((await stub.Occlude(pb.OccludeRequest(input=text_of(10)), **GOOD)).tokens)
         level = 940 - 10 * (1 + hidden)
         assert bucket.level == level
-        await stub.Tokenize(pb.TokenizeRequest(inputs=[text_of(16 * READING)]), **GOOD)
+        await stub.Tokenize(
+            pb.TokenizeRequest(inputs=[text_of(16 * TOKENIZED_PER_COMPUTED)]), **GOOD
+        )
         assert bucket.level == level - 16
-        await stub.Encode(request(text_of(16 * READING), dry_run=True), **GOOD)
+        await stub.Encode(request(text_of(16 * TOKENIZED_PER_COMPUTED), dry_run=True), **GOOD)
         only = pb.Outputs(token_info=pb.TokenInfoOutput())
-        await stub.Encode(request(text_of(16 * READING), outputs=only), **GOOD)
+        await stub.Encode(request(text_of(16 * TOKENIZED_PER_COMPUTED), outputs=only), **GOOD)
         await stub.GetModel(pb.GetModelRequest(), **GOOD)
         assert bucket.level == level - 48
         bucket.spend(bucket.level - 1)
         await stub.Encode(request(text_of(100), outputs=only), **GOOD)
-        assert bucket.level == 1 - 100 / READING, "what is only read may be owed"
+        assert bucket.level == 1 - 100 / TOKENIZED_PER_COMPUTED, "what is only read may be owed"
 
 
 async def test_reading_is_charged_though_the_token_answer_is_too_large(
@@ -136,9 +138,9 @@ async def test_reading_is_charged_though_the_token_answer_is_too_large(
     quotas = Quotas(10, 100, Clock())
     bucket = quotas.of("search")
     only = pb.Outputs(token_info=pb.TokenInfoOutput())
-    many = request(*[text_of(READING * 10)] * 10, outputs=only)
+    many = request(*[text_of(TOKENIZED_PER_COMPUTED * 10)] * 10, outputs=only)
     async with serve(
-        gate=Authenticator(tokens),
+        authenticator=Authenticator(tokens),
         quotas=quotas,
         max_request_tokens=10_000,
         max_unary_response_bytes=2048,
@@ -151,7 +153,9 @@ async def test_failed_requests_are_charged_for_reading_only(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000) as service:
+    async with serve(
+        authenticator=Authenticator(tokens), quotas=quotas, max_queue_tokens=20000
+    ) as service:
         service.engine.broken = EngineError("broken")
         await refused(service.stub.Encode(request(text_of(50)), **GOOD), grpc.StatusCode.INTERNAL)
         await refused(
@@ -162,18 +166,18 @@ async def test_failed_requests_are_charged_for_reading_only(
             service.stub.Encode(request(pb.Input(text="")), **GOOD),
             grpc.StatusCode.INVALID_ARGUMENT,
         )
-    assert quotas.of("search").level == 100 - 55 / READING
+    assert quotas.of("search").level == 100 - 55 / TOKENIZED_PER_COMPUTED
 
 
 async def test_requests_refused_after_reading_are_charged_for_reading(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 100, Clock())
-    bucket, text = quotas.of("search"), text_of(10 * READING)
+    bucket, text = quotas.of("search"), text_of(10 * TOKENIZED_PER_COMPUTED)
     large = pb.Outputs(attention=pb.AttentionOutput())
     special = pb.TokenSelector(named=pb.NAMED_TOKENS_SPECIAL)
     async with serve(
-        gate=Authenticator(tokens), quotas=quotas, max_unary_response_bytes=2048
+        authenticator=Authenticator(tokens), quotas=quotas, max_unary_response_bytes=2048
     ) as service:
         error = await refused(
             service.stub.Encode(request(text, outputs=large), **GOOD),
@@ -202,7 +206,7 @@ async def test_a_request_refused_after_reading_is_admitted_after_its_retry_delay
     clock = Clock()
     quotas = Quotas(10, 10, clock)
     bucket = quotas.of("search")
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         for length, left in ((64, 60), (160, 90)):  # the second is more than the bucket holds
             bucket.spend(bucket.level - left)
             error = await refused(service.stub.Encode(request(text_of(length)), **GOOD), EXHAUSTED)
@@ -217,7 +221,9 @@ async def test_an_occlusion_is_not_refused_midway_and_leaves_a_debt(
     serve: Serve, tokens: AuthTokens
 ) -> None:
     quotas = Quotas(10, 10, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas, max_request_tokens=2000) as service:
+    async with serve(
+        authenticator=Authenticator(tokens), quotas=quotas, max_request_tokens=2000
+    ) as service:
         await service.stub.Occlude(pb.OccludeRequest(input=text_of(40)), **GOOD)
         assert quotas.of("search").level < -1000
         calls = calls_of(service)

@@ -5,7 +5,7 @@ from prometheus_client import Metric
 from headlight.errors import Code
 from headlight.spec import PRIORITIES
 from headlight_service.config.options import Config
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry import metrics as module
 from headlight_service.telemetry.metrics import (
     CANCEL_STAGES,

@@ -176,7 +176,7 @@ def lengths(results: Results, question: str) -> str:
     ]
     lines.append(
         [
-            "*knowing no places*",
+            "*no positions*",
             *(f"*{percent(of.floor(results, question, length))}*" for length in LENGTHS),
         ]
     )
@@ -206,7 +206,7 @@ def furthest(results: Results, question: str) -> str:
     )
     if not of.above_floor(results, best, question, LENGTHS[-1]):
         return (
-            "no scheme is better than knowing no places "
+            "no scheme is better than without positions "
             f"({percent(of.floor(results, question, LENGTHS[-1]))} %) at {ASKED[question]}"
         )
     return (

@@ -129,7 +129,7 @@ def extrapolated(results: Results, path: Path) -> Path:
             ]
             band(axes, at, values, scheme)
         floors = [PERCENT * floor(results, question, length) for length in at]
-        axes.plot(at, floors, color=GREY, linewidth=1.4, linestyle="--", label="knowing no places")
+        axes.plot(at, floors, color=GREY, linewidth=1.4, linestyle="--", label="no positions")
         mark(axes, extrapolation.TRAINED[1], "longest of the training")
         lengths(axes, at)
         axes.set_title(f"{question}: {QUESTIONS[question]}")

@@ -1,1 +1,1 @@
-"""Admission control: permits, rate limits, wait-time estimates."""
+"""Admission: limits on bytes and tokens, request budgets, rate limits, wait-time estimates."""

@@ -14,14 +14,14 @@ from contextlib import AbstractContextManager
 from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has given a rate
-FAR = 2.0  # times the time to the deadline, because rates are guesses
-# One part in so many is reserved: of the answer bytes for small answers, of the queue for
-# interactive requests.
+# Refuse work only if its estimate is over twice the time left, because rates are estimates.
+LATE_FACTOR = 2.0
+# 1/8 of the answer bytes is kept for small answers, 1/8 of the queue for interactive requests.
 RESERVE = 8
 SMALL_ANSWER_BYTES = 1 << 20
 
@@ -125,7 +125,7 @@ class Admission:
         """Take the bytes of a request, before it is tokenised. Raises Shed: too many are held."""
         pool = self.requests
         if size > pool.free:
-            used = f"requests of {pool.held} bytes are waiting, over {pool.limit} with these {size}"
+            used = f"requests of {pool.held} bytes are held, over {pool.limit} with these {size}"
             raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
         pool.take(size)
 
@@ -134,11 +134,13 @@ class Admission:
         pool = self.bulk if priority == "bulk" else self.tokens
         if tokens > pool.free:
             # Either may be short: the queue, or bulk's part of it.
-            of_bulk = pool is self.bulk and tokens > pool.limit - pool.held
-            full, of = (pool, " for bulk") if of_bulk else (self.tokens, "")
+            if pool is self.bulk and tokens > pool.limit - pool.held:
+                full, problem = self.bulk, "the queue is full for bulk"
+            else:
+                full, problem = self.tokens, "the queue is full"
             used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
             seconds = self._retry_seconds(tokens)
-            raise _shed(f"the queue is full{of} ({used})", Shortage.QUEUE_TOKENS, seconds)
+            raise _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
         pool.take(tokens)
 
     def take_output(
@@ -167,13 +169,13 @@ class Admission:
         self.outputs.take(size)
 
     def check_wait(
-        self, tokens: int, patience_seconds: float, priority: Priority
+        self, tokens: int, remaining_seconds: float, priority: Priority
     ) -> Expected | None:
         """Refuse a request that the queue would not reach in time.
 
         Args:
             tokens: tokens of the request; 0 if they are not known yet.
-            patience_seconds: seconds until the caller's deadline.
+            remaining_seconds: seconds until the caller's deadline.
             priority: the request's; interactive does not wait for bulk.
 
         Returns:
@@ -183,38 +185,38 @@ class Admission:
             Shed: with the seconds after which a retry should be in time.
             DeadlineExceeded: the deadline has passed; no replica can meet it.
         """
-        if patience_seconds <= 0:
+        if remaining_seconds <= 0:
             raise DeadlineExceeded("the deadline has passed before the work was queued")
         # Work that begins at once is tried despite any estimate, so that the rate is learnt.
         if self._begins_at_once is not None and self._begins_at_once(priority):
             return None
         estimate = self.estimate
         before = self.tokens.held - (0 if priority == "bulk" else self.bulk.held)
-        expected = Expected(estimate.seconds(before), estimate.seconds(tokens), patience_seconds)
+        expected = Expected(estimate.seconds(before), estimate.seconds(tokens), remaining_seconds)
         wait = estimate.latest(expected, priority)
-        if wait > patience_seconds:
+        if wait > remaining_seconds:
             late = (
-                f"behind what is queued and running this may take {wait:.2f} s,"
-                f" and the deadline is in {patience_seconds:.2f} s"
+                f"with the current queue, this may take {wait:.2f} s,"
+                f" and the deadline is in {remaining_seconds:.2f} s"
             )
-            raise _shed(late, Shortage.DEADLINE, _bounded(wait - patience_seconds))
+            raise _shed(late, Shortage.DEADLINE, _bounded(wait - remaining_seconds))
         return expected
 
-    def check_alone(self, tokens: int, patience_seconds: float) -> None:
+    def check_alone(self, tokens: int, remaining_seconds: float) -> None:
         """Refuse work that would far outlast its deadline even alone.
 
         Args:
             tokens: tokens of work in many batches, of which the first has given a rate.
-            patience_seconds: seconds until the caller's deadline.
+            remaining_seconds: seconds until the caller's deadline.
 
         Raises:
             Shed: waiting cannot help.
         """
         alone = self.estimate.seconds(tokens)
-        if 0 < FAR * patience_seconds < alone:
+        if 0 < LATE_FACTOR * remaining_seconds < alone:
             raise Shed(
                 f"alone this may take {alone:.2f} s, and the deadline is in"
-                f" {patience_seconds:.2f} s; allow more time, or ask for less",
+                f" {remaining_seconds:.2f} s; allow more time, or ask for less",
                 Shortage.DEADLINE,
             )
 

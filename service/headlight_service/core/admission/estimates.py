@@ -99,7 +99,7 @@ class WaitEstimate:
 
 
 class Density:
-    """Tokens per character of recent texts, to estimate a request's tokens before it is read."""
+    """Tokens per character of recent texts, to estimate a request's tokens early."""
 
     def __init__(self) -> None:
         """Start without texts; the estimate is no tokens."""
@@ -110,8 +110,8 @@ class Density:
         self, inputs: Sequence[Input], sizes: Sequence[int], found: Sequence[Tokenized]
     ) -> None:
         """Learn from tokenised inputs of so many characters or ids. A race may lose one update."""
-        told = zip(inputs, sizes, found, strict=False)
-        texts = [(one, size) for value, size, one in told if not isinstance(value, TokenIds)]
+        sized = zip(inputs, sizes, found, strict=False)
+        texts = [(one, size) for value, size, one in sized if not isinstance(value, TokenIds)]
         if texts:
             tokens = sum(max(0, one.original_length - SPECIAL) for one, _ in texts)
             self._tokens = TEXT_MEMORY * self._tokens + tokens

@@ -1,10 +1,11 @@
 """Rate limiter: a token bucket for each client, in tokens of the model per second.
 
-A bucket fills at that rate, up to `--quota-burst-seconds` of it. Reading is always charged:
-otherwise the service would read texts for free for a client that is always refused. The rest is
-charged before the request is queued. If a request fails or is shed, tokens that were not computed
-are put back. They stay charged if the client disconnects or the deadline passes. A request larger
-than the whole bucket needs a full one, which then owes the rest.
+A bucket fills at that rate, up to `--quota-burst-seconds` of it. Tokenising is always charged:
+otherwise the service would tokenise texts for free for a client that is always refused. Tokenising
+16 tokens costs as much as computing 1. The rest is charged before the request is queued. If a
+request fails or is shed, tokens that were not computed are put back. They stay charged if the
+client disconnects or the deadline passes. A request larger than the whole bucket needs a full one,
+which then owes the rest.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from weakref import WeakValueDictionary
 
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import SHORTEST_RETRY_SECONDS
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 
-READING = 16  # tokens that are read for the price of one that is computed, reading included
-# Characters, prompts included, that are read for the price of one token that is read. Usual text
-# has 3 to 6 a token and costs what its tokens cost; 131,072 line breaks, 3 tokens, cost as much CPU
-# time as 16,384 tokens.
-READ_CHARACTERS = 8
+# Tokens that are tokenised for the price of computing one, whose tokenising is included.
+TOKENIZED_PER_COMPUTED = 16
+# Characters, prompts included, that are read for the price of tokenising one token. Usual text has
+# 3 to 6 a token, so its tokens set the price; 131,072 line breaks, 3 tokens, cost as much CPU time
+# as 16,384 tokens.
+CHARACTERS_PER_TOKENIZED = 8
 MOST_BUCKETS = 10_000  # the names come from certificates, and there may be any number of them
 OLDEST = 8  # least recent clients, from which one is chosen to be forgotten
 SLACK = 1e-6  # tokens, for the rounding of sums

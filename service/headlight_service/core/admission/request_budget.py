@@ -11,7 +11,7 @@ from headlight.errors import DeadlineExceeded
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected
-from headlight_service.core.admission.rate_limit import READING, Bucket
+from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Bucket
 
 
 class RequestBudget:
@@ -33,8 +33,8 @@ class RequestBudget:
         "_expected",
         "_priority",
         "_queued_at",
-        "_read",
         "_request_bytes",
+        "_tokenizing",
         "_tokens",
         "answer_bytes",
         "bucket",
@@ -46,8 +46,8 @@ class RequestBudget:
         self._admission = admission
         self._priority: Priority = priority
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
-        self._read = self._charged = 0.0  # tokens: for reading; for the whole work
-        self._expected: Expected | None = None  # estimate for the queued wave
+        self._tokenizing = self._charged = 0.0  # prices in tokens: of tokenising; of the whole work
+        self._expected: Expected | None = None  # wait-time estimate of the queued tokens
         self._queued_at = 0.0
         self._closed = False
         self.bucket = bucket
@@ -58,7 +58,7 @@ class RequestBudget:
         """Whether no other request is under way."""
         return self._admission.requests.held == self._request_bytes
 
-    def receive(self, size: int) -> None:
+    def take_request(self, size: int) -> None:
         """Take the bytes of the request. Raises Shed."""
         with self._admission.lock:
             if self._closed:
@@ -66,12 +66,14 @@ class RequestBudget:
             self._admission.take_request(size)
             self._request_bytes = size
 
-    def look_ahead(self, tokens: float, patience_seconds: float, *, computes: bool = True) -> None:
-        """Refuse a request of about so many tokens before it is read.
+    def refuse_early(
+        self, tokens: float, remaining_seconds: float, *, computes: bool = True
+    ) -> None:
+        """Refuse a request of about so many tokens before it is tokenised.
 
         Args:
             tokens: an estimate; the client's bucket must have half of it.
-            patience_seconds: seconds until the deadline.
+            remaining_seconds: seconds until the deadline.
             computes: whether the request will be queued. If not, the bucket only must not owe
                 tokens.
 
@@ -82,23 +84,25 @@ class RequestBudget:
             self.bucket.check(tokens / 2 if computes else 0)
         if computes:
             with self._admission.lock:
-                self._admission.check_wait(int(tokens), patience_seconds, self._priority)
+                self._admission.check_wait(int(tokens), remaining_seconds, self._priority)
 
-    def has_read(self, tokens: float) -> None:
-        """Charge for reading so many tokens in all: first an estimate, later the count."""
-        price = tokens / READING
-        if self.bucket is not None and price > self._read:
-            self.bucket.spend(price - self._read)
-            self._read = price
+    def charge_tokenizing(self, tokens: float) -> None:
+        """Charge for tokenising so many tokens in all: first an estimate, later the count."""
+        price = tokens / TOKENIZED_PER_COMPUTED
+        if self.bucket is not None and price > self._tokenizing:
+            self.bucket.spend(price - self._tokenizing)
+            self._tokenizing = price
 
     def charge(self, tokens: int) -> None:
-        """Charge for tokens to be computed. Reading may have cost more. Raises Shed."""
+        """Charge for tokens to be computed. Tokenising may have cost more. Raises Shed."""
         if self.bucket is not None:
-            charged = max(tokens, self._read)
-            self.bucket.charge(charged, self._read)
+            charged = max(tokens, self._tokenizing)
+            self.bucket.charge(charged, self._tokenizing)
             self._charged = charged
 
-    def reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
+    def take_answer(
+        self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None
+    ) -> None:
         """Take the bytes of the answer. Raises Shed as `Admission.take_output` does."""
         with self._admission.lock:
             if self._closed:
@@ -107,7 +111,11 @@ class RequestBudget:
             self.answer_bytes += size
 
     def take_tokens(self, tokens: int, deadline: float) -> None:
-        """Take the tokens of a wave of work. Raises Shed, DeadlineExceeded."""
+        """Take the tokens that are queued now: all of an Encode, one wave of an Occlude.
+
+        Raises:
+            Shed, DeadlineExceeded: see `Admission.take_tokens` and `Admission.check_wait`.
+        """
         admission = self._admission
         self._queued_at = now = time.monotonic()
         with admission.lock:
@@ -129,8 +137,8 @@ class RequestBudget:
             self._give_tokens(0)
             self._give_answer()
 
-    def computed(self) -> int:
-        """Give back the tokens of a wave, learn its wait, and return their number."""
+    def give_back_tokens(self) -> int:
+        """Give back the computed tokens, learn how long they waited, and return their number."""
         with self._admission.lock:
             tokens = self._tokens
             if not self._closed:
@@ -143,8 +151,8 @@ class RequestBudget:
         """Give everything back. Amounts that an engine still uses are given back when it is done.
 
         Args:
-            error: the reason why the request failed; the client then pays only for reading and for
-                computed tokens. None: it succeeded, or the client disconnected.
+            error: the reason why the request failed; the client then pays only for tokenising and
+                for computed tokens. None: it succeeded, or the client disconnected.
             keep_answer_bytes: bytes of the answer that `release` gives back.
 
         Returns:
@@ -157,14 +165,14 @@ class RequestBudget:
             self._closed = True
             self.answer_bytes -= kept
             self._admission.requests.held -= self._request_bytes
-            if self._tokens:  # the wave was cancelled, or its deadline passed
+            if self._tokens:  # they were cancelled, or their deadline passed
                 self._learn_wait(answered=False)
                 self._give_tokens(self._computing)
             if not self._computing:
                 self._give_answer()
         failed = isinstance(error, Exception) and not isinstance(error, DeadlineExceeded)
         if self.bucket is not None and self._charged and failed:
-            self.bucket.spend(max(self._done, self._read) - self._charged)
+            self.bucket.spend(max(self._done, self._tokenizing) - self._charged)
         return kept
 
     def release(self, answer_bytes: int) -> None:

@@ -69,7 +69,7 @@ class Request:
         size_bytes: size of the message that carried the request.
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.
-        client: the owner of the quota; None: no quota is used.
+        quota_owner: owner of the quota that the request uses; None: no quota is used.
         prompt_name: one of the model's prompts, put before texts; None: the model's default.
         prompt_text: the prompt itself; empty: none.
         truncation: treatment of a text that is too long.
@@ -85,7 +85,7 @@ class Request:
     size_bytes: int = 0
     deadline: float = math.inf
     priority: Priority = "interactive"
-    client: str | None = None
+    quota_owner: str | None = None
     prompt_name: str | None = None
     prompt_text: str | None = None
     truncation: Truncation = "refuse"

@@ -2,7 +2,7 @@
 
 Plain data: no threads, no clock (`now` is passed in).
 
-    interactive  embed  attend    oldest head first                 whole budget
+    interactive  embed  attend    oldest head first                 the lane's batch limit
     bulk         embed  attend    if nothing interactive waits,     about `bulk_seconds` of work
                                   and every BULK_TURN-th batch
 
@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headlight.spec import PRIORITIES, Priority
 from headlight_service.core.scheduler.bulk_batch_size import BulkBatchSize
-from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
+from headlight_service.core.scheduler.lanes import Batch, BatchLimit, Entry, Lane, LaneKey
 
 T = TypeVar("T")
 # If both wait, one batch in so many is bulk's. Batches are counted, and age is ignored: under a
@@ -31,8 +31,8 @@ BULK_TURN = 8
 LEAST_SPLIT_TOKENS = 128
 
 
-class Started(NamedTuple):
-    """A batch that has a slot."""
+class TakenSlot(NamedTuple):
+    """An execution slot that a batch has taken."""
 
     priority: Priority
     wide: bool  # exclusive: uses all threads; bulk is held until it is done
@@ -63,7 +63,7 @@ class ExecutionSlots:
         free = self._count - self._running["interactive"]
         return free if priority == "interactive" else max(0, free - self._running["bulk"])
 
-    def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> Started:
+    def begin(self, priority: Priority, interactive: int, can_be_wide: bool) -> TakenSlot:
         """Give a slot to a batch.
 
         Args:
@@ -72,44 +72,44 @@ class ExecutionSlots:
             can_be_wide: whether there is a session that uses all threads.
         """
         others = self._running["interactive"] or interactive
-        started = Started(priority, can_be_wide and priority == "interactive" and not others)
+        slot = TakenSlot(priority, can_be_wide and priority == "interactive" and not others)
         self._running[priority] += 1
         self.running += 1
-        self.hold_bulk = self.hold_bulk or started.wide
-        return started
+        self.hold_bulk = self.hold_bulk or slot.wide
+        return slot
 
-    def end(self, started: Started) -> None:
+    def end(self, slot: TakenSlot) -> None:
         """Free the slot."""
-        self._running[started.priority] -= 1
+        self._running[slot.priority] -= 1
         self.running -= 1
-        self.hold_bulk = self.hold_bulk and not started.wide
+        self.hold_bulk = self.hold_bulk and not slot.wide
 
 
 IDLE = ExecutionSlots(1)  # never taken
 
 
-class Lanes(Generic[T]):
-    """All lanes of a process.
+class LaneSet(Generic[T]):
+    """All lanes of a queue.
 
     Attributes:
         waiting: items of each priority.
     """
 
     def __init__(
-        self, budgets: Mapping[LaneKey, Budget], *, bulk_seconds: float = math.inf
+        self, limits: Mapping[LaneKey, BatchLimit], *, bulk_seconds: float = math.inf
     ) -> None:
         """Start with empty lanes.
 
         Args:
-            budgets: budget of each lane.
+            limits: batch limit of each lane.
             bulk_seconds: most seconds of a bulk batch, as far as its items can be divided.
         """
-        self._budgets = dict(budgets)
+        self._limits = dict(limits)
         self._bulk_seconds = bulk_seconds
         self._lanes: dict[Priority, dict[LaneKey, Lane[T]]] = {
-            priority: {key: Lane() for key in budgets} for priority in PRIORITIES
+            priority: {key: Lane() for key in limits} for priority in PRIORITIES
         }
-        self._bulk_sizes = {key: BulkBatchSize() for key in budgets}
+        self._bulk_sizes = {key: BulkBatchSize() for key in limits}
         self._overtaken = 0  # interactive batches in a row while bulk waited
         self.waiting: dict[Priority, int] = dict.fromkeys(PRIORITIES, 0)
 
@@ -150,7 +150,7 @@ class Lanes(Generic[T]):
     def fills_batch(self, priority: Priority) -> bool:
         """Return whether enough waits to fill one batch."""
         return any(
-            lane.waiting >= self._budgets[key].tokens for key, lane in self._lanes[priority].items()
+            lane.waiting >= self._limits[key].tokens for key, lane in self._lanes[priority].items()
         )
 
     def take(
@@ -169,13 +169,13 @@ class Lanes(Generic[T]):
         if priority is None:
             return Batch()
         key, lane = self._next(priority)
-        budget = self._budgets[key]
+        limit = self._limits[key]
         if priority == "bulk":
-            budget = self._bulk_sizes[key].limit(budget, self._bulk_seconds)
+            limit = self._bulk_sizes[key].limit(limit, self._bulk_seconds)
         if unused > 1:
             share = math.ceil(lane.waiting / unused)
-            budget = budget.within(max(share, LEAST_SPLIT_TOKENS))
-        batch = lane.take(now, budget)
+            limit = limit.within(max(share, LEAST_SPLIT_TOKENS))
+        batch = lane.take(now, limit)
         self.waiting[priority] -= len(batch.entries) + len(batch.expired)
         if batch.entries:
             overtakes = priority == "interactive" and self.waiting["bulk"]

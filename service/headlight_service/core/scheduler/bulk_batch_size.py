@@ -12,7 +12,7 @@ import statistics
 from collections import deque
 from typing import NamedTuple
 
-from headlight_service.core.scheduler.lanes import Budget
+from headlight_service.core.scheduler.lanes import BatchLimit
 
 RECENT = 9  # batches that are remembered
 ENOUGH = 5  # batches that an estimate of the fixed cost needs
@@ -58,17 +58,17 @@ class BulkBatchSize:
             rests = (ran.seconds - slope * ran.tokens for ran in self._batches)
             self._fixed = max(0.0, statistics.median(rests))
 
-    def limit(self, budget: Budget, seconds: float) -> Budget:
-        """Return a budget for batches of at most about so many seconds of work.
+    def limit(self, lane_limit: BatchLimit, seconds: float) -> BatchLimit:
+        """Return a limit for batches of at most about so many seconds of work.
 
         Before any batch has run, one item runs alone for a first measurement. If the fixed cost
         reaches the limit, no batch can be so short. Small batches then cost nearly as much as
         larger ones, so batches may take a little longer.
         """
         if math.isinf(seconds):
-            return budget
+            return lane_limit
         if not self._batches:
-            return budget.within(1)
+            return lane_limit.within(1)
         # At most the time of a median batch; otherwise the rest of that time would be only noise.
         fixed = min(self._fixed, statistics.median(ran.seconds for ran in self._batches))
         allowed = max(seconds, WORTH * fixed) - fixed
@@ -83,5 +83,7 @@ class BulkBatchSize:
             fits = max(allowed * rate, largest if stuck else 1)
             return int(min(fits, largest) if fixed else fits)
 
-        squares = None if budget.squares is None else most([ran.squares for ran in self._batches])
-        return budget.within(most([ran.tokens for ran in self._batches]), squares)
+        squares = (
+            None if lane_limit.squares is None else most([ran.squares for ran in self._batches])
+        )
+        return lane_limit.within(most([ran.tokens for ran in self._batches]), squares)

@@ -12,7 +12,7 @@ class Begun(NamedTuple):
     """Clock readings at the start of a batch."""
 
     at: float  # seconds
-    worked: float  # seconds, of all processors together
+    worked: float  # CPU seconds of all worker threads together
     running: int  # batches, this one included
 
 
@@ -52,8 +52,8 @@ class Stopwatch:
         return min(took, (self._worked() - begun.worked) / min(begun.running, running))
 
 
-def processors() -> float:
-    """Return the CPU seconds of all threads but the main one, the event loop's.
+def cpu_seconds_of_workers() -> float:
+    """Return the CPU seconds of all threads except the main one, which runs the event loop.
 
     Called from any thread. Threads of calls are included: with many of them, bulk batches appear
     more expensive than they are.

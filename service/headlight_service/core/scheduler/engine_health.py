@@ -15,8 +15,8 @@ log = logging.getLogger("headlight_service.core.scheduler.engine_health")
 FAILURES_BEFORE_PROBE = 3  # batches in a row; a single failure does not prove a broken device
 
 
-class Engine(NamedTuple):
-    """A model's functions for batches. Both are called from any thread."""
+class EngineFunctions(NamedTuple):
+    """An engine's functions for batches. Both are called from any thread."""
 
     run: Run
     probe: Callable[[], None]  # raises unless the model still computes its golden outputs
@@ -35,7 +35,7 @@ class EngineHealth:
         well: whether no batch has failed since one was computed.
     """
 
-    def __init__(self, engines: Mapping[str, Engine]) -> None:
+    def __init__(self, engines: Mapping[str, EngineFunctions]) -> None:
         self._engines = engines
         self._failures = dict.fromkeys(engines, 0)
         self.lost: EngineLost | None = None

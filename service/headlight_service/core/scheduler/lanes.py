@@ -1,4 +1,4 @@
-"""Lanes: queues of waiting items, from which batches are taken.
+"""Lanes (queues of waiting items from which batches are taken), and the limit of a batch.
 
 A lane holds the items of one priority that one graph of one model can serve together.
 `headlight_service.core.scheduler.batch_policy` chooses between lanes. A batch starts from the
@@ -33,7 +33,7 @@ class LaneKey(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Budget:
+class BatchLimit:
     """Cost limit of one batch. A single item may exceed it: it then runs alone.
 
     Attributes:
@@ -46,12 +46,12 @@ class Budget:
     squares: int | None = None
     max_padding: float = 1.0
 
-    def within(self, tokens: int, squares: int | None = None) -> Budget:
-        """Return this budget with at most so many tokens, and so many squares."""
+    def within(self, tokens: int, squares: int | None = None) -> BatchLimit:
+        """Return this limit with at most so many tokens, and so many squares."""
         squares = min(
             (bound for bound in (self.squares, squares) if bound is not None), default=None
         )
-        return Budget(min(self.tokens, tokens), squares, self.max_padding)
+        return BatchLimit(min(self.tokens, tokens), squares, self.max_padding)
 
     def admits(self, count: int, longest: int, total: int) -> bool:
         """Return whether `count` items of `total` tokens, padded to `longest`, may be one batch."""
@@ -166,7 +166,7 @@ class Lane(Generic[T]):
         if not bucket:
             del self._by_size[size]
 
-    def take(self, now: float, budget: Budget) -> Batch[T]:
+    def take(self, now: float, limit: BatchLimit) -> Batch[T]:
         """Remove and return the next batch: the oldest item and items of near sizes.
 
         Sizes are tried outward from the oldest item's. A side ends at the first size that does not
@@ -184,18 +184,18 @@ class Lane(Generic[T]):
         below = reversed(sizes[:at])
         for size in heapq.merge(sizes[at:], below, key=lambda size: abs(size - centre)):
             side = "above" if size >= centre else "below"
-            if side in open_sides and not self._fill(size, batch, now, budget):
+            if side in open_sides and not self._fill(size, batch, now, limit):
                 open_sides.discard(side)
             if not open_sides:
                 break
         return batch
 
-    def _fill(self, size: int, batch: Batch[T], now: float, budget: Budget) -> bool:
+    def _fill(self, size: int, batch: Batch[T], now: float, limit: BatchLimit) -> bool:
         """Move items of one size to the batch, oldest first, while they fit; True: none is left."""
         bucket = self._by_size[size]
         while bucket:
             count = len(batch.entries)
-            room = budget.room(count, batch.longest, batch.sizes, size, len(bucket))
+            room = limit.room(count, batch.longest, batch.sizes, size, len(bucket))
             if not room:
                 return False
             self._move(list(itertools.islice(bucket, room)), batch, now)

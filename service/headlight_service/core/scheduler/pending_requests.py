@@ -42,7 +42,7 @@ class PendingRequest:
 
     Attributes:
         missing: number of items without a result.
-        over: whether the request's end is decided.
+        over: whether the request's end is claimed.
         entries: its items in the queue.
         timer: timer that ends it at its deadline.
     """
@@ -81,7 +81,7 @@ class PendingRequest:
         Args:
             model: name of the model.
             items: at least one, all of one role.
-            deadline: deadline on the clock; items that have not started by then never will.
+            deadline: deadline on the clock; items that have not started by then are discarded.
             priority: interactive or bulk.
             computing: counts the tokens that an engine computes.
             then: called once, without the lock, with the results or the error.
@@ -142,10 +142,13 @@ class PendingRequest:
         results = [result for result in self.results if result is not None]
         queued, inferred = self._first_begun - self.arrived, self._last_done - self._first_begun
         self.entries = []  # none waits
-        return self.decide(Computed(results, int(queued * 1e9), int(inferred * 1e9)))
+        return self.claim_end(Computed(results, int(queued * 1e9), int(inferred * 1e9)))
 
-    def decide(self, answer: Computed | Exception | None) -> bool:
-        """Decide the request's end (None: cancelled); return whether it was undecided before."""
+    def claim_end(self, answer: Computed | Exception | None) -> bool:
+        """End the request with an answer (None: cancelled); return True for the first caller only.
+
+        `tell` hands over the first caller's answer.
+        """
         if self.over:
             return False
         self.over = True
@@ -191,7 +194,7 @@ class Members:
 
     def fail(self, error: Exception) -> list[PendingRequest]:
         """Fail all the requests, and return those to notify."""
-        return [pending for pending in self._own if pending.decide(error)]
+        return [pending for pending in self._own if pending.claim_end(error)]
 
     def deliver(
         self, outcomes: Sequence[Outcome], begun: float, done: float
@@ -201,7 +204,7 @@ class Members:
         for entry, outcome in zip(self._entries, outcomes, strict=True):
             pending, place, _ = entry.value
             if not isinstance(outcome, ItemResult):
-                if pending.decide(outcome):
+                if pending.claim_end(outcome):
                     over.append(pending)
             elif not pending.over:
                 pending.results[place] = outcome

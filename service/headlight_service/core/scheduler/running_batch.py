@@ -1,4 +1,4 @@
-"""A batch that has a slot: its computation, its time limit and its report."""
+"""Running batches: computation, time limit and report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headlight.errors import DeviceFull, NotFinite
 from headlight.runtime.encode_items import EncodeItem
 from headlight.spec import Priority
 from headlight_service.core.scheduler.batch_halving import Outcome, Run, rescued
-from headlight_service.core.scheduler.batch_policy import Started
+from headlight_service.core.scheduler.batch_policy import TakenSlot
 from headlight_service.core.scheduler.lanes import Batch, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members
 
@@ -31,12 +31,12 @@ class BatchReport(NamedTuple):
 
 
 class RunningBatch(NamedTuple):
-    """A batch that has a slot."""
+    """A batch from its start until its slot is free again."""
 
     batch: Batch[Member]
     members: Members
-    slot: Started
-    stall_allowance: float
+    slot: TakenSlot
+    stall_allowance: float  # see the function
 
     def report(self, seconds: float) -> BatchReport:
         """Return the report of the batch after so many seconds."""
@@ -45,7 +45,7 @@ class RunningBatch(NamedTuple):
         return BatchReport(first.lane, first.priority, *sizes, seconds, self.slot.wide)
 
 
-def begin(batch: Batch[Member], slot: Started, usual: int) -> RunningBatch:
+def begin(batch: Batch[Member], slot: TakenSlot, usual: int) -> RunningBatch:
     """Record that an engine has a batch; `usual`: see `stall_allowance`. With the lock held."""
     members = Members(batch.entries)
     members.begun()

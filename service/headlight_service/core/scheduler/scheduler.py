@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from headlight.errors import DeadlineExceeded, DeviceLost, Unavailable
 from headlight.runtime.engine.batches import AS_LONG, Rounding
 from headlight.spec import Priority
+from headlight_service.core.heartbeat import Heartbeat
 from headlight_service.core.scheduler.batch_halving import Outcome
-from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Lanes
+from headlight_service.core.scheduler.batch_policy import ExecutionSlots, LaneSet
 from headlight_service.core.scheduler.cpu_time import Begun, Stopwatch
-from headlight_service.core.scheduler.engine_health import Engine, EngineHealth, EngineLost
-from headlight_service.core.scheduler.lanes import Batch, Budget, LaneKey
+from headlight_service.core.scheduler.engine_health import EngineFunctions, EngineHealth, EngineLost
+from headlight_service.core.scheduler.lanes import Batch, BatchLimit, LaneKey
 from headlight_service.core.scheduler.pending_requests import Member, Members, PendingRequest, tell
 from headlight_service.core.scheduler.running_batch import BatchReport, RunningBatch, begin, compute
 from headlight_service.core.timers import Timers
-from headlight_service.core.watchdog import Heartbeat
 from headlight_service.core.worker_threads import COMPUTING, COMPUTING_BULK, WorkerThreads
 from headlight_service.telemetry.json_logs import describe
 
@@ -33,23 +33,25 @@ ENDING = "the service is shutting down; try another replica"
 # Callers that wait for the interpreter queue their items meanwhile: of 32 callers a batch then has
 # 6 texts instead of 2.4, and a text costs a tenth less CPU.
 GATHER_SECONDS = 20e-6
-EXPIRED = "the deadline passed in the queue; what had not started never will"
+EXPIRED = "the deadline passed in the queue; inputs that had not started are discarded"
 Begin = tuple[RunningBatch | None, list[PendingRequest]]  # batch with a slot; expired requests
 
 
 class Scheduler:
-    """The queue of all models, and the threads that run its batches. Called from any thread.
+    """The queue of one process, and the threads that run its batches. Called from any thread.
+
+    It serves several models; today a process has one.
 
     Attributes:
         lock: guards the queue, and all that is decided together with it. It is reentrant.
-        heartbeat: heartbeat, which beats when a batch begins or ends.
+        heartbeat: beats when a batch begins or ends.
         timers: timers for deadlines, and for work that is retried later.
     """
 
     def __init__(
         self,
-        engines: Mapping[str, Engine],
-        budgets: Mapping[LaneKey, Budget],
+        engines: Mapping[str, EngineFunctions],
+        limits: Mapping[LaneKey, BatchLimit],
         *,
         slots: int = 1,
         bulk_seconds: float = math.inf,
@@ -64,7 +66,7 @@ class Scheduler:
 
         Args:
             engines: engines by model name.
-            budgets: one for each lane: a model and a role that its engine has.
+            limits: batch limit of each lane: of a model and a role that its engine has.
             slots: batches of a priority in the engines at the same time.
             bulk_seconds: target time of a bulk batch.
             rounding: rounding of the engines' batches.
@@ -78,8 +80,8 @@ class Scheduler:
         self.heartbeat = Heartbeat(clock)
         self._engines = engines
         self._health = EngineHealth(engines)
-        self._budgets = budgets
-        self._queue: Lanes[Member] = Lanes(budgets, bulk_seconds=bulk_seconds)
+        self._limits = limits
+        self._queue: LaneSet[Member] = LaneSet(limits, bulk_seconds=bulk_seconds)
         self._slots = ExecutionSlots(slots)
         # On the same CPUs, with one thread for each batch, interactive batches get three quarters.
         self._threads: dict[Priority, WorkerThreads] = {
@@ -92,7 +94,7 @@ class Scheduler:
         self._tracing = tracing
         self._clock = clock
         self._stopwatch = Stopwatch(clock, worked)
-        self.timers = Timers()  # of deadlines
+        self.timers = Timers()
         self._pending: set[PendingRequest] = set()
         self._called = False  # a thread was woken for interactive, and has taken nothing yet
         self._closed = False
@@ -130,7 +132,7 @@ class Scheduler:
         """Drop a request, and return whether some of it still waited. Running batches go on."""
         with self.lock:
             waited = pending.waits
-            if pending.decide(None) and pending in self._pending:
+            if pending.claim_end(None) and pending in self._pending:
                 self._settle([pending])
             return waited
 
@@ -138,7 +140,7 @@ class Scheduler:
         """Fail all waiting requests, and let the threads end."""
         with self.lock:
             self._closed = True
-            over = [pending for pending in self._pending if pending.decide(Unavailable(ENDING))]
+            over = [pending for pending in self._pending if pending.claim_end(Unavailable(ENDING))]
             self._settle(over)
         tell(over)
         for threads in self._threads.values():
@@ -214,7 +216,7 @@ class Scheduler:
         first = batch.entries[0]
         can_be_wide = first.lane.role in self._engines[first.lane.model].wide
         slot = self._slots.begin(priority, self._queue.waiting["interactive"], can_be_wide)
-        running = begin(batch, slot, self._budgets[first.lane].tokens)
+        running = begin(batch, slot, self._limits[first.lane].tokens)
         self.heartbeat.work += 1
         self.heartbeat.moved = self._clock()
         if running.stall_allowance > 1.0:
@@ -306,14 +308,14 @@ class Scheduler:
     def _expire(self, pending: PendingRequest) -> None:
         """End a request whose deadline has passed, unless an engine has all its items."""
         with self.lock:
-            expired = pending.waits and pending.decide(DeadlineExceeded(EXPIRED))
+            expired = pending.waits and pending.claim_end(DeadlineExceeded(EXPIRED))
             if expired:
                 self._settle([pending])
         if expired:
             pending.tell()
 
     def _settle(self, over: Sequence[PendingRequest]) -> None:
-        """Remove decided requests from the queue."""
+        """Remove ended requests from the queue."""
         for pending in over:
             for entry in pending.entries:
                 self._queue.discard(entry)

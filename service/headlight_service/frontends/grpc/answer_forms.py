@@ -38,7 +38,7 @@ HEADER_LIMIT_BYTES = FRAME_LIMIT_BYTES - CHUNK_BYTES - 4096  # with a chunk: one
 
 
 class UnaryForm:
-    """One answer in one message. Its header is made when its size must be known.
+    """One answer in one message. `overhead_bytes` makes its header.
 
     Attributes:
         header: header of the answer, set by `overhead_bytes`.
@@ -51,7 +51,7 @@ class UnaryForm:
         self._limits, self._dry_run = limits, dry_run
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """Return the size of the header. Raises InvalidInput: the answer is over the limit."""
+        """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_unary_response_bytes
         if self._dry_run:
@@ -62,7 +62,7 @@ class UnaryForm:
         return info
 
     def encode(self, answer: Answer) -> bytes:
-        """Return the message of an answer. Call it once: it drops the header."""
+        """Return the message of an answer; call it once. It needs the header, and drops it."""
         response = fill(self.header, answer)
         del self.header
         return response.SerializeToString()
@@ -72,7 +72,7 @@ class StreamForm(UnaryForm):
     """One answer in several messages of a stream."""
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """Return the size of the header. Raises InvalidInput: the answer is over the limit."""
+        """Make the header, and return its size. Raises InvalidInput: the answer is too large."""
         self.header = header(ref, prepared)
         info, most = self.header.ByteSize(), self._limits.max_stream_output_bytes
         if prepared.data_bytes > most and not self._dry_run:
@@ -158,7 +158,7 @@ class OccludedForm:
     _response: pb.OccludeResponse
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
-        """Return the size of the answer, which has no data besides that."""
+        """Make the answer without its numbers, and return its size. It has no other data."""
         assert hidden is not None
         # Zeros of the final size.
         moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))

@@ -17,7 +17,7 @@ from headlight.errors import HeadlightError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.answer_forms import StreamForm, frames
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 MAX_ID_BYTES = 128
-DRAINING = "this replica is shutting down; send again, on a new stream, what is unanswered"
+DRAINING = "this replica is shutting down; resend unanswered requests on a new stream"
 LAST_FRAMES = ("response", "end", "error")  # of an answer
 
 
@@ -39,8 +39,7 @@ class ReaderStalled(Shed):
 
     def __init__(self, seconds: float, unread_bytes: int = 0) -> None:
         problem = (
-            f"too little was read for {seconds:g} s; send again, on a new stream, "
-            "what is unanswered"
+            f"too little was read for {seconds:g} s; resend unanswered requests on a new stream"
         )
         super().__init__(problem, Shortage.STALLED_READER)
         self.unread_bytes = unread_bytes  # which the transport keeps until the call is over
@@ -157,7 +156,9 @@ class StreamCall:
     async def _encode(self, request: pb.EncodeStreamRequest, trace: RequestTrace | None) -> None:
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
-            wanted = decode_encode(request.encode, model, self._call.deadline, self._call.client)
+            wanted = decode_encode(
+                request.encode, model, self._call.deadline, self._call.quota_owner
+            )
         wanted.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
         handle = self._pipeline.submit(wanted, form, trace=trace, window=self._window)

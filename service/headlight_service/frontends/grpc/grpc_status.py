@@ -16,7 +16,7 @@ from google.rpc.status_pb2 import Status
 
 from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, Overloaded
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.request_id import REQUEST_ID, about
 from headlight_service.telemetry.request_trace import RequestTrace
@@ -125,7 +125,7 @@ def gone(code: grpc.StatusCode, context: Any, trace: RequestTrace | None) -> Non
     """Log, at debug level, that a client disconnected before the end."""
     if log.isEnabledFor(logging.DEBUG):
         log.debug(
-            "a caller has left",
+            "the client disconnected",
             extra={"event": "caller_left", "status": code.name, **about(context, trace)},
         )
 

@@ -39,10 +39,10 @@ class InFlight:
         return sum(until > now for until in list(self._calls.values()))
 
     def admits(self) -> bool:
-        """Return whether to read a new call; False only after clients were notified. On its thread.
+        """Return whether to read a new call. On its thread.
 
-        A refusal takes no time, so clients would send most of their calls to a replica that
-        refuses.
+        During a drain it waits until clients were notified, so that quick refusals do not attract
+        calls.
         """
         self._touched = time.monotonic()
         if self.closed:

@@ -45,8 +45,9 @@ KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, True): "server_stream",
     (True, True): "bidi_stream",
 }
-# Time for a message on its way: a grpc.aio client reports a refusal meanwhile as INTERNAL.
-SENDING_SECONDS = 0.01
+# Wait so long before refusing a stream: a grpc.aio client that is still sending would report
+# INTERNAL.
+REFUSAL_DELAY_SECONDS = 0.01
 TRANSIT_SECONDS = 0.05  # that a call may have been on its way; less for a short one
 
 
@@ -70,7 +71,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         metrics: Metrics,
         in_flight: InFlight,
         arrivals: Arrivals,
-        gate: Authenticator | None = None,
+        authenticator: Authenticator | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._bridge = bridge
@@ -79,7 +80,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
         self._in_flight = in_flight
         self._arrivals = arrivals
         self._probes = Arrivals(PROBE_SECONDS, PROBE_BYTES)
-        self._gate = gate
+        self._authenticator = authenticator
         self._wrapped: dict[str, Handler] = {}
         self._unknown = _Series(metrics, "unary", "other", "other")  # any unknown name
 
@@ -110,7 +111,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
             self._bridge.threads,
             in_flight=self._in_flight if ours else InFlight(),
             waiting=self._probes if probe else self._arrivals,
-            gate=None if probe else self._gate,
+            authenticator=None if probe else self._authenticator,
             trace=functools.partial(self._tracing.call, service, name)
             if ours and self._tracing is not None
             else None,
@@ -127,7 +128,9 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Guard:
-    """The wrapped behaviours of one method. They take bytes, so undecodable ones are answered, too.
+    """The wrapped behaviours of one method; implements `call_bridge.Method`.
+
+    They take bytes, so undecodable ones are answered, too.
 
     Attributes:
         handler: handler of the method; its behaviours are untyped.
@@ -135,7 +138,7 @@ class _Guard:
         threads: the executor of the server.
         in_flight: the calls that a drain waits for.
         waiting: the request timeouts of calls whose client sends nothing.
-        gate: authentication; None: there is none.
+        authenticator: authenticates calls; None: no call is authenticated.
         trace: begins the spans of a call; None: there are none.
         probe: whether it is of the health service, whose calls are admitted while `threads` are
             busy.
@@ -146,12 +149,15 @@ class _Guard:
     threads: CallThreads
     in_flight: InFlight
     waiting: Arrivals
-    gate: Authenticator | None
+    authenticator: Authenticator | None
     trace: Callable[[Any], RequestTrace] | None
     probe: bool
 
     def check(self, call: Call) -> bool:
-        """Return whether to read the message of a call. On the call's thread; never raises."""
+        """Count, limit and authenticate a call, before its message is read.
+
+        Returns whether to read the message. On the call's thread; never raises.
+        """
         self.series.started.inc()
         try:
             if self.probe:
@@ -159,8 +165,8 @@ class _Guard:
                     self.waiting.interrupt_oldest()
             elif self.threads.should_refuse(self.handler.request_streaming):
                 raise Overloaded(BUSY, BUSY_SECONDS)
-            elif self.gate is not None:
-                self.gate.identify(call)
+            elif self.authenticator is not None:
+                self.authenticator.authenticate(call)
         except Exception as error:  # `_let_in` raises it, and it becomes a status
             call.refused = error
         return call.refused is None and self.in_flight.admits()
@@ -212,16 +218,16 @@ class _Guard:
             self.series.seconds.observe(time.perf_counter() - call.begun)
         # Here the exception is gone, and with it the request, to which its frames refer.
         if self.handler.request_streaming:
-            await asyncio.sleep(SENDING_SECONDS)
+            await asyncio.sleep(REFUSAL_DELAY_SECONDS)
         return refused
 
     def _let_in(self, call: Call) -> None:
-        """Identify the client, and begin the spans. Raises the reason of a refusal."""
+        """Raise the refusal of `check`; else set the quota's owner and begin the spans."""
         if call.refused is not None:
             refusing, call.refused = call.refused, None
             raise refusing
-        if self.gate is not None:
-            call.client = self.gate.client(call)
+        if self.authenticator is not None:
+            call.quota_owner = self.authenticator.quota_owner(call)
         # Only for admitted clients: others must not choose what is traced, or how much.
         if self.trace is not None:
             call.trace = self.trace(call.context.invocation_metadata())

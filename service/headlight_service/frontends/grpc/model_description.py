@@ -12,10 +12,10 @@ from headlight_service.frontends.grpc.answer_encoding import model_ref
 
 def describe(model: ServedModel) -> pb.GetModelResponse:
     """Return a model's description, its limits and its outputs."""
-    manifest, prompts, offer = (
+    manifest, prompts, forms = (
         model.runtime.bundle.manifest,
         model.runtime.prompts,
-        model.runtime.offer,
+        model.runtime.forms,
     )
     architecture = manifest.architecture
     info = pb.ModelInfo(
@@ -41,8 +41,8 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         include_prompt=manifest.include_prompt,
         trained_dimensions=manifest.dimensions,
         similarity=manifest.similarity,
-        pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in offer.dtypes],
-        int8_dimensions=sorted(offer.ranges),
+        pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in forms.dtypes],
+        int8_dimensions=sorted(forms.ranges),
         special_tokens=SPECIAL_TOKENS[model.special_tokens],
     )
     parity = [

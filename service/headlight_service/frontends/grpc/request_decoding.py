@@ -34,7 +34,7 @@ from headlight.wire.vector_codec import (
     special_tokens_of,
     tokens_spec,
 )
-from headlight_service.core.admission.shedding import reason_of
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.models import ATTENTION_OFF, ServedModel
 from headlight_service.core.occlusion import of_one_input
 from headlight_service.core.requests.request import (
@@ -73,7 +73,7 @@ def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
 
 
 def decode_encode(
-    message: pb.EncodeRequest, model: ServedModel, deadline: float, client: str | None
+    message: pb.EncodeRequest, model: ServedModel, deadline: float, quota_owner: str | None
 ) -> Request:
     """Return the request of a message to Encode.
 
@@ -81,7 +81,7 @@ def decode_encode(
         message: the message as received.
         model: the model that it names.
         deadline: deadline on time.monotonic; infinity for none.
-        client: the owner of the quota; None: no quota is used.
+        quota_owner: owner of the quota that the request uses; None: no quota is used.
 
     Raises:
         InvalidInput: naming the field and its accepted values.
@@ -98,7 +98,7 @@ def decode_encode(
         message.ByteSize(),
         deadline,
         priority,
-        client,
+        quota_owner,
         prompt.name,
         prompt.text,
         truncation,
@@ -108,14 +108,16 @@ def decode_encode(
     )
 
 
-def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str | None) -> Request:
+def decode_tokenize(
+    message: pb.TokenizeRequest, model: ServedModel, quota_owner: str | None
+) -> Request:
     """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode` does."""
     prompt = prompt_choice(message)
     return Request(
         decode_inputs(message.inputs, model, model.max_tokenized),
         model=message.model,
         size_bytes=message.ByteSize(),
-        client=client,
+        quota_owner=quota_owner,
         prompt_name=prompt.name,
         prompt_text=prompt.text,
         special_tokens=special_tokens_of(message.special_tokens, model.special_tokens),
@@ -123,7 +125,7 @@ def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str
 
 
 def decode_occlude(
-    message: pb.OccludeRequest, model: ServedModel, deadline: float, client: str | None
+    message: pb.OccludeRequest, model: ServedModel, deadline: float, quota_owner: str | None
 ) -> OcclusionRequest:
     """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode` does."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
@@ -142,7 +144,7 @@ def decode_occlude(
         message.ByteSize(),
         deadline,
         priority_of(message.priority),
-        client,
+        quota_owner,
         prompt.name,
         prompt.text,
         _truncation(message.truncation),
@@ -199,15 +201,15 @@ def check_count(field: str, count: int, most: int) -> None:
 
 def _ids(field: str, value: pb.TokenIds, max_length: int) -> TokenIds:
     ids, types = value.ids, value.segments
-    count, segments = len(ids), len(types)
+    count, segment_count = len(ids), len(types)
     if not 1 <= count <= max_length:
         raise InvalidInput(field, f"has {count} ids; send 1 to {max_length}")
-    if segments not in (0, count):
+    if segment_count not in (0, count):
         raise InvalidInput(
             f"{field}.segments",
-            f"has {segments} entries for {count} ids; send one of each, or none",
+            f"has {segment_count} entries for {count} ids; send one of each, or none",
         )
-    return TokenIds(array("q", ids[:]), array("q", types[:] if segments else ()))
+    return TokenIds(array("q", ids[:]), array("q", types[:] if segment_count else ()))
 
 
 def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.admission.shedding import Shortage
+from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import ServedModel
 from headlight_service.core.occlusion import Occluding
@@ -46,7 +46,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Encode(self, request: pb.EncodeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_encode(request, model, call.deadline, call.client)
+            wanted = decode_encode(request, model, call.deadline, call.quota_owner)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
         handle = self._pipeline.submit(
             wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
@@ -69,7 +69,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_tokenize(request, model, call.client)
+            wanted = decode_tokenize(request, model, call.quota_owner)
         handle = self._pipeline.tokenize(
             wanted, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
         )
@@ -78,7 +78,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Occlude(self, request: pb.OccludeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_occlude(request, model, call.deadline, call.client)
+            wanted = decode_occlude(request, model, call.deadline, call.quota_owner)
         form = OccludedForm()
         handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
         return self._reply(call, model, handle, form.encode)

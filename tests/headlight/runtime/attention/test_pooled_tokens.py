@@ -8,7 +8,7 @@ import pytest
 from headlight.errors import InvalidInput
 from headlight.runtime.attention.reduction import pooling_weights, row_tokens
 from headlight.runtime.attention.resolved_spec import resolve_attention
-from headlight.runtime.attention.token_units import Places, place
+from headlight.runtime.attention.token_units import Places, place, pooled_token
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.values import Tokenized
 from headlight.spec import AttentionSpec
@@ -36,6 +36,14 @@ def test_tokens_have_the_weight_that_pooling_gives_them(
     choice = resolve_attention(WEIGHTS, ARCHITECTURE, pooling)
     weights = pooling_weights(choice, Places(4, left_out=left_out))
     np.testing.assert_allclose(weights, expected, rtol=1e-6)
+
+
+def test_an_unknown_pooling_mode_is_an_error() -> None:
+    choice = resolve_attention(WEIGHTS, ARCHITECTURE, "median")
+    with pytest.raises(ValueError, match="median"):
+        pooling_weights(choice, Places(4))
+    with pytest.raises(ValueError, match=r"median.*weighted_mean"):
+        pooled_token("median", 4)
 
 
 def test_the_pooled_token_follows_an_excluded_prompt() -> None:

@@ -97,6 +97,13 @@ def test_broken_json_and_wrong_types_name_the_field(copy: Path) -> None:
         Bundle(copy)
 
 
+def test_an_unknown_pooling_mode_is_refused_with_the_known_ones(copy: Path) -> None:
+    rewrite(copy, lambda m: m.update(pooling="median"))
+    accepted = "mean, cls, max, last, weighted_mean, mean_sqrt_len"
+    with pytest.raises(BundleError, match=f"pooling is 'median'; expected one of {accepted}"):
+        Bundle(copy)
+
+
 def test_a_graph_that_refers_to_an_undeclared_file_is_refused_before_it_is_opened(
     copy: Path,
 ) -> None:

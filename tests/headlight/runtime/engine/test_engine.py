@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from headlight.errors import EngineError
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.attention.graph_selectors import Wanted
+from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.attention.resolved_spec import states, whole
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import ItemResult, everything
 from headlight.runtime.engine.batches import pad
 from headlight.runtime.engine.engine import output_names
 from headlight.runtime.values import Ids
-from headlight.runtime.vectors.vector_forms import Vector
+from headlight.runtime.vectors.vector_forms import VectorForm
 
 ALL = everything(
     Architecture(positions="rope", layers=2, heads=3, dim=36, pooled_dim=36, vocab_size=90)
@@ -37,7 +37,7 @@ def test_a_batch_fetches_the_union_of_requested_outputs() -> None:
         EncodeItem(ids_of(2), Selection(tokens=True, hidden=states((2, 0)))),
     ]
     assert output_names(items) == ["pooled", "tokens", "hidden_0", "hidden_2"]
-    assert Wanted(items, 2, 3, 2).outputs == ["attention_1"]
+    assert BatchAttention(items, 2, 3, 2).outputs == ["attention_1"]
 
 
 def test_each_item_gets_exactly_its_requested_outputs_in_order(runtime: Runtime) -> None:
@@ -90,8 +90,10 @@ def test_results_do_not_hold_the_batch_in_memory(runtime: Runtime) -> None:
         assert array.flags.c_contiguous
 
 
-@pytest.mark.parametrize("vector", [Vector(7, False), Vector(7, True), Vector()])
-def test_vectors_are_equal_with_and_without_token_vectors(runtime: Runtime, vector: Vector) -> None:
+@pytest.mark.parametrize("vector", [VectorForm(7, False), VectorForm(7, True), VectorForm()])
+def test_vectors_are_equal_with_and_without_token_vectors(
+    runtime: Runtime, vector: VectorForm
+) -> None:
     wanted = Selection(vector=vector)
     texts = [ids_of(3), ids_of(40), ids_of(9)]
     results = runtime.engine.run([EncodeItem(ids, wanted) for ids in texts])

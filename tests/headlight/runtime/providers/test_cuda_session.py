@@ -27,7 +27,7 @@ from headlight.runtime.providers import cuda_session
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import fault
 from headlight.runtime.providers.onnx_session import run_into
-from headlight.runtime.providers.session import Outputs
+from headlight.runtime.values import Arrays
 from tests.headlight.runtime.on_cpu import CPU, CUDA, OnCpu, items
 
 NODE = (
@@ -108,7 +108,7 @@ def break_(monkeypatch: pytest.MonkeyPatch) -> Break:
     inner = run_into
 
     def broken(error: Exception | None) -> None:
-        def run(*arguments: Any) -> Outputs:
+        def run(*arguments: Any) -> Arrays:
             if error is not None:
                 raise error
             return inner(*arguments)
@@ -270,7 +270,7 @@ def test_non_finite_results_for_all_inputs_lose_the_device(
     runtime.check_golden()
     engine, inner = runtime.engine, run_into
 
-    def spoiled(*arguments: Any) -> Outputs:
+    def spoiled(*arguments: Any) -> Arrays:
         found = inner(*arguments)
         found[name] = found[name].copy()
         found[name][-1, -1] = np.inf
@@ -290,7 +290,7 @@ def test_results_computed_while_the_device_is_found_lost_are_discarded(
     engine = Runtime(bundle_path, provider="cuda").engine
     inner = run_into
 
-    def during(*arguments: Any) -> Outputs:
+    def during(*arguments: Any) -> Arrays:
         found = inner(*arguments)
         engine.faults.of(LOST[0])
         return found

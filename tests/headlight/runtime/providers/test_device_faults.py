@@ -23,15 +23,15 @@ from headlight.runtime import EncodeItem, Engine, Runtime, Selection
 from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.engine.batches import finite_rows
-from headlight.runtime.providers.session import Outputs
+from headlight.runtime.values import Arrays
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
 
 BAD = 89  # an id that makes a text overflow
-Change = Callable[[Outputs, Outputs], None]  # of the outputs of a batch with these feeds
+Change = Callable[[Arrays, Arrays], None]  # of the outputs of a batch with these feeds
 
 
-def overflow(feeds: Outputs, found: Outputs) -> None:
+def overflow(feeds: Arrays, found: Arrays) -> None:
     """Make rows with BAD non-finite everywhere."""
     rows = (feeds["ids"] == BAD).any(axis=1)
     for values in found.values():
@@ -39,7 +39,7 @@ def overflow(feeds: Outputs, found: Outputs) -> None:
             values[rows] = np.nan
 
 
-def refuse(feeds: Outputs, found: Outputs) -> None:
+def refuse(feeds: Arrays, found: Arrays) -> None:
     if (feeds["ids"] == BAD).any():
         raise REFUSED[0]
 
@@ -52,12 +52,12 @@ def change(engine: Engine, how: Change) -> None:
         @contextlib.contextmanager
         def run(
             names: Sequence[str],
-            feeds: Outputs,
-            buffers: Outputs,
+            feeds: Arrays,
+            buffers: Arrays,
             *,
             wide: bool = False,
             inner: Any = inner,
-        ) -> Iterator[Outputs]:
+        ) -> Iterator[Arrays]:
             with inner(names, feeds, {}, wide=wide) as found:
                 copies = {name: np.array(value) for name, value in found.items()}
                 how(feeds, copies)
@@ -153,7 +153,7 @@ def test_non_finite_padding_is_ignored_once_the_probe_passes(on_gpu: Runtime) ->
     batch = [*texts(5, tokens=True), *texts(6, 7, tokens=True)[1:]]
     expected = on_gpu.engine.run(batch)
 
-    def padding(feeds: Outputs, found: Outputs) -> None:
+    def padding(feeds: Arrays, found: Arrays) -> None:
         if "tokens" in found:
             found["tokens"][feeds["mask"] == 0] = np.inf
 
@@ -163,16 +163,16 @@ def test_non_finite_padding_is_ignored_once_the_probe_passes(on_gpu: Runtime) ->
         assert_same(got, each)
 
 
-def wrong(feeds: Outputs, found: Outputs) -> None:
+def wrong(feeds: Arrays, found: Arrays) -> None:
     overflow(feeds, found)
     found["pooled"][:, 0] += 1
 
 
-def none_finite(feeds: Outputs, found: Outputs) -> None:
+def none_finite(feeds: Arrays, found: Arrays) -> None:
     found["pooled"][0, 0] = np.inf
 
 
-def full(feeds: Outputs, found: Outputs) -> None:
+def full(feeds: Arrays, found: Arrays) -> None:
     overflow(feeds, found)
     if not (feeds["ids"] == BAD).any():
         raise MemoryError
@@ -251,7 +251,7 @@ class Beside:
         monkeypatch.setattr(self.faults._settled, "wait_for", told)
         change(runtime.engine, self._held)
 
-    def _held(self, feeds: Outputs, found: Outputs) -> None:
+    def _held(self, feeds: Arrays, found: Arrays) -> None:
         overflow(feeds, found)
         if feeds["ids"].shape[1] == 40:  # of no golden input
             self.computing.set()
@@ -296,7 +296,7 @@ def test_concurrent_batches_wait_for_the_probe(
 def test_two_suspected_batches_do_not_wait_for_each_other(on_gpu: Runtime) -> None:
     both, probe = threading.Barrier(2), on_gpu.probe
 
-    def computed_at_once(feeds: Outputs, found: Outputs) -> None:
+    def computed_at_once(feeds: Arrays, found: Arrays) -> None:
         overflow(feeds, found)
         if (feeds["ids"] == BAD).any():
             both.wait(30)

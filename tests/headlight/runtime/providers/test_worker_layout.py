@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from headlight import AttentionSpec
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, Selection
-from headlight.runtime.providers.session import Outputs
 from headlight.runtime.providers.worker_layout import Exclusive, choose_exclusive
+from headlight.runtime.values import Arrays
 
 
 def there(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -51,7 +51,7 @@ def test_both_sessions_return_equal_vectors_for_a_single_text(
     session = runtime.engine._sessions["attend"]
     inner = session.run
 
-    def run(names: Sequence[str], feeds: Outputs, buffers: Outputs, *, wide: bool = False) -> Any:
+    def run(names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False) -> Any:
         ran.append(len(feeds["ids"]))
         return inner(names, feeds, buffers, wide=wide)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from headlight.errors import BundleError, InvalidInput
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import (
-    Offer,
-    Vector,
+    AvailableForms,
+    VectorForm,
     as_type,
     as_types,
     load_ranges,
@@ -30,7 +30,7 @@ from headlight.spec import PooledSpec, TokensSpec, VectorType, packed
 
 NUMBERS = st.floats(-100, 100, width=32)
 RANGES = np.stack([np.full(16, -0.5), np.full(16, 0.5)]).astype(np.float32)
-OFFER = Offer(20, True, {16: RANGES})
+AVAILABLE = AvailableForms(20, True, {16: RANGES})
 
 
 def vectors(width: int = 16) -> st.SearchStrategy[Floats]:
@@ -81,7 +81,7 @@ def test_float16_is_the_numpy_cast() -> None:
 
 @given(vectors(20), st.integers(1, 20), st.booleans())
 def test_vectors_are_truncated_then_normalised(rows: Floats, width: int, unit: bool) -> None:
-    wanted = [Vector(width, unit) if at % 3 else None for at in range(len(rows))]
+    wanted = [VectorForm(width, unit) if at % 3 else None for at in range(len(rows))]
     for row, vector, got in zip(
         rows, wanted, shape_pooled(rows, wanted, normalize=True), strict=True
     ):
@@ -103,7 +103,7 @@ def test_defaults_are_those_of_the_model(normalize: bool) -> None:
     row = np.array([3.0, 4.0], dtype=np.float32)
     expected = np.array([0.6, 0.8], dtype=np.float32) if normalize else row
     [got, longer] = shape_pooled(
-        np.stack([row, 2 * row]), [Vector(), Vector(unit=False)], normalize
+        np.stack([row, 2 * row]), [VectorForm(), VectorForm(unit=False)], normalize
     )
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(longer, 2 * row)
@@ -127,7 +127,7 @@ def test_rows_are_normalised_separately_and_copied() -> None:
 def test_types_are_in_the_requested_order_with_the_announced_bytes() -> None:
     rows = np.ones((3, 16), dtype=np.float32)
     dtypes: tuple[VectorType, ...] = ("ubinary", "int8", "float32", "binary", "float16")
-    vector = Vector(16, True, dtypes, RANGES)
+    vector = VectorForm(16, True, dtypes, RANGES)
     made = as_types(rows, vector)
     assert tuple(made) == dtypes
     assert sum(array.nbytes for array in made.values()) == 3 * vector.bytes(20)
@@ -138,18 +138,21 @@ def test_types_are_in_the_requested_order_with_the_announced_bytes() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (PooledSpec(), Vector()),
-        (PooledSpec(dimensions=20), Vector(20, True)),
+        (PooledSpec(), VectorForm()),
+        (PooledSpec(dimensions=20), VectorForm(20, True)),
         (
             PooledSpec(dimensions=16, dtypes=("int8", "ubinary")),
-            Vector(16, True, ("int8", "ubinary")),
+            VectorForm(16, True, ("int8", "ubinary")),
         ),
-        (PooledSpec(dimensions=1, normalize=False), Vector(1, False, ("float32",))),
-        (PooledSpec(dimensions=16, normalize=True, dtypes=("int8",)), Vector(16, True, ("int8",))),
+        (PooledSpec(dimensions=1, normalize=False), VectorForm(1, False, ("float32",))),
+        (
+            PooledSpec(dimensions=16, normalize=True, dtypes=("int8",)),
+            VectorForm(16, True, ("int8",)),
+        ),
     ],
 )
-def test_output_specs_are_resolved(spec: PooledSpec, expected: Vector) -> None:
-    assert resolve_pooled(spec, OFFER) == expected
+def test_output_specs_are_resolved(spec: PooledSpec, expected: VectorForm) -> None:
+    assert resolve_pooled(spec, AVAILABLE) == expected
 
 
 @pytest.mark.parametrize(
@@ -185,12 +188,12 @@ def test_output_specs_are_resolved(spec: PooledSpec, expected: Vector) -> None:
 )
 def test_impossible_output_specs_are_refused_with_a_remedy(spec: PooledSpec, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        resolve_pooled(spec, OFFER)
+        resolve_pooled(spec, AVAILABLE)
 
 
 def test_available_types_depend_on_the_model() -> None:
-    assert OFFER.dtypes == ("float32", "float16", "int8", "binary", "ubinary")
-    assert Offer(7, True).dtypes == ("float32", "float16")
+    assert AVAILABLE.dtypes == ("float32", "float16", "int8", "binary", "ubinary")
+    assert AvailableForms(7, True).dtypes == ("float32", "float16")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from headlight_service.core.admission.admission_control import (
 )
 from headlight_service.core.admission.estimates import WaitEstimate
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 
 
 def admission_of(tokens: int, **limits: Any) -> Admission:
@@ -35,12 +35,12 @@ def admission_of(tokens: int, **limits: Any) -> Admission:
 def admitted(
     admission: Admission,
     tokens: int,
-    patience_seconds: float = math.inf,
+    remaining_seconds: float = math.inf,
     priority: Priority = "interactive",
 ) -> Iterator[None]:
     """Reserve capacity around work on so many tokens, checked and taken as they are queued."""
     with admission.lock:
-        admission.check_wait(tokens, patience_seconds, priority)
+        admission.check_wait(tokens, remaining_seconds, priority)
         admission.take_tokens(tokens, priority)
     try:
         yield
@@ -59,10 +59,10 @@ def output(admission: Admission, size: int, field: str, remedy: str) -> Iterator
 
 
 def shed(
-    admission: Admission, tokens: int, patience_seconds: float = math.inf, **named: Any
+    admission: Admission, tokens: int, remaining_seconds: float = math.inf, **named: Any
 ) -> None:
     """Admit a request that is refused; return the error."""
-    with admitted(admission, tokens, patience_seconds, **named):
+    with admitted(admission, tokens, remaining_seconds, **named):
         pytest.fail("it was admitted")
 
 
@@ -198,7 +198,7 @@ def test_request_and_result_bytes_are_counted_separately() -> None:
     admission.take_request(100)
     with output(admission, 100, "outputs.attention", ""):
         with pytest.raises(
-            Shed, match=r"requests of 100 bytes are waiting, over 100 with these 1"
+            Shed, match=r"requests of 100 bytes are held, over 100 with these 1"
         ) as refused:
             admission.take_request(1)
         assert refused.value.shortage is Shortage.REQUEST_BYTES

@@ -17,9 +17,9 @@ import pytest
 
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
-from headlight_service.core.admission.shedding import Shed
-from headlight_service.core.scheduler.batch_policy import Lanes
-from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from headlight_service.core.admission.shed_error import Shed
+from headlight_service.core.scheduler.batch_policy import LaneSet
+from headlight_service.core.scheduler.lanes import Batch, BatchLimit, Entry, LaneKey
 from tests.service.batching import Slots
 
 LANE = LaneKey("m", "embed")
@@ -48,7 +48,7 @@ class Overloaded:
     def __init__(self, group: int, seed: int) -> None:
         self._rng = random.Random(seed)
         self._group = group
-        self._lanes: Lanes[Request] = Lanes({LANE: Budget(512)})
+        self._lanes: LaneSet[Request] = LaneSet({LANE: BatchLimit(512)})
         self._admission = Admission(
             max_tokens=10**7,
             max_request_bytes=10**12,

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from headlight.errors import DeadlineExceeded, EngineError, InvalidInput
 from headlight_service.core.admission import rate_limit as module
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Bucket, Quotas
+from headlight_service.core.admission.rate_limit import (
+    CHARACTERS_PER_TOKENIZED,
+    TOKENIZED_PER_COMPUTED,
+    Bucket,
+    Quotas,
+)
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from tests.service.batching import Clock
 
 FAILURE = EngineError("the model failed")
@@ -36,7 +41,7 @@ def request_of(bucket: Bucket | None) -> RequestBudget:
 def charged(bucket: Bucket | None, tokens: int, read: int = 0) -> RequestBudget:
     """Return a budget that was charged for so many tokens, of which so many were for reading."""
     request = request_of(bucket)
-    request.has_read(read)
+    request.charge_tokenizing(read)
     request.charge(tokens)
     return request
 
@@ -68,7 +73,7 @@ def test_computed_work_of_failed_and_expired_requests_is_charged() -> None:
     bucket = Bucket(1, 100, Clock())
     request = charged(bucket, 80)
     request.take_tokens(30, math.inf)
-    request.computed()
+    request.give_back_tokens()
     request.close(FAILURE)
     assert bucket.level == 70
     charged(bucket, 50).close(DeadlineExceeded("the caller's own"))
@@ -77,15 +82,15 @@ def test_computed_work_of_failed_and_expired_requests_is_charged() -> None:
 
 def test_the_reading_cost_is_part_of_the_price_and_not_refunded() -> None:
     bucket = Bucket(1, 100, Clock())
-    charged(bucket, 80, read=5 * READING)
+    charged(bucket, 80, read=5 * TOKENIZED_PER_COMPUTED)
     assert bucket.level == 20
     bucket = Bucket(1, 100, Clock())
-    charged(bucket, 80, read=5 * READING).close(FAILURE)
+    charged(bucket, 80, read=5 * TOKENIZED_PER_COMPUTED).close(FAILURE)
     assert bucket.level == 95
     bucket = Bucket(1, 100, Clock())
-    request = charged(bucket, 80, read=5 * READING)
+    request = charged(bucket, 80, read=5 * TOKENIZED_PER_COMPUTED)
     request.take_tokens(30, math.inf)
-    request.computed()
+    request.give_back_tokens()
     request.close(FAILURE)
     assert bucket.level == 95 - 25
 
@@ -98,7 +103,7 @@ def test_a_request_failing_before_its_charge_pays_for_reading_once() -> None:
     ):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
-        request.has_read(5 * READING)
+        request.charge_tokenizing(5 * TOKENIZED_PER_COMPUTED)
         request.close(error)
         assert bucket.level == 95, error
 
@@ -236,18 +241,18 @@ def test_a_bucket_is_not_evicted_during_a_call(monkeypatch: pytest.MonkeyPatch) 
 def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited() -> None:
     bucket = Bucket(1, 100, Clock())
     request = request_of(bucket)
-    request.has_read(160)
+    request.charge_tokenizing(160)
     assert bucket.level == 90
     request.charge(20)
     another = request_of(bucket)
     with pytest.raises(Shed):
-        another.look_ahead(161, 1.0)
-    another.look_ahead(160, 1.0)
+        another.refuse_early(161, 1.0)
+    another.refuse_early(160, 1.0)
     assert bucket.level == 80
     free = request_of(None)
-    free.look_ahead(10**9, 1.0)
-    free.has_read(10**9 / READ_CHARACTERS)
-    free.has_read(160)
+    free.refuse_early(10**9, 1.0)
+    free.charge_tokenizing(10**9 / CHARACTERS_PER_TOKENIZED)
+    free.charge_tokenizing(160)
     free.charge(20)
     free.close(FAILURE)
     assert bucket.level == 80
@@ -256,11 +261,11 @@ def test_requests_of_a_client_share_one_bucket_and_others_are_unlimited() -> Non
 def test_read_only_requests_may_go_into_debt_but_not_while_in_debt() -> None:
     bucket = Bucket(1, 100, Clock())
     request = request_of(bucket)
-    request.look_ahead(10**6, -1.0, computes=False)
-    request.has_read(101 * READING)
+    request.refuse_early(10**6, -1.0, computes=False)
+    request.charge_tokenizing(101 * TOKENIZED_PER_COMPUTED)
     assert bucket.level == -1
     with pytest.raises(Shed) as error:
-        request_of(bucket).look_ahead(0, 1.0, computes=False)
+        request_of(bucket).refuse_early(0, 1.0, computes=False)
     assert (error.value.shortage, error.value.retry_after_seconds) == (Shortage.QUOTA, 1.0)
 
 
@@ -268,8 +273,8 @@ def test_tokens_are_charged_beyond_the_reading_cost_already_paid() -> None:
     for characters, tokens, price in ((0, 32, 2), (256, 32, 2), (128, 32, 2), (512, 32, 4)):
         bucket = Bucket(1, 100, Clock())
         request = request_of(bucket)
-        request.has_read(characters / READ_CHARACTERS)
-        request.has_read(tokens)
+        request.charge_tokenizing(characters / CHARACTERS_PER_TOKENIZED)
+        request.charge_tokenizing(tokens)
         assert bucket.level == 100 - price, (characters, tokens)
         request.charge(1)
         assert bucket.level == 100 - price, "reading may have cost more"

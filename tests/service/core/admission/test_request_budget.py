@@ -18,7 +18,7 @@ from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected
 from headlight_service.core.admission.rate_limit import Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shedding import Shed, Shortage
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from tests.service.batching import Clock
 
 FAILURE = EngineError("the model failed")
@@ -42,8 +42,8 @@ def queued(
 ) -> RequestBudget:
     """Return the budget of a queued request: 3 bytes, 50 tokens, 20 bytes of its answer."""
     budget = RequestBudget(admission, priority)
-    budget.receive(3)
-    budget.reserve(20)
+    budget.take_request(3)
+    budget.take_answer(20)
     budget.take_tokens(50, deadline)
     return budget
 
@@ -88,11 +88,11 @@ def test_the_end_of_a_batch_releases_nothing_of_an_open_budget() -> None:
 def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes() -> None:
     admission = admission_of()
     budget = queued(admission)
-    assert budget.computed() == 50
+    assert budget.give_back_tokens() == 50
     assert held(admission) == (3, 0, 0, 20)
     budget.take_tokens(40, math.inf)
     assert held(admission) == (3, 40, 0, 20)
-    assert budget.computed() == 40
+    assert budget.give_back_tokens() == 40
     budget.close()
     assert held(admission) == (0, 0, 0, 0)
 
@@ -100,13 +100,13 @@ def test_a_computed_wave_releases_its_tokens_and_keeps_the_answer_bytes() -> Non
 def test_unsent_answer_bytes_are_held_until_released() -> None:
     admission = admission_of()
     budget = queued(admission)
-    budget.computed()
+    budget.give_back_tokens()
     assert budget.close(keep_answer_bytes=15) == 15
     assert held(admission) == (0, 0, 0, 15)
     budget.release(15)
     assert held(admission) == (0, 0, 0, 0)
     budget = queued(admission)
-    budget.computed()
+    budget.give_back_tokens()
     assert budget.close(keep_answer_bytes=99) == 20, "no more than it held"
     budget.release(20)
     assert held(admission) == (0, 0, 0, 0)
@@ -115,8 +115,8 @@ def test_unsent_answer_bytes_are_held_until_released() -> None:
 def test_parts_of_an_answer_are_reserved_together() -> None:
     admission = admission_of()
     budget = RequestBudget(admission, "interactive")
-    budget.reserve(20)
-    budget.reserve(30)
+    budget.take_answer(20)
+    budget.take_answer(30)
     assert (budget.answer_bytes, admission.outputs.held) == (50, 50)
     budget.close()
     assert admission.outputs.held == 0
@@ -127,9 +127,9 @@ def test_a_cancelled_request_reserves_nothing_more() -> None:
     budget = RequestBudget(admission, "interactive")
     budget.close()
     with pytest.raises(CancelledError):
-        budget.receive(3)
+        budget.take_request(3)
     with pytest.raises(CancelledError):
-        budget.reserve(3)
+        budget.take_answer(3)
     with pytest.raises(CancelledError):
         budget.take_tokens(3, math.inf)
     assert held(admission) == (0, 0, 0, 0)
@@ -139,13 +139,13 @@ def test_a_refused_reservation_changes_nothing() -> None:
     admission = admission_of()
     budget = RequestBudget(admission, "interactive")
     with pytest.raises(Shed) as refused:
-        budget.receive(1001)
+        budget.take_request(1001)
     assert refused.value.shortage is Shortage.REQUEST_BYTES
-    budget.receive(3)
+    budget.take_request(3)
     with pytest.raises(Shed) as refused:
-        budget.reserve(1001)
+        budget.take_answer(1001)
     assert refused.value.shortage is Shortage.OUTPUT_BYTES
-    budget.reserve(5)
+    budget.take_answer(5)
     with pytest.raises(Shed) as refused:
         budget.take_tokens(1001, math.inf)
     assert refused.value.shortage is Shortage.QUEUE_TOKENS
@@ -175,12 +175,12 @@ def test_the_deadline_is_checked_before_a_request_is_read() -> None:
     queued(admission)
     budget = RequestBudget(admission, "interactive")
     with pytest.raises(Shed) as refused:
-        budget.look_ahead(10.5, 100.0)
+        budget.refuse_early(10.5, 100.0)
     assert refused.value.shortage is Shortage.DEADLINE
     with pytest.raises(DeadlineExceeded):
-        budget.look_ahead(0, 0.0)
-    budget.look_ahead(10.5, 1e6)
-    budget.look_ahead(10**9, -1.0, computes=False)  # it is never queued
+        budget.refuse_early(0, 0.0)
+    budget.refuse_early(10.5, 1e6)
+    budget.refuse_early(10**9, -1.0, computes=False)  # it is never queued
 
 
 class Learnt:
@@ -200,7 +200,7 @@ def test_the_wait_is_recorded_when_a_request_is_computed(monkeypatch: pytest.Mon
     admission.estimate.worked_off(tokens=10, seconds=1.0)
     others, learnt = queued(admission), Learnt(admission, monkeypatch)
     budget = queued(admission, "bulk", time.monotonic() + 100)
-    budget.computed()
+    budget.give_back_tokens()
     [(expected, priority, seconds, answered)] = learnt.waits
     assert (expected, priority, answered) == (Expected(5.0, 5.0, expected.remaining), "bulk", True)
     assert 99 < expected.remaining <= 100
@@ -248,7 +248,7 @@ def test_results_of_cancelled_requests_do_not_record_a_wait(
     budget = queued(admission)
     budget.began(50)
     budget.close()
-    assert budget.computed() == 50
+    assert budget.give_back_tokens() == 50
     assert learnt.waits == []
     assert admission.tokens.held == 100
     budget.ended(50)
@@ -288,10 +288,10 @@ def test_everything_is_released_after_any_order_of_events(
         budget = budgets[which]
         try:
             if step == "receive" and not budget._request_bytes:
-                budget.receive(amount)
+                budget.take_request(amount)
             elif step == "reserve":
-                budget.reserve(amount)
-            elif step == "queue" and not queued_tokens[which]:
+                budget.take_answer(amount)
+            elif step == "queue" and not (queued_tokens[which] or computing[which]):
                 budget.take_tokens(amount, math.inf)
                 queued_tokens[which] = amount
             elif step == "began" and queued_tokens[which] and not budget._closed:
@@ -301,7 +301,7 @@ def test_everything_is_released_after_any_order_of_events(
             elif step == "ended" and computing[which]:
                 budget.ended(computing[which])
                 computing[which] = 0
-                budget.computed()
+                budget.give_back_tokens()
             elif step in ("close", "keep"):
                 kept[which] += budget.close(FAILURE, amount if step == "keep" else 0)
         except (Shed, CancelledError):

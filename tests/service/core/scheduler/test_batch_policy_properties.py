@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headlight.spec import Priority
-from headlight_service.core.scheduler.batch_policy import BULK_TURN, Lanes
-from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, LaneKey
+from headlight_service.core.scheduler.batch_policy import BULK_TURN, LaneSet
+from headlight_service.core.scheduler.lanes import Batch, BatchLimit, Entry, LaneKey
 from tests.service.batching import Slots
 from tests.service.core.scheduler.test_batch_policy import (
     ATTEND,
@@ -21,8 +21,8 @@ from tests.service.core.scheduler.test_batch_policy import (
     lanes_of,
 )
 
-budgets = st.builds(
-    Budget,
+limits = st.builds(
+    BatchLimit,
     tokens=st.integers(1, 200),
     squares=st.none() | st.integers(1, 5000),
     max_padding=st.floats(0, 1),
@@ -41,9 +41,9 @@ takes = st.tuples(st.just("take"), kinds, st.integers(1, 3), st.just(0))
 class Model:
     """Reference model of batch invariants: a plain list in order of arrival."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget = budget
-        self.lanes = lanes_of(budget, [], bulk_seconds=0.05)
+    def __init__(self, limit: BatchLimit) -> None:
+        self.limit = limit
+        self.lanes = lanes_of(limit, [], bulk_seconds=0.05)
         self.waiting: list[Entry[int]] = []
         self.gone: list[Entry[int]] = []
         self.overtaken = 0
@@ -71,7 +71,7 @@ class Model:
         assert sum(self.lanes.waiting.values()) == len(self.waiting)
 
     def check(self, batch: Batch[int], now: float) -> None:
-        first, budget = batch.entries[0], self.budget
+        first, limit = batch.entries[0], self.limit
         assert len({(each.lane, each.priority) for each in batch.entries}) == 1
         rivals = [
             each
@@ -87,9 +87,9 @@ class Model:
             assert taken == same[: len(taken)], "of one length, the oldest first"
         if len(batch.entries) > 1:
             padded = len(batch.entries) * batch.longest
-            assert padded <= budget.tokens
-            assert budget.squares is None or padded * batch.longest <= budget.squares
-            assert padded - batch.total <= budget.max_padding * padded
+            assert padded <= limit.tokens
+            assert limit.squares is None or padded * batch.longest <= limit.squares
+            assert padded - batch.total <= limit.max_padding * padded
         others = {each.priority for each in self.waiting}
         if first.priority == "interactive":
             self.overtaken = self.overtaken + 1 if "bulk" in others else 0
@@ -102,11 +102,11 @@ class Model:
 
 
 @settings(max_examples=200)
-@given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=100))
+@given(limits, st.lists(arrivals | arrivals | cancels | takes, max_size=100))
 def test_lanes_keep_their_invariants_under_any_operations(
-    budget: Budget, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]
+    limit: BatchLimit, story: list[tuple[str, tuple[LaneKey, Priority], int, float]]
 ) -> None:
-    model, added = Model(budget), list[Entry[int]]()
+    model, added = Model(limit), list[Entry[int]]()
     for now, (event, (lane, priority), number, ttl) in enumerate(story):
         if event == "add":
             added.append(entry(number, now, now + ttl, lane, priority))
@@ -124,10 +124,10 @@ def test_lanes_keep_their_invariants_under_any_operations(
 
 
 @settings(max_examples=50)
-@given(st.lists(st.integers(1, 64), min_size=1, max_size=20), budgets)
-def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -> None:
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=20), limits)
+def test_no_interactive_flood_starves_bulk(lengths: list[int], limit: BatchLimit) -> None:
     entries = [bulk(length, arrived=place) for place, length in enumerate(lengths)]
-    lanes = lanes_of(budget, entries, bulk_seconds=0.01)
+    lanes = lanes_of(limit, entries, bulk_seconds=0.01)
     for now in range(BULK_TURN * len(entries)):
         lanes.add(entry(1 + now % 64, arrived=now))
         lanes.add(entry(1 + now % 64, arrived=now))
@@ -141,17 +141,17 @@ def test_no_interactive_flood_starves_bulk(lengths: list[int], budget: Budget) -
     st.lists(
         st.tuples(st.sampled_from([EMBED, ATTEND]), st.integers(1, 64)), min_size=1, max_size=80
     ),
-    budgets,
-    budgets,
+    limits,
+    limits,
 )
 def test_no_lane_starves_another(
-    queue: list[tuple[LaneKey, int]], embed: Budget, attend: Budget
+    queue: list[tuple[LaneKey, int]], embed: BatchLimit, attend: BatchLimit
 ) -> None:
     """An entry waits for at most as many batches as there are entries before it.
 
     However many of the other kind keep arriving.
     """
-    lanes: Lanes[int] = Lanes({EMBED: embed, ATTEND: attend})
+    lanes: LaneSet[int] = LaneSet({EMBED: embed, ATTEND: attend})
     entries = [
         entry(length, arrived=place, lane=lane) for place, (lane, length) in enumerate(queue)
     ]

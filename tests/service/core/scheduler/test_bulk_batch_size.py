@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight_service.core.scheduler.bulk_batch_size import LONE, RECENT, WORTH, BulkBatchSize
-from headlight_service.core.scheduler.lanes import Budget
+from headlight_service.core.scheduler.lanes import BatchLimit
 
-WIDE = Budget(10**6, 10**9)
+WIDE = BatchLimit(10**6, 10**9)
 
 
 def test_the_first_bulk_batch_has_one_item() -> None:
@@ -22,14 +22,14 @@ def test_the_first_bulk_batch_has_one_item() -> None:
 def test_token_and_square_limits_follow_from_the_target_time() -> None:
     size = BulkBatchSize()
     size.learn(count=4, longest=50, seconds=0.1)
-    assert size.limit(WIDE, 0.05) == Budget(100, 5000)
-    assert size.limit(Budget(10**6, None, 0.3), 0.05) == Budget(100, None, 0.3)
+    assert size.limit(WIDE, 0.05) == BatchLimit(100, 5000)
+    assert size.limit(BatchLimit(10**6, None, 0.3), 0.05) == BatchLimit(100, None, 0.3)
 
 
-def test_the_limit_never_exceeds_the_budget() -> None:
+def test_the_bulk_batch_limit_never_exceeds_the_lanes() -> None:
     size = BulkBatchSize()
     size.learn(count=4, longest=50, seconds=0.1)
-    assert size.limit(Budget(64, 300), 60.0) == Budget(64, 300)
+    assert size.limit(BatchLimit(64, 300), 60.0) == BatchLimit(64, 300)
 
 
 def test_a_few_delayed_batches_do_not_change_the_limit() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from headlight_service.core.scheduler.cpu_time import Stopwatch, processors
+from headlight_service.core.scheduler.cpu_time import Stopwatch, cpu_seconds_of_workers
 from tests.service.batching import Clock
 
 
@@ -49,23 +49,23 @@ def burn(seconds: float) -> None:
 
 def test_cpu_time_excludes_the_event_loop() -> None:
     with ThreadPoolExecutor(1) as other:
-        begin = processors()
+        begin = cpu_seconds_of_workers()
         other.submit(burn, 0.1).result()
-        between = processors()
+        between = cpu_seconds_of_workers()
         burn(0.1)
-        end = processors()
+        end = cpu_seconds_of_workers()
     assert between - begin >= 0.09
     assert end - between < 0.05
 
 
 def test_a_computing_thread_counts_its_own_cpu_time_only() -> None:
     def measured() -> float:
-        begin = processors()
+        begin = cpu_seconds_of_workers()
         burn(0.1)
-        return processors() - begin
+        return cpu_seconds_of_workers() - begin
 
     with ThreadPoolExecutor(1) as other:
         assert other.submit(measured).result() >= 0.09
-        begin = other.submit(processors).result()
+        begin = other.submit(cpu_seconds_of_workers).result()
         burn(0.1)
-        assert other.submit(processors).result() - begin < 0.05
+        assert other.submit(cpu_seconds_of_workers).result() - begin < 0.05

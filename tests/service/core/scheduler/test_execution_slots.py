@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headlight.spec import Priority
-from headlight_service.core.scheduler.batch_policy import ExecutionSlots, Started
+from headlight_service.core.scheduler.batch_policy import ExecutionSlots, TakenSlot
 
 
 def begin(
     slots: ExecutionSlots, priority: Priority, interactive: int = 0, wide: bool = True
-) -> Started:
+) -> TakenSlot:
     return slots.begin(priority, interactive, wide)
 
 
@@ -63,7 +63,7 @@ priorities = st.sampled_from(["interactive", "bulk"])
 def test_released_slots_admit_bulk_again(
     count: int, steps: list[tuple[Priority, bool, int, bool]]
 ) -> None:
-    slots, running = ExecutionSlots(count), list[Started]()
+    slots, running = ExecutionSlots(count), list[TakenSlot]()
     for priority, begins, place, wide in steps:
         if begins and slots.idle(priority):
             running.append(begin(slots, priority, place // 5, wide))

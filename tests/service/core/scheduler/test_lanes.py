@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headlight_service.core.scheduler.lanes import Batch, Budget, Entry, Lane, LaneKey
+from headlight_service.core.scheduler.lanes import Batch, BatchLimit, Entry, Lane, LaneKey
 
 EMBED = LaneKey("m", "embed")
 
@@ -39,39 +39,39 @@ def lengths_of(batch: Batch[int]) -> list[int]:
 
 def test_a_batch_is_the_oldest_item_and_those_nearest_in_length() -> None:
     lane, _ = lane_of([10, 30, 11, 9, 50])
-    budget = Budget(tokens=33)
-    assert lengths_of(lane.take(0, budget)) == [10, 11, 9]
-    assert lengths_of(lane.take(0, budget)) == [30]
-    assert lengths_of(lane.take(0, budget)) == [50]  # larger than the whole budget: alone
-    assert lengths_of(lane.take(0, budget)) == []
+    limit = BatchLimit(tokens=33)
+    assert lengths_of(lane.take(0, limit)) == [10, 11, 9]
+    assert lengths_of(lane.take(0, limit)) == [30]
+    assert lengths_of(lane.take(0, limit)) == [50]  # larger than the whole limit: alone
+    assert lengths_of(lane.take(0, limit)) == []
 
 
-def test_padding_is_bounded_without_a_budget() -> None:
+def test_padding_is_bounded_without_a_token_limit() -> None:
     lane, _ = lane_of([100, 10, 90])
-    budget = Budget(tokens=10**6, max_padding=0.1)
-    assert lengths_of(lane.take(0, budget)) == [100, 90]
-    assert lengths_of(lane.take(0, budget)) == [10]
+    limit = BatchLimit(tokens=10**6, max_padding=0.1)
+    assert lengths_of(lane.take(0, limit)) == [100, 90]
+    assert lengths_of(lane.take(0, limit)) == [10]
 
 
 def test_squares_bound_a_lane_that_returns_attention() -> None:
     lane, _ = lane_of([8] * 10)
-    assert lengths_of(lane.take(0, Budget(tokens=10**6, squares=3 * 64))) == [8, 8, 8]
+    assert lengths_of(lane.take(0, BatchLimit(tokens=10**6, squares=3 * 64))) == [8, 8, 8]
 
 
 def test_zero_padding_batches_equal_lengths_only() -> None:
     lane, _ = lane_of([4, 5, 4, 4, 5])
-    budget = Budget(tokens=100, max_padding=0)
-    assert lengths_of(lane.take(0, budget)) == [4, 4, 4]
-    assert lengths_of(lane.take(0, budget)) == [5, 5]
+    limit = BatchLimit(tokens=100, max_padding=0)
+    assert lengths_of(lane.take(0, limit)) == [4, 4, 4]
+    assert lengths_of(lane.take(0, limit)) == [5, 5]
 
 
-def test_budgets_use_rounded_lengths_and_reports_true_ones() -> None:
+def test_batch_limits_use_rounded_lengths_and_reports_true_ones() -> None:
     lane: Lane[int] = Lane()
     for length in (3, 8, 5, 9):
         lane.add(entry(length, size=-(-length // 8) * 8))
     assert lane.waiting == 8 + 8 + 8 + 16
     # Entries of one size need no padding.
-    batch = lane.take(0, Budget(tokens=24, max_padding=0))
+    batch = lane.take(0, BatchLimit(tokens=24, max_padding=0))
     assert (lengths_of(batch), batch.longest, batch.total, batch.padded) == ([3, 8, 5], 8, 16, 24)
     assert lane.waiting == 16
 
@@ -81,7 +81,7 @@ def test_expired_entries_are_returned_separately_and_cost_nothing() -> None:
     late, alive = entry(10, deadline=5), [entry(10), entry(10)]
     for each in (late, *alive):
         lane.add(each)
-    batch = lane.take(5, Budget(tokens=20))
+    batch = lane.take(5, BatchLimit(tokens=20))
     assert batch.expired == [late]
     assert batch.entries == alive
 
@@ -91,12 +91,12 @@ def test_a_lane_of_expired_entries_yields_them_all() -> None:
     entries = [entry(length, deadline=1) for length in (3, 4, 5)]
     for each in entries:
         lane.add(each)
-    batch = lane.take(2, Budget(tokens=20))
+    batch = lane.take(2, BatchLimit(tokens=20))
     assert (batch.entries, batch.expired, lane.count) == ([], entries, 0)
 
 
-budgets = st.builds(
-    Budget,
+limits = st.builds(
+    BatchLimit,
     tokens=st.integers(1, 200),
     squares=st.none() | st.integers(1, 5000),
     max_padding=st.floats(0, 1),
@@ -109,9 +109,9 @@ takes = st.tuples(st.just("take"), st.just(0), st.just(0))
 
 
 @settings(max_examples=300)
-@given(budgets, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
-def test_nothing_is_lost_run_twice_or_over_budget(
-    budget: Budget, story: list[tuple[str, int, float]]
+@given(limits, st.lists(arrivals | arrivals | cancels | takes, max_size=120))
+def test_nothing_is_lost_run_twice_or_over_the_limit(
+    limit: BatchLimit, story: list[tuple[str, int, float]]
 ) -> None:
     lane: Lane[int] = Lane()
     added: list[Entry[int]] = []
@@ -120,7 +120,7 @@ def test_nothing_is_lost_run_twice_or_over_budget(
     dropped: list[Entry[int]] = []
 
     def take(now: float) -> None:
-        batch = lane.take(now, budget)
+        batch = lane.take(now, limit)
         alive = [each for each in waiting if each.deadline > now]
         if alive:
             assert batch.entries[0] is alive[0], "the oldest is in the batch"
@@ -131,9 +131,9 @@ def test_nothing_is_lost_run_twice_or_over_budget(
         assert total == sum(lengths_of(batch))
         assert longest == max(lengths_of(batch), default=0)
         if count > 1:
-            assert count * longest <= budget.tokens
-            assert budget.squares is None or count * longest**2 <= budget.squares
-            assert count * longest - total <= budget.max_padding * count * longest
+            assert count * longest <= limit.tokens
+            assert limit.squares is None or count * longest**2 <= limit.squares
+            assert count * longest - total <= limit.max_padding * count * longest
         for each in batch.entries + batch.expired:
             waiting.remove(each)  # fails if it was cancelled or taken before
         ran.extend(batch.entries)
@@ -164,9 +164,9 @@ requests = st.tuples(
 
 
 @settings(max_examples=200)
-@given(budgets, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
+@given(limits, st.lists(requests, max_size=8), st.lists(st.integers(0, 100), max_size=5))
 def test_adding_entries_together_equals_adding_them_one_by_one(
-    budget: Budget, asked: list[tuple[list[int], float]], cancelled: list[int]
+    limit: BatchLimit, asked: list[tuple[list[int], float]], cancelled: list[int]
 ) -> None:
     together: Lane[int] = Lane()
     apart: Lane[int] = Lane()
@@ -186,7 +186,7 @@ def test_adding_entries_together_equals_adding_them_one_by_one(
             assert together.discard(pairs[at][0]) == apart.discard(pairs[at][1])
     now = 3
     while apart.count:
-        got, expected = together.take(now, budget), apart.take(now, budget)
+        got, expected = together.take(now, limit), apart.take(now, limit)
         assert [place[id(each)] for each in got.entries] == [
             place[id(each)] for each in expected.entries
         ]
@@ -203,16 +203,16 @@ def test_adding_entries_together_equals_adding_them_one_by_one(
     assert not together.count
 
 
-@given(budgets, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
+@given(limits, st.integers(1, 20), st.integers(1, 40), st.integers(1, 40), st.integers(1, 60))
 def test_capacity_for_many_entries_equals_that_for_single_ones(
-    budget: Budget, count: int, longest: int, size: int, wanted: int
+    limit: BatchLimit, count: int, longest: int, size: int, wanted: int
 ) -> None:
     total, fit = count * longest - count // 2, 0
-    while fit < wanted and budget.admits(
+    while fit < wanted and limit.admits(
         count + fit + 1, max(longest, size), total + (fit + 1) * size
     ):
         fit += 1
-    assert budget.room(count, longest, total, size, wanted) == fit
+    assert limit.room(count, longest, total, size, wanted) == fit
 
 
 def test_adding_many_entries_costs_little_more_than_one() -> None:
@@ -224,7 +224,7 @@ def test_adding_many_entries_costs_little_more_than_one() -> None:
 
         def work() -> None:
             lane.add(*entries)
-            assert len(lane.take(0, Budget(tokens=10**6)).entries) == count
+            assert len(lane.take(0, BatchLimit(tokens=10**6)).entries) == count
 
         return calls_made(work)
 
@@ -232,14 +232,14 @@ def test_adding_many_entries_costs_little_more_than_one() -> None:
 
 
 @settings(max_examples=100)
-@given(st.lists(st.integers(1, 64), min_size=1, max_size=80), budgets)
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=80), limits)
 def test_no_entry_waits_longer_than_there_are_entries_before_it(
-    lengths: list[int], budget: Budget
+    lengths: list[int], limit: BatchLimit
 ) -> None:
     lane, entries = lane_of(lengths)
     last = entries[-1]
     for now in range(len(lengths)):
-        if last in lane.take(now, budget).entries:
+        if last in lane.take(now, limit).entries:
             return
         lane.add(entry(last.length + 1 + now % 3))  # later entries cannot delay it
     pytest.fail("starved")
@@ -275,7 +275,7 @@ def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
 
     def calls_per_entry(count: int) -> float:
         lane: Lane[int] = Lane()
-        budget = Budget(tokens=1024, max_padding=0.2)
+        limit = BatchLimit(tokens=1024, max_padding=0.2)
         # As many different lengths in both: they are bounded by the model and cost a little
         # each.
         entries = [entry(1 + (place * 37) % 64, arrived=place) for place in range(count)]
@@ -285,7 +285,7 @@ def test_the_cost_of_an_entry_is_flat_from_a_hundred_to_ten_thousand() -> None:
                 lane.add(each)
             for each in entries[::5]:
                 lane.discard(each)
-            while lane.take(0, budget).entries:
+            while lane.take(0, limit).entries:
                 pass
 
         return calls_made(work) / count

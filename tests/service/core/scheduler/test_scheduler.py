@@ -360,7 +360,7 @@ async def test_a_deadline_ends_queued_items_and_not_running_ones() -> None:
         assert await asyncio.to_thread(waits.told.wait, 30), "though no batch ends meanwhile"
         [error] = waits.answers
         assert isinstance(error, DeadlineExceeded)
-        assert "what had not started never will" in error.message
+        assert "inputs that had not started are discarded" in error.message
         assert computed.answers == []
         setup.engine.gate.set()
         assert await asyncio.to_thread(computed.told.wait, 30)

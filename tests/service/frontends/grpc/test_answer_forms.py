@@ -13,7 +13,7 @@ from headlight.results import ModelRef
 from headlight.runtime.attention.resolved_spec import resolve_attention, states, whole
 from headlight.runtime.encode_items import EncodeItem, Selection, output_bytes
 from headlight.runtime.values import Tokenized
-from headlight.runtime.vectors.vector_forms import Vector
+from headlight.runtime.vectors.vector_forms import VectorForm
 from headlight.spec import AttentionSpec, Number, Reduction
 from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight.wire.reassembly import Assembly, whole_answer
@@ -104,9 +104,9 @@ OTHER_FORMS = st.sampled_from(
 )
 RANGES = np.array([[0, 0, 0, 0], [1, 1000, 10**5, 10**6]], dtype=np.float32)
 VECTORS = [
-    Vector(),
-    Vector(3, False, ("float16",)),
-    Vector(4, True, ("int8", "float32", "float16"), RANGES),
+    VectorForm(),
+    VectorForm(3, False, ("float16",)),
+    VectorForm(4, True, ("int8", "float32", "float16"), RANGES),
 ]
 selections = st.builds(
     Selection,

@@ -77,7 +77,7 @@ async def test_a_cancelled_running_batch_holds_its_permits_until_it_ends() -> No
 def test_permits_are_released_after_the_last_of_two_cancelled_batches() -> None:
     admission = Admission(max_tokens=10, max_request_bytes=0, max_output_bytes=100)
     budget = RequestBudget(admission, "interactive")
-    budget.reserve(100)
+    budget.take_answer(100)
     budget.take_tokens(10, math.inf)
     with admission.lock:
         budget.began(4)

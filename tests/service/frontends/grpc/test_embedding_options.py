@@ -11,7 +11,7 @@ import pytest
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.bundle.prompts import LONGEST_PROMPT
-from headlight.runtime.vectors.vector_forms import Offer, Vector
+from headlight.runtime.vectors.vector_forms import AvailableForms, VectorForm
 from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
 from headlight_service.frontends.grpc.request_decoding import (
@@ -37,7 +37,7 @@ def embedding_model() -> ServedModel:
         prompts={"query": "q: ", "none": ""},
         default_prompt="query",
     )
-    runtime.offer = Offer(16, True, {8: RANGES})
+    runtime.forms = AvailableForms(16, True, {8: RANGES})
     return served(runtime, max_characters=LONGEST_PROMPT)
 
 
@@ -51,12 +51,15 @@ INT8, BINARY, FLOAT16 = pb.DATA_TYPE_INT8, pb.DATA_TYPE_BINARY, pb.DATA_TYPE_FLO
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (pb.PooledOutput(), Vector()),
-        (pb.PooledOutput(dimensions=3, normalize=False), Vector(3, False)),
-        (pb.PooledOutput(dimensions=8, dtypes=[INT8, BINARY]), Vector(8, True, ("int8", "binary"))),
+        (pb.PooledOutput(), VectorForm()),
+        (pb.PooledOutput(dimensions=3, normalize=False), VectorForm(3, False)),
+        (
+            pb.PooledOutput(dimensions=8, dtypes=[INT8, BINARY]),
+            VectorForm(8, True, ("int8", "binary")),
+        ),
     ],
 )
-def test_pooled_is_resolved(message: pb.PooledOutput, expected: Vector) -> None:
+def test_pooled_is_resolved(message: pb.PooledOutput, expected: VectorForm) -> None:
     assert selection(pb.Outputs(pooled=message), MODEL).vector == expected
 
 

@@ -176,10 +176,10 @@ async def test_draining_answers_read_requests_and_ends_as_unavailable(
         service.servicer.drain()
         service.engine.gate.set()
         assert (await call.read()).WhichOneof("frame") == "response"
-        with pytest.raises(grpc.aio.AioRpcError, match="send again") as error:
+        with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests") as error:
             await call.read()
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-        with pytest.raises(grpc.aio.AioRpcError, match="send again"):
+        with pytest.raises(grpc.aio.AioRpcError, match="resend unanswered requests"):
             await service.stub.EncodeStream().read()
 
 

@@ -10,7 +10,7 @@ from google.rpc.status_pb2 import Status
 # Brings every module of the service: its errors belong to the tree too.
 import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
-from headlight_service.core.admission.shedding import Shed, Shortage, reason_of
+from headlight_service.core.admission.shed_error import Shed, Shortage, reason_of
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.frontends.grpc.encode_stream import ReaderStalled
 from headlight_service.frontends.grpc.grpc_status import (

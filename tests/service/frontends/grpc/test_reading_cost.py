@@ -15,7 +15,11 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
-from headlight_service.core.admission.rate_limit import READ_CHARACTERS, READING, Quotas
+from headlight_service.core.admission.rate_limit import (
+    CHARACTERS_PER_TOKENIZED,
+    TOKENIZED_PER_COMPUTED,
+    Quotas,
+)
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
 from tests.service.batching import Clock
@@ -24,7 +28,8 @@ from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer
 from tests.service.security.test_authentication import EXHAUSTED, GOOD, TOKEN
 
-PER_TOKEN = READ_CHARACTERS * READING  # characters at the price of one computed token
+# Characters at the price of one computed token.
+PER_TOKEN = CHARACTERS_PER_TOKENIZED * TOKENIZED_PER_COMPUTED
 
 
 @pytest.fixture
@@ -41,7 +46,7 @@ def blank(price: int, words: str = "x") -> pb.Input:
 
 async def test_a_prompt_is_charged_with_each_text(serve: Serve, tokens: AuthTokens) -> None:
     quotas = Quotas(10, 1000, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         many = pb.TokenizeRequest(inputs=[pb.Input(text="x")] * 256, prompt_text="\n" * 4096)
         await service.stub.Tokenize(many, **GOOD)
     assert quotas.of("search").level == 10_000 - 256 * 4097 / PER_TOKEN
@@ -54,7 +59,7 @@ async def test_read_only_requests_are_charged_for_their_characters(
     serve: Serve, tokens: AuthTokens, fields: dict[str, Any]
 ) -> None:
     quotas = Quotas(10, 100, Clock())
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         await service.stub.Encode(request(blank(50), **fields), **GOOD)
     assert quotas.of("search").level == 1000 - 50
 
@@ -72,7 +77,7 @@ async def test_reading_is_charged_in_advance_so_that_a_concurrent_call_sees_it(
 
     runtime, quotas = FakeRuntime(), Quotas(10, 10, Clock())
     runtime.tokenizer = tokenizer = SlowTokenizer()
-    async with serve(runtime, gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(runtime, authenticator=Authenticator(tokens), quotas=quotas) as service:
         slow = pb.TokenizeRequest(inputs=[blank(101)])
         first = asyncio.ensure_future(service.stub.Tokenize(slow, **GOOD))
         try:
@@ -92,7 +97,7 @@ async def test_a_text_far_beyond_the_quota_is_refused_unread(
     quotas, runtime = Quotas(10, 100, Clock()), FakeRuntime()
     bucket = quotas.of("search")
     bucket.spend(900)
-    async with serve(runtime, gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(runtime, authenticator=Authenticator(tokens), quotas=quotas) as service:
         await refused(service.stub.Encode(request(blank(300)), **GOOD), EXHAUSTED)
     assert runtime.tokenizer is not None
     assert runtime.tokenizer.texts == []
@@ -108,7 +113,7 @@ async def test_a_blank_text_is_admitted_after_its_retry_delay(
     bucket = quotas.of("search")
     bucket.spend(70)
     requests = {"Encode": request(blank(40)), "Occlude": pb.OccludeRequest(input=blank(40, "x y"))}
-    async with serve(gate=Authenticator(tokens), quotas=quotas) as service:
+    async with serve(authenticator=Authenticator(tokens), quotas=quotas) as service:
         error = await refused(getattr(service.stub, method)(requests[method], **GOOD), EXHAUSTED)
         clock.now += details_of(error)["RetryInfo"].retry_delay.ToMilliseconds() / 1000
         assert bucket.level == pytest.approx(40)
@@ -122,9 +127,9 @@ async def test_the_estimate_for_a_deadline_counts_characters(
     estimates = list[int]()
     check_wait = Admission.check_wait
 
-    def noted(self: Admission, tokens: int, patience_seconds: float, priority: Priority) -> None:
+    def noted(self: Admission, tokens: int, remaining_seconds: float, priority: Priority) -> None:
         estimates.append(tokens)
-        check_wait(self, tokens, patience_seconds, priority)
+        check_wait(self, tokens, remaining_seconds, priority)
 
     monkeypatch.setattr(Admission, "check_wait", noted)
     async with serve() as service:

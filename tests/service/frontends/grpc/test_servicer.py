@@ -140,7 +140,7 @@ async def test_attention_can_be_switched_off(serve: Serve) -> None:
             # The output is set by name.
             call = service.stub.Encode(request(outputs=pb.Outputs(**{name: wanted})))  # type: ignore[arg-type]
             error = await refused(call, grpc.StatusCode.INVALID_ARGUMENT)
-            assert f"outputs.{name}: this server was started with --attention off" in (
+            assert f"outputs.{name}: this server runs with --attention off" in (
                 error.details() or ""
             )
 
@@ -202,7 +202,7 @@ async def test_a_long_text_that_would_be_late_is_refused_untokenised(
         error = await refused(
             service.stub.Encode(long, timeout=30), grpc.StatusCode.RESOURCE_EXHAUSTED
         )
-        assert "behind what is queued and running this may take" in (error.details() or "")
+        assert "with the current queue, this may take" in (error.details() or "")
         service.engine.gate.set()
         await first
     assert runtime.tokenizer is not None

@@ -50,8 +50,8 @@ class Call:
         context: gRPC's context of the call: peer, metadata, certificate, status.
         begun: its arrival, on time.perf_counter.
         deadline: deadline on time.monotonic; infinity without one.
-        caller: the name of the client that a token proves; None without tokens.
-        client: the owner of the quota; None: no quota is used.
+        token_name: name of the client by its token; None without tokens.
+        quota_owner: owner of the quota that the call uses; None: no quota is used.
         refused: the reason why nothing of it is read.
         trace: its spans.
         serialize: encodes a written message to bytes.
@@ -67,8 +67,8 @@ class Call:
         self.deadline = (
             math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
         )
-        self.caller: str | None = None
-        self.client: str | None = None
+        self.token_name: str | None = None
+        self.quota_owner: str | None = None
         self.refused: Exception | None = None
         self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes

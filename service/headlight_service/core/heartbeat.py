@@ -1,4 +1,4 @@
-"""Heartbeats for the watchdog, which detects stalled workers."""
+"""Heartbeats of workers, by which the watchdog detects stalled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load shedding: valid requests that are refused, and the closed set of reasons."""
+"""Error of load shedding, and the closed set of reasons for refusing valid requests."""
 
 from __future__ import annotations
 

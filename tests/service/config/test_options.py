@@ -175,7 +175,7 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
-        ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense; see --help"),
+        ((*BUNDLE, "--nonsense", "5"), "there is no option --nonsense; see --help"),
     ],
 )
 def test_what_is_wrong_is_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 from headlight.analysis.terminal_view import cells, fit
 from headlight.archive import to_json
 from headlight.cli.files import UsageError, say, show
+from headlight.cli.output_files import size_text
+from headlight.cli.shared_options import examples_text
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError
 
 COLUMNS = ("name", "source", "precision", "size", "proof", "key")
-EXAMPLES = """examples:
-  headlight cache list
-  headlight cache remove all-MiniLM-L6-v2
-"""
+LIST_EXAMPLES = ("headlight cache list", "headlight cache list --format json")
+REMOVE_EXAMPLES = ("headlight cache remove all-MiniLM-L6-v2",)
 
 
 def add_cache(commands: Any) -> None:
@@ -25,20 +25,34 @@ def add_cache(commands: Any) -> None:
     made = commands.add_parser(
         "cache",
         help="the models that `headlight serve` exported here",
+        usage="headlight cache list|remove [OPTION]...",
         description=(
-            "The models that `headlight serve` exported here, in $HEADLIGHT_CACHE, "
+            "The models that `headlight serve` exported here, in $HEADLIGHT_CACHE,\n"
             "else ~/.cache/headlight."
         ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=examples_text((*LIST_EXAMPLES[:1], *REMOVE_EXAMPLES)),
     )
-    verbs = made.add_subparsers(required=True, metavar="list|remove")
-    listing = verbs.add_parser("list", help="name, source, size and proof of each")
+    verbs = made.add_subparsers(
+        required=True, prog="headlight cache", title="commands", metavar="list|remove"
+    )
+    listing = verbs.add_parser(
+        "list",
+        help="name, source, size and proof of each",
+        usage="headlight cache list [OPTION]...",
+        description="Name, source, precisions, size, proof and key of each model.",
+        epilog=examples_text(LIST_EXAMPLES),
+    )
     listing.add_argument("--format", choices=("text", "json"), help="default: text")
     listing.set_defaults(run=run_list, out=None)
-    removing = verbs.add_parser("remove", help="remove models; running services are not affected")
+    removing = verbs.add_parser(
+        "remove",
+        help="remove models; running services are not affected",
+        usage="headlight cache remove NAME|KEY...",
+        description="Remove models. Running services are not affected.",
+        epilog=examples_text(REMOVE_EXAMPLES),
+    )
     removing.add_argument("model", nargs="+", metavar="NAME|KEY", help="as in `cache list`")
-    removing.set_defaults(run=run_remove, format="text", out=None)
+    removing.set_defaults(run=run_remove, format=None, out=None)
 
 
 def run_list(arguments: argparse.Namespace) -> None:
@@ -67,7 +81,7 @@ def run_remove(arguments: argparse.Namespace) -> None:
             remove_entry(entry)
         except (ModelSourceError, OSError) as error:
             raise UsageError(f"cannot remove {entry.folder}: {error}") from None
-        say(f"removed {entry.folder} ({_megabytes(size)})")
+        say(f"removed {entry.folder} ({size_text(size)})")
 
 
 def facts(entry: Entry) -> dict[str, Any]:
@@ -103,7 +117,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
             if row["model"]
             else "a folder",
             ", ".join(row["precisions"]),
-            _megabytes(row["bytes"]),
+            size_text(row["bytes"]),
             f"|Δ| {row['pooled_max_error']:.1e}",
             row["key"],
         )
@@ -111,7 +125,3 @@ def _table(rows: list[dict[str, Any]]) -> str:
     ]
     widths = [max(map(cells, column)) for column in zip(COLUMNS, *shown, strict=True)]
     return "\n".join("  ".join(map(fit, row, widths)).rstrip() for row in (COLUMNS, *shown))
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"

@@ -50,7 +50,7 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
             "prompt_name: is none, or use prompt_text",
             "--prompt-name: is none, or use --prompt\n",
         ),
-        (["embed", "a", "b"], "inputs[1].text: is empty", "inputs[1].text: is empty"),
+        (["embed", "a", "b"], "inputs[1].text: is empty", "text 2: is empty"),
     ],
 )
 def test_options_have_their_own_names(
@@ -88,11 +88,11 @@ def test_a_line_that_cannot_be_sent_or_is_refused_is_named(
     path = tmp_path / "texts"
     path.write_text(f"one\n{'x' * 2**20}\n")
     code, err = said(capsys, target, command, "--file", str(path))
-    assert (code, err.startswith(f"headlight: {path}: line 2: takes 1048")) == (2, True), err
+    assert (code, err.startswith(f"headlight: {path}, line 2: takes 1048")) == (2, True), err
     if command != "tokens":  # which takes texts of any length
         path.write_text(f"one\n{'word ' * 50}\n")
         code, err = said(capsys, target, command, "--file", str(path))
-        assert (code, err.startswith(f"headlight: {path}: line 2: has 52 tokens")) == (2, True), err
+        assert (code, err.startswith(f"headlight: {path}, line 2: has 52 tokens")) == (2, True), err
 
 
 def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
@@ -100,7 +100,7 @@ def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word " * 50), encoding="utf-8"))
     code, err = said(capsys, target, "embed")
-    assert (code, err.startswith("headlight: standard input: line 1: has 52 tokens")) == (
+    assert (code, err.startswith("headlight: standard input, line 1: has 52 tokens")) == (
         2,
         True,
     ), err
@@ -118,14 +118,15 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
         "behind what is queued and running this may take 15.68 s, and the deadline is in 1.88 s; "
         "wait, or ask another replica"
     )
+    told = late.replace("ask another replica", "name another service by --target")
     refusal = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),)
     )
     servicer.refusals.append(refusal)
-    expected = f"headlight: {late}; give more time by --timeout, or try again in 137.99 s\n"
+    expected = f"headlight: {told}; give more time by --timeout, or try again in 137.99 s\n"
     assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
-    expected = f"headlight: {late}; give more time by --timeout\n"
+    expected = f"headlight: {told}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
 
 

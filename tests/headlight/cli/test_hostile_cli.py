@@ -161,7 +161,7 @@ def test_attention_has_no_control_characters(
     code, out, err = run(
         *arguments, "--format", form, *(pictures if arguments[0] == "attend" else [])
     )
-    assert (code, err, RAW.search(out)) == (0, "", None)
+    assert (code, RAW.search(out), RAW.search(err)) == (0, None, None)
     if form == "json":
         json.loads(out)
     if arguments[0] == "attend":
@@ -175,7 +175,7 @@ def test_a_models_name_is_no_formula_on_a_picture(
         response.model.name = "$\\frac{$"
 
     servicer.change_model = servicer.change_answer = rename
-    assert run("attend", "one", "--png", str(tmp_path / "map.png")) == (0, "", "")
+    assert run("attend", "one", "--png", str(tmp_path / "map.png"))[:2] == (0, "")
 
 
 def not_a_number(response: pb.EncodeResponse) -> None:

@@ -84,7 +84,7 @@ def test_a_service_that_is_away_is_waited_for(
     assert embed("--retry-for", "0")[0] == 1
     assert pauses == []
     code, err = embed("--retry-for", "50")
-    assert (code, err.splitlines()[1:]) == (
+    assert (code, err.splitlines()[1:-1]) == (
         0,
         ["headlight: error 4f2a; waiting for it, for 50 s at most"],
     )
@@ -138,7 +138,7 @@ def test_what_is_no_time_is_refused(seconds: str, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as ended:
         main(["embed", "a", "--retry-for", seconds])
     assert ended.value.code == 2
-    assert "argument --retry-for: " in capsys.readouterr().err
+    assert "headlight embed: --retry-for: " in capsys.readouterr().err
 
 
 def test_one_that_stays_away_is_given_up(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,14 +254,17 @@ def test_the_timeout_is_of_the_whole_job(
 
 def test_progress_is_told_where_it_is_wanted(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", math.inf)
-    assert embed() == (0, "")
+    written = "headlight: wrote "
+    code, err = embed()
+    assert (code, err.count("\n"), err.startswith(written)) == (0, 1, True)
     code, err = embed("--progress")
-    assert (code, err.count("\n")) == (0, 1)
+    assert (code, err.count("\n")) == (0, 2)
     assert err.startswith("headlight: 80 of 80 texts, ")
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", 0)
-    assert embed("--progress")[1].count("\n") == 10
+    assert embed("--progress")[1].count("\n") == 11
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("headlight.cli.embed.progress.TERMINAL_SECONDS", 0)
-    err = embed()[1]
+    err, _, last = embed()[1].rpartition(written)
     assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
-    assert embed("--no-progress") == (0, "")
+    assert last.endswith(" kB\n")
+    assert embed("--no-progress")[1].startswith(written)

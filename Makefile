@@ -175,7 +175,7 @@ families-table: $(FAMILIES_SETUP) ## the same as a table of distances; writes be
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## real processes, real clients; installs the Debian packages they need
-	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
+	tests/system/require.sh node npm nginx openssl prometheus promtool chromium zsh
 	$(PY) -m pytest tests/system --timeout=600
 
 bench-check: $(SETUP) $(MANIFESTS) ## the benchmarks of the service in small: that they run, and say what was asked

@@ -16,6 +16,7 @@ from headlight.wire.client_codec import Input
 
 LABEL_CELLS = 24  # of a text's beginning
 LEAST_NUMBERS = 3
+CELLS, WHOLE_CELLS = 7, 4  # of a number
 
 
 def as_preview(rows: Rows, inputs: Sequence[Input], width: int) -> Iterator[str]:
@@ -50,10 +51,11 @@ def label_of(value: Input) -> str:
 
 
 def entry_of(number: Any) -> str:
-    """Return one number in a column."""
+    """Return one number in a column: fewer decimals if large, an exponent for the largest."""
     if isinstance(number, np.integer):
-        return f"{number:4d}"
-    return f"{number:7.4f}" if abs(number) < 100 else f"{number:7.1e}"
+        return f"{number:{WHOLE_CELLS}d}"
+    shown = (f"{number:{CELLS}.{digits}f}" for digits in range(4, 0, -1))
+    return next((text for text in shown if len(text) == CELLS), f"{number:{CELLS}.0e}")
 
 
 def ending_of(vector: NDArray[Any], dimensions: int, name: str) -> str:

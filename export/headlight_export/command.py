@@ -167,10 +167,10 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision",
         action="append",
+        choices=("fp32", *PRECISIONS),
         default=[],
         help=(
-            f"also write graphs in this precision: {', '.join(PRECISIONS)}; "
-            "may be given several times, fp32 is always there"
+            "also write graphs in this precision; may be given several times, fp32 is always there"
         ),
     )
     parser.add_argument(

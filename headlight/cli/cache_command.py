@@ -7,15 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from headlight.analysis.terminal_view import cells, fit
 from headlight.archive import to_json
 from headlight.cli.files import UsageError, say, show
 from headlight.cli.output_files import size_text
+from headlight.cli.result_output import aligned
 from headlight.cli.shared_options import examples_text
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError
 
-COLUMNS = ("name", "source", "precision", "size", "proof", "key")
+COLUMNS = ("name", "precision", "size", "proof", "key")
 LIST_EXAMPLES = ("headlight cache list", "headlight cache list --format json")
 REMOVE_EXAMPLES = ("headlight cache remove all-MiniLM-L6-v2",)
 
@@ -85,21 +85,25 @@ def run_remove(arguments: argparse.Namespace) -> None:
 
 
 def facts(entry: Entry) -> dict[str, Any]:
-    """Return what is known of a model, for JSON."""
-    manifest: dict[str, Any] = {**entry.manifest()}
-    hub = manifest["source"].get("hub", {})
-    proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
-    return {
-        "name": manifest["name"],
-        "model": hub.get("model", ""),
-        "revision": hub.get("revision", ""),
-        "commit": hub.get("commit", ""),
-        "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
-        "bytes": entry.size,
-        "pooled_max_error": max(proof, default=None),
-        "key": entry.key,
-        "folder": str(entry.folder),
-    }
+    """Return what is known of a model, for JSON; without precisions if its manifest is damaged."""
+    known = {"bytes": entry.size, "key": entry.key, "folder": str(entry.folder)}
+    try:
+        manifest: dict[str, Any] = {**entry.manifest()}
+        hub = manifest["source"].get("hub", {})
+        proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
+        return {
+            "name": manifest["name"],
+            "model": hub.get("model", ""),
+            "revision": hub.get("revision", ""),
+            "commit": hub.get("commit", ""),
+            "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
+            "pooled_max_error": max(proof),
+            **known,
+        }
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        name = entry.folder.name.rpartition("-")[0]
+        none = dict.fromkeys(("model", "revision", "commit"), "")
+        return {"name": name, **none, "precisions": [], "pooled_max_error": None, **known}
 
 
 def _entries() -> list[Entry]:
@@ -110,18 +114,20 @@ def _entries() -> list[Entry]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
+    """Return two lines for each model: its columns, and its source."""
     shown = [
         (
             row["name"],
-            f"{row['model']} @ {row['revision']} ({row['commit'][:12]})"
-            if row["model"]
-            else "a folder",
             ", ".join(row["precisions"]),
             size_text(row["bytes"]),
-            f"|Δ| {row['pooled_max_error']:.1e}",
+            f"|Δ| {row['pooled_max_error']:.1e}" if row["precisions"] else "damaged",
             row["key"],
         )
         for row in rows
     ]
-    widths = [max(map(cells, column)) for column in zip(COLUMNS, *shown, strict=True)]
-    return "\n".join("  ".join(map(fit, row, widths)).rstrip() for row in (COLUMNS, *shown))
+    title, *lines = aligned([COLUMNS, *shown])
+    sources = (
+        f"{row['model']} @ {row['revision']} ({row['commit'][:12]})" if row["model"] else "a folder"
+        for row in rows
+    )
+    return "\n".join((title, *(f"{a}\n  {b}" for a, b in zip(lines, sources, strict=True))))

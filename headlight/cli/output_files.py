@@ -166,7 +166,7 @@ def say_written(name: str, what: str) -> None:
 def size_text(size: int) -> str:
     """Return a number of bytes for people, as "2.3 kB"."""
     if size < 1000:
-        return f"{size} bytes"
+        return count_text(size, "byte")
     units = ("kB", "MB", "GB", "TB")
     power = next((at for at in range(4) if size < 999_950 * 1000**at), 3)
     return f"{size / 1000 ** (power + 1):,.1f} {units[power]}"

@@ -13,6 +13,7 @@ from typing import Any
 
 import headlight
 from headlight.archive import to_json
+from headlight.cli.cache_command import facts as model_facts
 from headlight.cli.doctor.default_ports import Port, default_ports
 from headlight.cli.doctor.installed_packages import Installed, installed_packages
 from headlight.cli.doctor.machine_facts import machine_facts
@@ -159,11 +160,15 @@ def cache_facts() -> dict[str, Any]:
         facts["folder"] = str(folder)
         found = entries(os.environ)
         facts["models"] = [entry.folder.name for entry in found]
+        damaged = [row["key"] for row in map(model_facts, found) if not row["precisions"]]
         facts["bytes"] = sum(entry.size for entry in found)
         there = next(each for each in (folder, *folder.parents) if each.exists())
         facts["free_bytes"] = shutil.disk_usage(there).free
         if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
             facts["problem"] = f"the cache {folder} cannot be written; set HEADLIGHT_CACHE"
+        elif damaged:
+            keys = " ".join(damaged)
+            facts["problem"] = f"the cache has damaged models; `headlight cache remove {keys}`"
     except (ModelSourceError, OSError) as error:
         facts["problem"] = f"the cache cannot be used: {error}"
     return facts

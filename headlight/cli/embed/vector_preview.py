@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from headlight.analysis.terminal_view import cells, fit, visible
 from headlight.cli.embed.embed_output import dimensions_of
 from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
+from headlight.cli.output_files import count_text
 from headlight.wire.client_codec import Input
 
 LABEL_CELLS = 24  # of a text's beginning
@@ -60,7 +61,7 @@ def entry_of(number: Any) -> str:
 
 def ending_of(vector: NDArray[Any], dimensions: int, name: str) -> str:
     """Return what follows the first numbers: how many there are, and their norm or type."""
+    count = count_text(dimensions, "dimension")
     if vector.dtype.kind == "f":
-        norm = float(np.linalg.norm(vector.astype(np.float64)))
-        return f"… {dimensions} dimensions, norm {norm:.4g}"
-    return f"… {dimensions} dimensions, {name}"
+        return f"… {count}, norm {float(np.linalg.norm(vector.astype(np.float64))):.4g}"
+    return f"… {count}, {name}"

@@ -127,6 +127,8 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
             (*BUNDLE, "--health", "0.0.0.0:8080"),
             "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port",
         ),
+        ((*BUNDLE, "--grcp", "a:1"), "there is no option --grcp (did you mean --grpc?)"),
+        ((*BUNDLE, "--provider", "cudda"), "openvino, cuda (did you mean cuda?)"),
         (
             (*BUNDLE, "--provider", "tpu"),
             "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda",

@@ -53,7 +53,7 @@ def test_whole_numbers_and_ids_are_shown_as_they_are() -> None:
         "a   255    0 … 16 dimensions, ubinary"
     ]
     assert shown(np.array([[-2e9]], np.float32), ["a"], 80) == [
-        "a   -2e+09 … 1 dimensions, norm 2e+09"
+        "a   -2e+09 … 1 dimension, norm 2e+09"
     ]
     assert shown(np.array([[1000.0, -0.5]], np.float32), ["a"], 80) == [
         "a  1000.00 -0.5000 … 2 dimensions, norm 1000"

@@ -15,8 +15,8 @@ from headlight.command_parser import CommandParser
 from headlight.extras import MissingExtra, require
 
 EXAMPLES = (
-    "headlight completion bash > ~/.local/share/bash-completion/completions/headlight",
-    "headlight completion zsh > ~/.zfunc/_headlight   # with fpath+=~/.zfunc before compinit",
+    "headlight completion bash > ~/.headlight.bash   # and `source ~/.headlight.bash` in ~/.bashrc",
+    "mkdir -p ~/.zfunc && headlight completion zsh > ~/.zfunc/_headlight",
 )
 # Placeholders of files and folders in the help.
 FILES = ("FILE", "F.png", "F.html", "MODEL", "BUNDLE", "CERT", "KEY", "CA")
@@ -30,7 +30,8 @@ def add_completion(commands: Any, top: CommandParser) -> None:
         usage="headlight completion bash|zsh",
         description=(
             "Print a script that completes commands and options in a shell: also those of\n"
-            "`headlight serve` and `headlight export`, if they are installed."
+            "`headlight serve` and `headlight export`, if they are installed. For zsh,\n"
+            "~/.zshrc needs `fpath+=~/.zfunc` before `compinit`."
         ),
         epilog=examples_text(EXAMPLES),
     )

@@ -67,7 +67,7 @@ def test_every_help_fits_the_columns_and_ends_with_examples(
         if each.prog != "headlight":
             _, _, examples = each.format_help().partition("\nexamples:\n")
             assert 1 <= len(examples.splitlines()) <= 3
-            assert all(line.startswith("  headlight ") for line in examples.splitlines())
+            assert all("headlight " in line for line in examples.splitlines())
 
 
 @pytest.mark.parametrize("command", GROUPS)

@@ -27,7 +27,7 @@ PROTO_TOOLS := grpcio-tools==1.76.0
 PROTO := proto/headlight/v1/headlight.proto
 STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
 
-EXTRAS := runtime,openvino,serve,plot,train,export,dev
+EXTRAS := runtime,openvino,serve,plot,completion,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
@@ -177,7 +177,7 @@ families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes b
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
-	tests/system/require.sh node npm nginx openssl prometheus promtool chromium
+	tests/system/require.sh node npm nginx openssl prometheus promtool chromium zsh
 	$(PY) -m pytest tests/system --timeout=600
 
 bench-check: $(SETUP) $(MANIFESTS) ## run the benchmarks in small, to check that they work and report all criteria

@@ -122,7 +122,12 @@ ALLOWED = {
         *SHARED,
     ),
     CONFIG: (
-        *("headlight.spec", "headlight.runtime.providers.provider_choice", CONFIG),
+        *(
+            "headlight.command_parser",
+            "headlight.spec",
+            "headlight.runtime.providers.provider_choice",
+            CONFIG,
+        ),
         "headlight.model_store.model_cache",
         *(f"{CORE}.admission.admission_control", f"{TELEMETRY}.json_logs"),
     ),
@@ -172,7 +177,7 @@ ALLOWED = {
     "headlight_export": (
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
-        *("headlight.description", "headlight.model_store"),
+        *("headlight.description", "headlight.model_store", "headlight.command_parser"),
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with the service's options and metrics.
@@ -332,7 +337,8 @@ def test_every_package_has_a_dependency_rule() -> None:
         for path in python_files(package)
         if path.name == "__init__.py"
     }
-    shared = {"headlight.cli.embed"}  # may import all of the library
+    # may import all of the library
+    shared = {f"headlight.cli.{name}" for name in ("attention", "doctor", "embed")}
     shared |= {"headlight_service.app"}  # and all of the service
     assert rooms - set(ALLOWED) == shared
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 from docs.site.markdown import NOTE, cell, code, table
 from headlight.cli.commands import parser as client_parser
 from headlight.cli.main import PARTS
-from headlight_export.command import _parser as export_parser
-from headlight_service.config.command_line import _parser as service_parser
-from headlight_service.config.options import Config
+from headlight_export.command import command_parser as export_parser
+from headlight_service.config.options import command_parser as service_parser
 
 HEAD = """# Commands and options
 
@@ -20,15 +18,40 @@ HEADER = ("option", "meaning")
 
 def client_parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of each command that calls a service."""
-    for action in client_parser()._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return {name: made for name, made in action.choices.items() if name not in PARTS}
-    raise ValueError("headlight.cli.commands.parser() has no subcommands")
+    return {name: made for name, made in subparsers(client_parser()).items() if calls(made)}
 
 
 def other_parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each other command."""
-    return {"serve": service_parser(dataclasses.fields(Config)), "export": export_parser()}
+    """Return the parser of each command that calls none, `cache list` apart from `cache`."""
+    found: dict[str, argparse.ArgumentParser] = {
+        "serve": service_parser(),
+        "export": export_parser(),
+    }
+    for name, made in subparsers(client_parser()).items():
+        below = subparsers(made)
+        if name not in PARTS and not calls(made):
+            found |= {f"{name} {verb}": each for verb, each in below.items()} or {name: made}
+    return found
+
+
+def subparsers(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands below a parser, by name."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def calls(parser: argparse.ArgumentParser) -> bool:
+    """Return whether a command calls a service."""
+    return "--target" in parser._option_string_actions
+
+
+def examples(epilog: str | None) -> str:
+    """Return the end of a help, with its command lines as code."""
+    before, _, lines = (epilog or "").partition("examples:\n")
+    code = "\n".join(line.strip() for line in lines.splitlines())
+    return before + (f"```sh\n{code}\n```" if code else "")
 
 
 def rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
@@ -50,7 +73,7 @@ def page() -> str:
     for name, parser in (clients | other_parsers()).items():
         own = [found for found in rows(parser) if name not in clients or found not in common]
         parts += [f"## headlight {name}", f"{(parser.description or '').rstrip('.')}."]
-        parts += [table(HEADER, own), parser.epilog or ""]
+        parts += [table(HEADER, own) if own else "", examples(parser.epilog)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

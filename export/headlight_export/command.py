@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from headlight.command_parser import CommandParser
 from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import locked
 from headlight.model_store.model_source import DEFAULT_REVISION, is_hub_id
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 is success. 1: the bundle disagrees with PyTorch and was not written, or the Hub or the disk
     fails for now. 2: invalid arguments or files.
     """
-    options = _parser().parse_args(arguments)
+    options = command_parser().parse_args(arguments)
     try:
         with _alone(options) as needed:
             return _run(options) if needed else 0
@@ -113,9 +114,12 @@ def _tell_of_peer(found: Compared) -> None:
         print(f"\nnot compared with transformers: {found.why_not}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="headlight export", description="Turn a checkpoint into a bundle to be served."
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of `headlight export`."""
+    parser = CommandParser(
+        prog="headlight export",
+        usage="headlight export MODEL --out DIR [OPTION]...",
+        description="Turn a checkpoint into a bundle to be served.",
     )
     parser.add_argument(
         "model",
@@ -163,10 +167,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--precision",
         action="append",
+        choices=("fp32", *PRECISIONS),
         default=[],
         help=(
-            f"also write graphs in this precision: {', '.join(PRECISIONS)}; "
-            "may be given several times, fp32 is always there"
+            "also write graphs in this precision; may be given several times, fp32 is always there"
         ),
     )
     parser.add_argument(

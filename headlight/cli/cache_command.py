@@ -7,17 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from headlight.analysis.terminal_view import cells, fit
 from headlight.archive import to_json
 from headlight.cli.files import UsageError, say, show
+from headlight.cli.output_files import size_text
+from headlight.cli.result_output import aligned
+from headlight.cli.shared_options import examples_text
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError
 
-COLUMNS = ("name", "source", "precision", "size", "proof", "key")
-EXAMPLES = """examples:
-  headlight cache list
-  headlight cache remove all-MiniLM-L6-v2
-"""
+COLUMNS = ("name", "precision", "size", "proof", "key")
+LIST_EXAMPLES = ("headlight cache list", "headlight cache list --format json")
+REMOVE_EXAMPLES = ("headlight cache remove all-MiniLM-L6-v2",)
 
 
 def add_cache(commands: Any) -> None:
@@ -25,20 +25,34 @@ def add_cache(commands: Any) -> None:
     made = commands.add_parser(
         "cache",
         help="the models that `headlight serve` exported here",
+        usage="headlight cache list|remove [OPTION]...",
         description=(
-            "The models that `headlight serve` exported here, in $HEADLIGHT_CACHE, "
+            "The models that `headlight serve` exported here, in $HEADLIGHT_CACHE,\n"
             "else ~/.cache/headlight."
         ),
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=examples_text((*LIST_EXAMPLES[:1], *REMOVE_EXAMPLES)),
     )
-    verbs = made.add_subparsers(required=True, metavar="list|remove")
-    listing = verbs.add_parser("list", help="name, source, size and proof of each")
+    verbs = made.add_subparsers(
+        required=True, prog="headlight cache", title="commands", metavar="list|remove"
+    )
+    listing = verbs.add_parser(
+        "list",
+        help="name, source, size and proof of each",
+        usage="headlight cache list [OPTION]...",
+        description="Name, source, precisions, size, proof and key of each model.",
+        epilog=examples_text(LIST_EXAMPLES),
+    )
     listing.add_argument("--format", choices=("text", "json"), help="default: text")
     listing.set_defaults(run=run_list, out=None)
-    removing = verbs.add_parser("remove", help="remove models; running services are not affected")
+    removing = verbs.add_parser(
+        "remove",
+        help="remove models; running services are not affected",
+        usage="headlight cache remove NAME|KEY...",
+        description="Remove models. Running services are not affected.",
+        epilog=examples_text(REMOVE_EXAMPLES),
+    )
     removing.add_argument("model", nargs="+", metavar="NAME|KEY", help="as in `cache list`")
-    removing.set_defaults(run=run_remove, format="text", out=None)
+    removing.set_defaults(run=run_remove, format=None, out=None)
 
 
 def run_list(arguments: argparse.Namespace) -> None:
@@ -67,25 +81,29 @@ def run_remove(arguments: argparse.Namespace) -> None:
             remove_entry(entry)
         except (ModelSourceError, OSError) as error:
             raise UsageError(f"cannot remove {entry.folder}: {error}") from None
-        say(f"removed {entry.folder} ({_megabytes(size)})")
+        say(f"removed {entry.folder} ({size_text(size)})")
 
 
 def facts(entry: Entry) -> dict[str, Any]:
-    """Return the facts of a model, for JSON."""
-    manifest: dict[str, Any] = {**entry.manifest()}
-    hub = manifest["source"].get("hub", {})
-    proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
-    return {
-        "name": manifest["name"],
-        "model": hub.get("model", ""),
-        "revision": hub.get("revision", ""),
-        "commit": hub.get("commit", ""),
-        "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
-        "bytes": entry.size,
-        "pooled_max_error": max(proof, default=None),
-        "key": entry.key,
-        "folder": str(entry.folder),
-    }
+    """Return what is known of a model, for JSON; without precisions if its manifest is damaged."""
+    known = {"bytes": entry.size, "key": entry.key, "folder": str(entry.folder)}
+    try:
+        manifest: dict[str, Any] = {**entry.manifest()}
+        hub = manifest["source"].get("hub", {})
+        proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
+        return {
+            "name": manifest["name"],
+            "model": hub.get("model", ""),
+            "revision": hub.get("revision", ""),
+            "commit": hub.get("commit", ""),
+            "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
+            "pooled_max_error": max(proof),
+            **known,
+        }
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        name = entry.folder.name.rpartition("-")[0]
+        none = dict.fromkeys(("model", "revision", "commit"), "")
+        return {"name": name, **none, "precisions": [], "pooled_max_error": None, **known}
 
 
 def _entries() -> list[Entry]:
@@ -96,22 +114,20 @@ def _entries() -> list[Entry]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
+    """Return two lines for each model: its columns, and its source."""
     shown = [
         (
             row["name"],
-            f"{row['model']} @ {row['revision']} ({row['commit'][:12]})"
-            if row["model"]
-            else "a folder",
             ", ".join(row["precisions"]),
-            _megabytes(row["bytes"]),
-            f"|Δ| {row['pooled_max_error']:.1e}",
+            size_text(row["bytes"]),
+            f"|Δ| {row['pooled_max_error']:.1e}" if row["precisions"] else "damaged",
             row["key"],
         )
         for row in rows
     ]
-    widths = [max(map(cells, column)) for column in zip(COLUMNS, *shown, strict=True)]
-    return "\n".join("  ".join(map(fit, row, widths)).rstrip() for row in (COLUMNS, *shown))
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+    title, *lines = aligned([COLUMNS, *shown])
+    sources = (
+        f"{row['model']} @ {row['revision']} ({row['commit'][:12]})" if row["model"] else "a folder"
+        for row in rows
+    )
+    return "\n".join((title, *(f"{a}\n  {b}" for a, b in zip(lines, sources, strict=True))))

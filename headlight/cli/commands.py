@@ -1,4 +1,4 @@
-"""The command line: `headlight embed|attend|heads|tokens|info|cache|serve|export`.
+"""The command line: `headlight COMMAND`, except serve and export.
 
 Exit codes:
 
@@ -14,113 +14,118 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import importlib.util
 import io
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import headlight
-from headlight.analysis.plot import plot_attention
-from headlight.archive import attention_arrays
 from headlight.cli import result_output
+from headlight.cli.attention.attend_command import add_attend
+from headlight.cli.attention.heads_command import add_heads
 from headlight.cli.cache_command import add_cache
+from headlight.cli.completion_command import add_completion
+from headlight.cli.doctor.doctor_command import add_doctor
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
-from headlight.cli.files import (
-    OutputError,
-    UsageError,
-    read_whole,
-    say,
-    screen,
-    show,
-    write_result,
-    writing,
-)
-from headlight.cli.heads_command import add_heads
+from headlight.cli.files import OutputError, UsageError, say, show, terminal_width
 from headlight.cli.input_lines import texts_of
 from headlight.cli.main import PARTS
+from headlight.cli.output_files import check_output, count_text, write_result
 from headlight.cli.shared_options import (
+    add_connection,
+    add_output,
     add_prompt,
-    add_reading,
     add_texts,
-    check_output,
     command,
     connect,
-    draws_alone,
-    reading,
 )
 from headlight.cli.signals import Terminated
+from headlight.command_parser import CommandParser
 from headlight.errors import HeadlightError, InvalidInput
-from headlight.extras import remedy
-from headlight.web.page import attention_page
 
-# Exit codes by which a shell reports SIGINT, SIGPIPE and SIGTERM.
+COMMANDS = {
+    "ask a service": ("embed", "attend", "heads", "tokens", "info"),
+    "be a service": ("serve", "export", "cache"),
+    "this machine": ("doctor", "completion"),
+}
+FIRST = """first commands to try:
+  headlight serve                                   # the shipped model
+  headlight embed "join two paths" "parse a date"   # in another terminal
+  headlight attend "join two paths" --open
+
+`headlight COMMAND --help` shows options and examples of a command."""
+# As a shell reports SIGINT, SIGPIPE and SIGTERM.
 INTERRUPTED, READER_LEFT, TERMINATED = 128 + 2, 128 + 13, 128 + 15
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """Return the parser of all commands."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="headlight",
+        usage="headlight COMMAND [OPTION]...",
         description="Embeddings and attention: ask a Headlight service, or be one.",
+        epilog=FIRST,
     )
     top.add_argument("--version", action="version", version=f"headlight {headlight.__version__}")
     commands = top.add_subparsers(
-        required=True, metavar="embed|attend|heads|tokens|info|cache|serve|export"
+        required=True, prog="headlight", metavar="COMMAND", help=argparse.SUPPRESS
     )
-
     add_embed(commands)
-
-    attend = command(
-        commands,
-        "attend",
-        run_attend,
-        "attention weights of one text",
-        formats=("text", "json", "npz"),
-    )
-    attend.add_argument(
-        "text", nargs="?", metavar="TEXT", help="none, and no --file: all of standard input"
-    )
-    attend.add_argument("--file", metavar="F", help="the text is all of a file")
-    attend.add_argument(
-        "--layer",
-        type=int,
-        metavar="L",
-        help="from 0, or negative from the last; without it an overview of all",
-    )
-    attend.add_argument(
-        "--head",
-        type=int,
-        metavar="H",
-        help="from 0, or negative from the last; without it their mean is drawn",
-    )
-    attend.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra [plot])")
-    attend.add_argument(
-        "--html",
-        metavar="F.html",
-        help="write a page to explore all heads in, with any browser, offline",
-    )
-    add_reading(attend, several=False)
-
+    add_attend(commands)
     add_heads(commands)
+    add_tokens(commands)
+    add_info(commands)
+    for name, part in PARTS.items():
+        commands.add_parser(name, help=part.summary)  # `headlight.cli.main` runs them
+    add_cache(commands)
+    add_doctor(commands)
+    add_completion(commands, top)
+    summaries = {each.dest: each.help or "" for each in commands._choices_actions}
+    top.description = f"{top.description}\n\n{command_table(summaries)}"
+    return top
 
-    tokens = command(
-        commands, "tokens", run_tokens, "how texts fall into tokens", formats=("text", "json")
+
+def command_table(summaries: Mapping[str, str]) -> str:
+    """Return the commands with a line each, below what they are for."""
+    width = max(map(len, summaries))
+    parts = [
+        "\n".join((f"{title}:", *(f"  {name:<{width}}  {summaries[name]}" for name in names)))
+        for title, names in COMMANDS.items()
+    ]
+    return "\n\n".join(parts)
+
+
+def add_tokens(commands: Any) -> None:
+    """Add `headlight tokens` and its options."""
+    made = command(
+        commands,
+        "tokens",
+        run_tokens,
+        "how texts fall into tokens",
+        arguments="[TEXT]...",
+        examples=(
+            'headlight tokens "join two paths"',
+            "headlight tokens --file texts.txt --out tokens.json",
+        ),
     )
-    add_texts(tokens)
-    add_prompt(tokens)
+    add_texts(made)
+    add_prompt(made)
+    add_output(made, ("text", "json"))
+    add_connection(made)
 
-    command(
+
+def add_info(commands: Any) -> None:
+    """Add `headlight info` and its options."""
+    made = command(
         commands,
         "info",
         run_info,
         "the model, its limits, its distance from PyTorch",
-        formats=("text", "json"),
+        examples=("headlight info", "headlight info --out model.json"),
     )
-    add_cache(commands)
-    for name, (_, purpose) in PARTS.items():
-        commands.add_parser(name, help=purpose)  # only for --help: `headlight.cli.main` runs them
-    return top
+    add_output(made, ("text", "json"))
+    add_connection(made)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -145,62 +150,17 @@ def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:
 
     Raises SystemExit, after its text is printed, for --help, --version and wrong usage.
     """
-    said = io.StringIO()  # argparse ignores write errors; `show` raises them
+    said, given = io.StringIO(), sys.argv[1:] if argv is None else argv
     try:
-        with contextlib.redirect_stdout(said):
-            parser().parse_args(argv, arguments)
+        with contextlib.redirect_stdout(said):  # argparse hides write errors
+            top = parser()
+            if not given:
+                top.print_help(sys.stderr)
+                raise SystemExit(2)
+            top.parse_args(given, arguments)
     except SystemExit:
         show(said.getvalue())
         raise
-
-
-def run_attend(arguments: argparse.Namespace) -> None:
-    """Run `headlight attend`: write a picture and a page, if requested, and numbers or a map.
-
-    With a picture or a page, numbers or a map need --format or --out.
-    """
-    if arguments.png is not None and importlib.util.find_spec("matplotlib") is None:
-        raise UsageError(f"--png needs matplotlib: {remedy('plot')}")
-    text, head = read_whole(arguments.text, arguments.file), arguments.head
-    layers = None if arguments.layer is None else [arguments.layer]
-    if layers is None and head is not None and not arguments.html:
-        layers = [-1]
-    with connect(arguments) as client:
-        attention = client.attend(text, layers, **reading(arguments))
-    if head is not None:
-        with refusing("--head"):
-            attention.head_number(head)  # the number of heads is known only now
-    if arguments.html:
-        with refusing("--html"), writing(arguments.html):
-            Path(arguments.html).write_text(
-                attention_page(attention, text, head=head), encoding="utf-8"
-            )
-    if head is not None and arguments.layer is None:
-        # The page has all layers. All other outputs have the last one.
-        attention = dataclasses.replace(
-            attention, weights=attention.weights[-1:], layers=attention.layers[-1:]
-        )
-    if arguments.png:
-        with refusing("--png"), writing(arguments.png):
-            plot_attention(attention, arguments.png, head=head, text=text)
-    if not draws_alone(arguments):
-        write_result(
-            arguments,
-            text=lambda: result_output.attention_text(
-                attention, text, head, *screen(arguments.out)
-            ),
-            json=lambda: result_output.attention_json(attention, head),
-            arrays=lambda: attention_arrays(attention, head),
-        )
-
-
-@contextlib.contextmanager
-def refusing(option: str) -> Iterator[None]:
-    """Raise UsageError that names an option if the block raises ValueError."""
-    try:
-        yield
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def run_tokens(arguments: argparse.Namespace) -> None:
@@ -215,6 +175,7 @@ def run_tokens(arguments: argparse.Namespace) -> None:
         )
     write_result(
         arguments,
+        what=f"tokens of {count_text(len(texts), 'text')}",
         text=lambda: "\n\n".join(map(result_output.token_table, lists, texts)),
         json=lambda: {"tokens": [dataclasses.asdict(tokens) for tokens in lists]},
     )
@@ -224,4 +185,9 @@ def run_info(arguments: argparse.Namespace) -> None:
     """Run `headlight info`."""
     with connect(arguments) as client:
         model = client.model()
-    write_result(arguments, text=lambda: result_output.info_text(model), json=model.as_dict)
+    write_result(
+        arguments,
+        what=f"description of {model.name}",
+        text=lambda: result_output.info_text(model, terminal_width(arguments.out)),
+        json=model.as_dict,
+    )

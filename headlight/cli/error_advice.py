@@ -15,19 +15,70 @@ from headlight.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headlight.wire.status_errors import TOO_LATE
+from headlight.wire.status_errors import FIELD, TOO_LATE
 
-# Options for the fields of a request or the arguments of the client.
-OPTIONS = {
+LESS = "choose a layer by --layer, or give fewer or shorter texts"
+FEWER = "give fewer or shorter texts"
+ANOTHER = "name another service by --target"
+TOKEN = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
+# Fields of a request or arguments of the client, in the words of a command line.
+FIELDS = {
     "model": "--model",
     "outputs.attention.layers": "--layer",
     "outputs.pooled.dimensions": "--dimensions",
     "outputs.pooled.dtypes": "--dtype",
+    "outputs.pooled.normalize": "--normalize",
+    "priority": "--priority",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
     "special_tokens": "--special-tokens",
     "target": "--target",
     "timeout": "--timeout",
+    "truncate": "--truncate",
+    "truncation": "--truncate",
+    # No option asks for these by name.
+    "inputs": "the texts",
+    "texts": "the texts",
+    "outputs": "the request",
+    "outputs.attention": "attention",
+    "outputs.pooled": "the vectors",
+    "outputs.token_info": "the tokens",
+    "head_mask": "--importance",
+}
+# Remedies in the words of the wire or of the library, and those of a command line.
+PHRASES = {
+    "shorten it or ask for truncation": "shorten it, or cut it by --truncate end",
+    "ask for fewer layers or inputs, reduce attention, or use EncodeStream": LESS,
+    "ask for fewer layers or inputs per request, or reduce attention": LESS,
+    "send fewer or shorter inputs": FEWER,
+    "send fewer inputs per request": FEWER,
+    "split the request": FEWER,
+    "send or ask for less at once": FEWER,
+    "see the contract, or leave the field out": "leave the option out",
+    "GetModel lists the outputs": "`headlight info` lists what it gives",
+    "and prompt_name must be texts": "and --prompt-name must be texts",
+    "choose none, or use prompt": "it has none; use --prompt",
+    "use prompt_text": "use --prompt",
+    "use prompt": "use --prompt",
+    "leave normalize out": "leave out --normalize and --no-normalize",
+    "send it as metadata, `authorization: Bearer TOKEN`": TOKEN,
+    "is the client built from this server's .proto?": "are both of one version?",
+    "it is older than the client": "it is older than this command",
+    "inputs would fit": "texts would fit",
+    "is it older than the contract of the client?": "is it older than this command?",
+    "close idle streams, or try another replica": ANOTHER,
+    "this replica": "the service",
+    "wait, or ask another replica": f"wait, or {ANOTHER}",
+    "try again soon, or another replica": f"try again soon, or {ANOTHER}",
+    "try another replica": ANOTHER,
+    "try another, or this one later": f"try again later, or {ANOTHER}",
+    "send again, on a new stream, what is unanswered": "run the command again",
+    "send ": "give ",
+}
+# The kind of input that a model takes, and how this command line gives it.
+KINDS = {
+    "this model takes ids": "this model takes token ids, as of `headlight embed --token-ids`",
+    "this model takes text": "this model takes text; leave out --token-ids",
 }
 # Connection errors of gRPC or its TLS library that name their cause, and the cause with its remedy.
 ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
@@ -51,14 +102,20 @@ CONNECTIONS = {
 CLOSED = re.compile(r"last error: .*: Socket closed")
 OF_IPV6 = re.compile(r"last error: .* ipv6:")
 INDEX = re.compile(r"\[(\d+)\]")
+# What a service says that is there, and cannot answer now.
+ANSWERED = ("still being loaded", "shutting down")
+OF_PROMPT = "a prompt is"
 
 
 def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
-    """Return an error and its remedy on one line."""
-    message = " ".join(
-        (in_options(error, arguments) if isinstance(error, InvalidInput) else str(error)).split()
-    )
+    """Return an error on one line."""
+    message = str(error)
+    if isinstance(error, HeadlightError):
+        message = in_options(error, arguments)
+    message = " ".join(message.split())
     if isinstance(error, Unavailable) and not isinstance(error, MixedWeights):
+        if any(words in message for words in ANSWERED):
+            return f"{arguments.target}: {message}"
         return "; ".join(
             [f"no answer from {arguments.target} ({message})", *connecting(message, arguments)]
         )
@@ -73,7 +130,7 @@ def misdirected(message: str) -> bool:
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
     """Return the remedy for an error other than a failed connection, if its message has none."""
     if isinstance(error, Unauthenticated):
-        return ["give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"]
+        return [] if TOKEN in message else [TOKEN]
     if isinstance(error, DeadlineExceeded):
         return ["give more time by --timeout"]
     if not isinstance(error, Overloaded):
@@ -119,20 +176,35 @@ def wanted(arguments: argparse.Namespace) -> str:
     return "TLS, by --tls or --tls-ca"
 
 
-def in_options(error: InvalidInput, arguments: argparse.Namespace) -> str:
-    """Return the problem of an input in terms of an option, a line of a file, or a whole file."""
-    field, problem = INDEX.sub("", error.field), error.problem
-    if field == "prompt_name":
-        problem = problem.replace("use prompt", "use --prompt")
-    if field in OPTIONS:
-        return f"{OPTIONS[field]}: {problem}"
-    index, read = INDEX.search(error.field), source(arguments)
-    if field.startswith("inputs") and index and read is not None:
-        if getattr(arguments, "skip_bad", None) is False:
+def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:
+    """Return the problem in terms of an option, a text, a line of a file, or a whole file."""
+    found = FIELD.fullmatch(error.message)
+    field, problem = (found["field"], found["problem"]) if found else ("", error.message)
+    if isinstance(error, InvalidInput):
+        field, problem = error.field, error.problem
+    problem, index = in_words(problem), INDEX.search(field)
+    if field.startswith("inputs[") and index:
+        if problem.startswith(OF_PROMPT):
+            named = "--prompt" if arguments.prompt_name is None else "--prompt-name"
+            return problem.replace(OF_PROMPT, f"{named}: is")
+        if getattr(arguments, "skip_bad", None) is False and source(arguments) is not None:
             problem += ", or leave such lines out by --skip-bad"
-        return (
-            f"{read}: line {int(index[1]) + 1}: {problem}"
-            if "texts" in arguments
-            else f"{read}: {problem}"
-        )
-    return str(error)
+        return f"{input_text(int(index[1]), arguments)}: {problem}"
+    place = FIELDS.get(INDEX.sub("", field), field)
+    return f"{place}: {problem}" if place else problem
+
+
+def in_words(problem: str) -> str:
+    """Return a problem with its remedy in the words of a command line."""
+    for words, ours in PHRASES.items():
+        problem = problem.replace(words, ours)
+    return KINDS.get(problem, problem)
+
+
+def input_text(index: int, arguments: argparse.Namespace) -> str:
+    """Return the place of an input, as "texts.txt, line 3", "text 3" or "the text"."""
+    name = source(arguments)
+    if name is not None:
+        return f"{name}, line {index + 1}" if "texts" in arguments else name
+    several = len(getattr(arguments, "texts", ())) > 1
+    return f"text {index + 1}" if several else "the text"

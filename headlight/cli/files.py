@@ -8,14 +8,10 @@ import errno
 import os
 import shutil
 import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from numpy.typing import NDArray
-
-from headlight.archive import add_arrays, to_json
 from headlight.wire.printable import escaped
 
 STANDARD_INPUT = "standard input"
@@ -120,38 +116,6 @@ def decode(name: str, data: bytes, place: int = 0) -> str:
         ) from None
 
 
-def write_result(
-    arguments: argparse.Namespace,
-    text: Callable[[], str],
-    json: Callable[[], Mapping[str, object]],
-    arrays: Callable[[], Mapping[str, NDArray[Any]]] = dict,
-) -> None:
-    """Write a result in the form of --format, to the file of --out or to standard output.
-
-    Args:
-        arguments: of the command.
-        text: returns the text for people; it gets a final newline, unless it is empty.
-        json: returns the JSON object.
-        arrays: returns the arrays of an archive.
-    """
-    if arguments.format == "npz":
-        named = arrays()
-        with (
-            writing(arguments.out),
-            Path(arguments.out).open("wb") as file,
-            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
-        ):
-            add_arrays(archive, named)
-        return
-    lines = to_json(json()) if arguments.format == "json" else text()
-    ended = f"{lines}\n" if lines else ""
-    if arguments.out is None:
-        show(ended, arguments.format)
-        return
-    with writing(arguments.out):
-        Path(arguments.out).write_text(ended, encoding="utf-8")
-
-
 def show(text: str, form: str | None = None) -> None:
     """Write a text to standard output and flush it. Raises BrokenPipeError if the reader closed it.
 
@@ -235,11 +199,21 @@ def is_same_file(name: str, other: str) -> bool:
     return os.path.isfile(name) and os.path.samefile(name, other)
 
 
+def is_terminal() -> bool:
+    """Return whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def terminal_width(out: str | None = None) -> int | None:
+    """Return the columns of standard output; None: it is no terminal, or a file is written."""
+    return shutil.get_terminal_size().columns if out is None and is_terminal() else None
+
+
 def screen(out: str | None, environ: Mapping[str, str] = os.environ) -> tuple[int, bool]:
     """Return the columns to fill, and whether to use colours.
 
     Colours are only for a terminal, and not if NO_COLOR is set (no-color.org).
     """
-    terminal = out is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else 100
-    return width, terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    width = terminal_width(out)
+    terminal = width is not None
+    return width or 100, terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"

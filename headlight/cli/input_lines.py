@@ -35,8 +35,8 @@ class Given:
 
     def describe(self, place: int, problem: str) -> str:
         """Return a problem with the input at a place, on one line."""
-        where = f"argument {place + 1}" if self.name is None else f"{self.name}: line {place + 1}"
-        return f"{where} {' '.join(problem.split())}"
+        where = f"text {place + 1}" if self.name is None else f"{self.name}, line {place + 1}"
+        return f"{where}: {' '.join(problem.split())}"
 
 
 def given(arguments: argparse.Namespace) -> Given:

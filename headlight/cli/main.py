@@ -10,15 +10,35 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from headlight.extras import MissingExtra
 
-# Command: the module with `main(arguments)`, and its line in --help.
+
+class Part(NamedTuple):
+    """A command of another package.
+
+    Attributes:
+        module: has `main(arguments)`.
+        options: the module that has `command_parser()`, for completion and docs.
+        summary: its line in --help.
+    """
+
+    module: str
+    options: str
+    summary: str
+
+
 PARTS = {
-    "serve": ("headlight_service.__main__", "serve a model over gRPC"),
-    "export": (
+    "serve": Part(
+        "headlight_service.__main__",
+        "headlight_service.config.options",
+        "serve a model over gRPC",
+    ),
+    "export": Part(
         "headlight_export.__main__",
-        "turn a model's folder, or one of the Hugging Face Hub, into a bundle",
+        "headlight_export.command",
+        "turn a model's folder or a Hub id into a bundle",
     ),
 }
 
@@ -33,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = arguments[0] if arguments else ""
     try:
         part = importlib.import_module(
-            PARTS[name][0] if name in PARTS else "headlight.cli.commands"
+            PARTS[name].module if name in PARTS else "headlight.cli.commands"
         )
     except MissingExtra as error:
         sys.stderr.write(f"headlight: {error}\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ from headlight.results import Attention, TokenList
 from headlight.wire.printable import escaped
 
 PIECE_CELLS = 24
+LEAST_CELLS = 20  # of a column that continues below itself
+WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def numbers(array: NDArray[Any]) -> list[Any]:
@@ -94,8 +98,27 @@ def token_table(tokens: TokenList, text: str) -> str:
     return "\n".join(lines)
 
 
-def info_text(model: ModelDescription) -> str:
-    """Return a model, its limits and its parity, as aligned columns."""
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Return rows as lines of aligned columns.
+
+    Args:
+        rows: of the same number of columns.
+        width: of the lines, beyond which the last column continues below itself; None: it does
+            not.
+    """
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)][:-1]
+    lines = list[str]()
+    for *firsts, last in rows:
+        before = "".join(f"{fit(text, cell)}  " for text, cell in zip(firsts, widths, strict=True))
+        room = None if width is None else max(width - cells(before), LEAST_CELLS)
+        parts = [last] if room is None else textwrap.wrap(last, room, **WHOLE_WORDS) or [""]
+        lines.append(f"{before}{parts[0]}".rstrip())
+        lines += [" " * cells(before) + part for part in parts[1:]]
+    return lines
+
+
+def info_text(model: ModelDescription, width: int | None = None) -> str:
+    """Return a model, its limits and its parity, as aligned columns; `width` as of `aligned`."""
     limits = dataclasses.asdict(model.limits)
     rows = [
         ("model", f"{model.name} {model.version}".strip()),
@@ -128,8 +151,7 @@ def info_text(model: ModelDescription) -> str:
             for name, value in limits.items()
         ),
     ]
-    width = max(cells(name) for name, _ in rows)
-    lines = [f"{fit(name, width)}  {value}".rstrip() for name, value in rows]
+    lines = aligned(rows, width)
     if model.parity:
         lines += [
             "",

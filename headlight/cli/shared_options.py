@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headlight.cli.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
+from headlight.cli.files import UsageError
+from headlight.cli.output_files import SUFFIXES
 from headlight.cli.signals import undisturbed
 from headlight.client.sync_client import Client
-from headlight.spec import PRIORITIES, SPECIAL_TOKENS, VECTOR_BITS, PooledSpec, Priority
+from headlight.command_parser import CommandParser
+from headlight.spec import PRIORITIES, SPECIAL_TOKENS, Priority
 from headlight.wire.client_codec import Reading
 
 DEFAULT_TARGET = "127.0.0.1:50051"
-WRITTEN = ("--out", "--png", "--html")
-READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
-# Reconnects soon after a service is back: gRPC's default backoff grows to two minutes.
+# Finds a lost service again soon. gRPC's default backoff grows to two minutes.
 RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
@@ -26,42 +25,89 @@ def command(
     name: str,
     run: Callable[[argparse.Namespace], None],
     summary: str,
-    formats: Sequence[str],
-) -> argparse.ArgumentParser:
-    """Add a command with the common options."""
-    made: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary, description=summary[0].upper() + summary[1:]
+    *,
+    arguments: str = "",
+    notes: str = "",
+    examples: Sequence[str],
+) -> CommandParser:
+    """Add a command.
+
+    Args:
+        commands: of the parser above it.
+        name: of the command.
+        run: called with the parsed arguments.
+        summary: its line in the help of `headlight`.
+        arguments: those that are no options, for the line of usage.
+        notes: text below the summary in its own help, with its line ends.
+        examples: command lines at the end of the help; a test runs each.
+    """
+    usage = " ".join(filter(None, ("headlight", name, arguments, "[OPTION]...")))
+    made: CommandParser = commands.add_parser(
+        name,
+        help=summary,
+        usage=usage,
+        description=f"{summary[0].upper()}{summary[1:]}.{notes and chr(10) + chr(10)}{notes}",
+        epilog=examples_text(examples),
     )
     made.set_defaults(run=run)
-    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
-    made.add_argument(
-        "--target",
-        default=target,
-        metavar="HOST:PORT",
-        help="default: HEADLIGHT_TARGET, else %(default)s",
+    return made
+
+
+def examples_text(examples: Sequence[str]) -> str:
+    """Return the end of a help: command lines, each of which a test runs."""
+    return "\n".join(("examples:", *(f"  {example}" for example in examples)))
+
+
+def add_output(made: argparse.ArgumentParser, formats: Sequence[str]) -> Any:
+    """Add options for the form and the place of the result, and return their group.
+
+    Args:
+        made: the command.
+        formats: that it has, the default first.
+    """
+    group = made.add_argument_group("output")
+    endings = [ending for ending, form in SUFFIXES.items() if form in formats]
+    group.add_argument(
+        "--out",
+        metavar="FILE",
+        help=f"write to a file, in the format of its ending: {' '.join(endings)}",
     )
-    made.add_argument("--model", default="", metavar="NAME", help="where the server has several")
-    made.add_argument(
+    group.add_argument(
+        "--format", choices=formats, help=f"default: as --out ends, else {formats[0]}"
+    )
+    made.set_defaults(formats=formats)
+    return group
+
+
+def add_connection(made: argparse.ArgumentParser) -> Any:
+    """Add options for the service to ask, and return their group."""
+    group = made.add_argument_group("connection")
+    group.add_argument(
+        "--target",
+        default=os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET,
+        metavar="HOST:PORT",
+        help=f"service to ask; default: HEADLIGHT_TARGET, else {DEFAULT_TARGET}",
+    )
+    group.add_argument("--model", default="", metavar="NAME", help="where the server has several")
+    group.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
+    )
+    group.add_argument(
         "--tls", action="store_true", help="encrypt the connection; implied by the other --tls-..."
     )
     for option, metavar, purpose in (
-        ("--tls-ca", "F", "trust these authorities, PEM; default: gRPC's"),
-        ("--tls-cert", "F", "certificate to show, PEM; with --tls-key"),
-        ("--tls-key", "F", "its key, PEM"),
+        ("--tls-ca", "FILE", "trust these authorities, PEM; default: gRPC's"),
+        ("--tls-cert", "FILE", "certificate to show, PEM; with --tls-key"),
+        ("--tls-key", "FILE", "its key, PEM"),
         ("--tls-server-name", "NAME", "the server's certificate is for this, not for --target"),
         (
             "--token-file",
-            "F",
+            "FILE",
             "token to send; default: HEADLIGHT_TOKEN_FILE, else the token in HEADLIGHT_TOKEN",
         ),
     ):
-        made.add_argument(option, metavar=metavar, help=purpose)
-    made.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="give up after so long; default: never"
-    )
-    made.add_argument("--format", choices=formats, help="default: text")
-    made.add_argument("--out", metavar="F", help="write to a file instead of standard output")
-    return made
+        group.add_argument(option, metavar=metavar, help=purpose)
+    return group
 
 
 def seconds(text: str) -> float:
@@ -72,49 +118,52 @@ def seconds(text: str) -> float:
     return value
 
 
-def add_texts(made: argparse.ArgumentParser) -> None:
-    """Add options for several texts: arguments, or lines."""
-    made.add_argument(
+def add_texts(made: argparse.ArgumentParser) -> Any:
+    """Add options for several texts, as arguments or lines, and return their group."""
+    group = made.add_argument_group("input")
+    group.add_argument(
         "texts",
         nargs="*",
         metavar="TEXT",
         help="none, and no --file: standard input, a text a line",
     )
-    made.add_argument(
+    group.add_argument(
         "--file",
-        metavar="F",
-        help="texts from a file, one a line; from F.jsonl or F.ndjson, a JSON object a line",
+        metavar="FILE",
+        help="texts from a file, one a line; from .jsonl or .ndjson, a JSON object a line",
     )
-    made.add_argument(
+    group.add_argument(
         "--text-field",
         metavar="NAME",
         help=(
             "lines are JSON objects, with their texts in this field; "
-            "default of F.jsonl and F.ndjson: text"
+            "default of .jsonl and .ndjson: text"
         ),
     )
+    return group
 
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     """Add options for truncation, prompts and priority."""
+    group = add_prompt(made)
     long = "texts too long, instead of refusing them" if several else "a text too long"
-    made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
-    add_prompt(made)
+    group.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
     usual = (
         "bulk for texts from a file or standard input, else interactive"
         if several
         else "interactive"
     )
-    made.add_argument(
+    group.add_argument(
         "--priority",
         choices=PRIORITIES,
         help=f"bulk lets everybody else's requests go first; default: {usual}",
     )
 
 
-def add_prompt(made: argparse.ArgumentParser) -> None:
-    """Add options for prompts and special tokens."""
-    either = made.add_mutually_exclusive_group()
+def add_prompt(made: argparse.ArgumentParser) -> Any:
+    """Add options for prompts and special tokens, and return their group."""
+    group = made.add_argument_group("reading")
+    either = group.add_mutually_exclusive_group()
     either.add_argument(
         "--prompt-name", metavar="NAME", help="put a prompt of the model before each text: see info"
     )
@@ -123,7 +172,7 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="put this before each text; '' for nothing, not even the model's default",
     )
-    made.add_argument(
+    group.add_argument(
         "--special-tokens",
         choices=SPECIAL_TOKENS,
         help=(
@@ -131,6 +180,7 @@ def add_prompt(made: argparse.ArgumentParser) -> None:
             "default: as the service does"
         ),
     )
+    return group
 
 
 def reading(arguments: argparse.Namespace) -> Reading:
@@ -144,38 +194,6 @@ def reading(arguments: argparse.Namespace) -> Reading:
         special_tokens=arguments.special_tokens,
         priority=priority,
     )
-
-
-def add_vectors(made: argparse.ArgumentParser) -> None:
-    """Add options for the form of vectors."""
-    made.add_argument("--dimensions", type=int, metavar="D", help="keep this many, from the first")
-    made.add_argument(
-        "--normalize",
-        action=argparse.BooleanOptionalAction,
-        help="make vectors have unit length, or not; default: as the model does",
-    )
-    made.add_argument(
-        "--dtype",
-        action="append",
-        choices=tuple(VECTOR_BITS),
-        help=(
-            "type of the numbers, default float32; several times for several, "
-            "with --format json or npz"
-        ),
-    )
-
-
-def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
-    """Return the spec of the options of `add_vectors`.
-
-    Raises UsageError if the output format cannot hold it.
-    """
-    dtypes = tuple(arguments.dtype or ())
-    if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
-        raise UsageError(
-            "--dtype: text and npy hold one type; use --format json or npz for several"
-        )
-    return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
 
 
 class Undisturbed(Client):
@@ -215,39 +233,3 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
         )
     except ValueError as error:
         raise UsageError(f"cannot connect: {error}") from None
-
-
-def check_output(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for an output that cannot be written, before the service works for it."""
-    if arguments.format in ("npz", "npy") and arguments.out is None:
-        raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
-    others = named(arguments, READ)
-    if source(arguments) == STANDARD_INPUT:
-        others.append((STANDARD_INPUT, "/dev/stdin"))
-    for option, name in named(arguments, WRITTEN):
-        check_writable(option, name)
-        for other, beside in others:
-            if is_same_file(name, beside):
-                raise UsageError(
-                    f"{option}: {name} is the file of {other}, which it would replace; name another"
-                )
-        others.append((option, name))
-    if arguments.out is None and sys.stdout is None and not draws_alone(arguments):
-        raise UsageError("standard output: is closed; name a file by --out")
-
-
-def named(arguments: argparse.Namespace, options: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the options that name a file, and the file."""
-    names = (
-        (option, getattr(arguments, option.removeprefix("--").replace("-", "_"), None))
-        for option in options
-    )
-    return [(option, name) for option, name in names if name is not None]
-
-
-def draws_alone(arguments: argparse.Namespace) -> bool:
-    """Return whether only a picture or a page is requested."""
-    drawn = (
-        getattr(arguments, "png", None) is not None or getattr(arguments, "html", None) is not None
-    )
-    return drawn and arguments.format is None and arguments.out is None

@@ -56,14 +56,24 @@ def test_labels_are_listed_with_their_values() -> None:
 CLIENTS = ("embed", "attend", "heads", "tokens", "info")
 
 
-@pytest.mark.parametrize("name", [*CLIENTS, "serve", "export"])
+def test_the_commands_are_those_of_the_command_line() -> None:
+    assert tuple(commands.client_parsers()) == CLIENTS
+    others = ("serve", "export", "cache list", "cache remove", "doctor", "completion")
+    assert tuple(commands.other_parsers()) == others
+    page = commands.page()
+    assert "| `--target HOST:PORT`" in page.partition("\n## headlight ")[0]
+    assert "```sh\nheadlight info\n" in page
+
+
+@pytest.mark.parametrize("name", [*CLIENTS, "serve", "export", "cache list", "doctor"])
 def test_every_option_of_help_has_a_row(name: str) -> None:
     _, common, *sections = commands.page().split("\n## ")
     [section] = [section for section in sections if section.startswith(f"headlight {name}\n")]
     if name in CLIENTS:
         section += common
-    usage = (commands.client_parsers() | commands.other_parsers())[name].format_usage()
-    options = set(re.findall(r"--[a-z0-9][a-z0-9-]+", usage))
+    parser = (commands.client_parsers() | commands.other_parsers())[name]
+    options = {option for action in parser._actions for option in action.option_strings}
+    options -= {"-h", "--help"}
     assert options
     for option in options:
         assert re.search(rf"^\|.*`{option}[` ]", section, re.MULTILINE), option
@@ -71,7 +81,8 @@ def test_every_option_of_help_has_a_row(name: str) -> None:
 
 def test_options_are_listed_with_values_and_defaults() -> None:
     page = commands.page()
-    assert "(`fp32`" not in page  # `serve` accepts text: the values are in its help
+    # `serve` takes text: its help has the values
+    assert "(`fp32`" not in row_of(page, "--precision PRECISION")
     assert "(`interactive`, `bulk`)" in row_of(page, "--priority")
     assert "(default 512)" in row_of(page, "--max-items ITEMS")
     assert "%(" not in page

@@ -77,7 +77,7 @@ def test_a_permanent_failure_fails_only_its_index(rope: Service, data: Path) -> 
     (data / "in" / "part 0.txt").write_text("a line\n\nand another\n", encoding="utf-8")
     done = worker(data, 0, rope.target)
     assert done.returncode == 2, done.stderr  # for FailIndex of the Job's podFailurePolicy
-    assert "line 2 is empty" in done.stderr
+    assert "line 2: is empty" in done.stderr
     assert outputs(data) == ["part 2.npz", "part 4.npz"]
 
 

@@ -5,46 +5,67 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from headlight.cli.embed.embed_files import partial_folder, write
 from headlight.cli.embed.embed_job import JobRetries, fill
-from headlight.cli.embed.embed_output import as_json, as_text, write_npy, write_npz
-from headlight.cli.embed.job_checkpoint import OUTPUT, Rows, opened_rows
+from headlight.cli.embed.job_checkpoint import Rows, opened_rows
 from headlight.cli.embed.progress import Progress
-from headlight.cli.files import UsageError, say, show, writing
+from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, pooled_spec
+from headlight.cli.files import UsageError, say, writing
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
+    add_connection,
+    add_output,
     add_reading,
     add_texts,
-    add_vectors,
     command,
     connect,
-    pooled_spec,
     reading,
     seconds,
 )
 from headlight.cli.signals import ended_by_sigterm
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
-from headlight.results import Embeddings, ModelRef
+from headlight.results import Embeddings
 from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0
+NOTES = """\
+Of texts from a file or standard input, with --out OUT, vectors are kept in
+OUT.partial as they come; OUT is written at the end. After an error, Ctrl-C or
+SIGTERM the same command goes on from there; texts not done yet may be mended
+first."""
+EXAMPLES = (
+    'headlight embed "join two paths" "parse a date"',
+    "headlight embed --file texts.txt --out vectors.npz",
+    "headlight embed --file texts.jsonl --id-field id --truncate end --out vectors.jsonl",
+)
 
 
 def add_embed(commands: Any) -> None:
     """Add the command and its options."""
     made = command(
-        commands, "embed", run_embed, "vectors of texts", formats=("text", "json", "npz", "npy")
+        commands,
+        "embed",
+        run_embed,
+        "vectors of texts",
+        arguments="[TEXT]...",
+        notes=NOTES,
+        examples=EXAMPLES,
     )
-    add_texts(made)
-    add_reading(made, several=True)
-    add_vectors(made)
-    made.add_argument(
+    group = add_texts(made)
+    group.add_argument(
+        "--id-field",
+        metavar="NAME",
+        help=(
+            "lines are JSON objects; keep a text of at most 1000 characters or a whole number "
+            "from each, as `ids` of npz and json and `id` of jsonl"
+        ),
+    )
+    group.add_argument(
         "--token-ids",
         action="store_true",
         help=(
@@ -52,24 +73,26 @@ def add_embed(commands: Any) -> None:
             "for models without a tokenizer"
         ),
     )
-    made.add_argument(
-        "--id-field",
-        metavar="NAME",
-        help=(
-            "lines are JSON objects; keep a text of at most 1000 characters or a whole number from "
-            "each, as `ids` of npz and json"
-        ),
-    )
-    made.add_argument(
+    group.add_argument(
         "--skip-bad",
         action="store_true",
         help=(
             "leave out what cannot be encoded (too long, empty) and say so on standard error: npz "
             "has `lines`, the numbers of the lines that its rows are of, and `skipped_lines`; "
-            "json has null and `errors`; text and npy have no row for it"
+            "json and jsonl have null and the reason; text and npy have no row for it"
         ),
     )
-    made.add_argument(
+    add_reading(made, several=True)
+    add_vectors(made)
+    add_output(made, ("text", "json", "jsonl", "npz", "npy")).add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help=(
+            "tell on standard error how far it is; default: in a terminal, "
+            "for texts from a file or standard input"
+        ),
+    )
+    add_connection(made).add_argument(
         "--retry-for",
         type=seconds,
         metavar="SECONDS",
@@ -78,26 +101,15 @@ def add_embed(commands: Any) -> None:
             f"default: {RETRY_SECONDS:g} for texts from a file or standard input, else 0"
         ),
     )
-    made.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help=(
-            "tell on standard error how far it is; default: in a terminal, "
-            "for texts from a file or standard input"
-        ),
-    )
-    made.epilog = (
-        "Of texts from a file or standard input, with --out OUT, vectors are kept in OUT.partial "
-        "as they come; OUT is written at the end. After an error, Ctrl-C or SIGTERM the same "
-        "command goes on from there; texts not done yet may be mended first."
-    )
 
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """Run `headlight embed`."""
     spec = pooled_spec(arguments)
-    if arguments.id_field is not None and arguments.format not in ("json", "npz"):
-        raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
+    if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
+        raise UsageError(
+            "--id-field: text and npy hold vectors alone; use --format json, jsonl or npz"
+        )
     inputs = given(arguments)
     listed, texts = inputs.name is not None, inputs.texts
     progress = Progress(
@@ -139,7 +151,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
-            write(rows, model.ref, inputs.ids, arguments, folder)
+            write(rows, inputs, model.ref, arguments, folder)
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
@@ -164,19 +176,6 @@ def tell_left_out(rows: Rows, inputs: Given) -> None:
         say(f"{inputs.describe(place, why)} (skipped)")
     if rows.skipped:
         say(f"{len(rows.skipped)} of {len(rows)} texts were skipped")
-
-
-def partial_folder(out: str) -> Path | None:
-    """Return the checkpoint folder; None: keep vectors in memory.
-
-    They stay in memory if the output is not a regular file, or its folder is not writable.
-    """
-    # By the given name: if /dev/stdout links to a pipe, the link's target has no name.
-    regular = Path(out).is_file() or not Path(out).exists()
-    target = Path(os.path.realpath(out))
-    if not regular or not os.access(target.parent, os.W_OK | os.X_OK):
-        return None
-    return target.with_name(f"{target.name}.partial")
 
 
 def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
@@ -247,50 +246,3 @@ def rows_in(
                     f"the same command goes on from there{mixed}"
                 )
             raise
-
-
-def write(
-    rows: Rows,
-    model: ModelRef,
-    ids: Sequence[str] | None,
-    arguments: argparse.Namespace,
-    folder: Path | None,
-) -> None:
-    """Write the requested output from all rows."""
-    parts = (
-        as_json(rows, model, ids, arguments.skip_bad)
-        if arguments.format == "json"
-        else as_text(rows)
-    )
-    if arguments.out is None:
-        for part in parts:
-            show(part, arguments.format)
-    else:
-        with replacing(arguments.out, folder) as file:
-            if arguments.format == "npz":
-                write_npz(rows, model, ids, arguments.skip_bad, file)
-            elif arguments.format == "npy":
-                write_npy(rows, next(iter(rows.types)), file)
-            else:
-                file.writelines(part.encode() for part in parts)
-    rows.spent = True
-
-
-@contextlib.contextmanager
-def replacing(out: str, folder: Path | None) -> Iterator[BinaryIO]:
-    """Open a file for writing, in the folder if there is one, and rename it at the end.
-
-    With a folder, the name always has the whole new content, or the old one.
-    """
-    target = Path(os.path.realpath(out))
-    whole = Path(out) if folder is None else folder / OUTPUT
-    with writing(out):
-        with whole.open("wb") as file:
-            yield file
-            file.flush()
-            if folder is not None:
-                os.fsync(file.fileno())
-        if folder is not None:
-            if target.exists():
-                shutil.copymode(target, whole)
-            os.replace(whole, target)

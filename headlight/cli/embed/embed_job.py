@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from headlight.cli.embed.job_checkpoint import Rows
-from headlight.cli.error_advice import misdirected
+from headlight.cli.error_advice import in_words, misdirected
 from headlight.cli.input_lines import Given
 from headlight.cli.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
@@ -214,7 +214,7 @@ def parts_around(
     place = asked[int(index[0])]
     if not skip:
         raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
-    problems[place] = error.problem
+    problems[place] = in_words(error.problem)
     return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 
 

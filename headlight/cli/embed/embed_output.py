@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from headlight.archive import add_arrays, to_json
 from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.result_output import numbers
 from headlight.results import ModelRef, Usage
+from headlight.spec import VECTOR_BITS, VectorType
 
 # Python's text for numbers that JSON lacks, such as a float16 that overflowed
 NOT_FINITE = re.compile(r"-?inf|nan")
@@ -24,6 +26,24 @@ def as_text(rows: Rows) -> Iterator[str]:
     """Yield a line of numbers for each input, for `numpy.loadtxt`; vectors of the first type."""
     for vectors in rows.vectors(next(iter(rows.types))):
         yield "".join(f"{' '.join(map(str, row))}\n" for row in vectors)
+
+
+def as_jsonl(rows: Rows, ids: Sequence[str] | None) -> Iterator[str]:
+    """Yield a line of JSON for each input: id, tokens, and its vector (of several types: by type).
+
+    A skipped input has a null vector, and the reason. `ids` as for `as_json`.
+    """
+    vectors = {name: itertools.chain.from_iterable(rows.vectors(name)) for name in rows.types}
+    for place, (count, _, original) in enumerate(rows.counts().T.tolist()):
+        entry: dict[str, object] = {} if ids is None else {"id": ids[place]}
+        if count == NO_VECTORS:
+            yield f"{to_json({**entry, 'embedding': None, 'error': rows.skipped[place]})}\n"
+            continue
+        entry |= {"tokens": count, "truncated": count != original}
+        found = {name: json_numbers(next(each)) for name, each in vectors.items()}
+        several = ", ".join(f'"{name}": {vector}' for name, vector in found.items())
+        shown = f"{{{several}}}" if len(found) > 1 else next(iter(found.values()))
+        yield f'{to_json(entry)[:-1]}, "embedding": {shown}}}\n'
 
 
 def as_json(rows: Rows, model: ModelRef, ids: Sequence[str] | None, skips: bool) -> Iterator[str]:
@@ -64,9 +84,21 @@ def json_rows(rows: Rows, name: str, good: NDArray[np.bool_]) -> Iterator[str]:
     vectors = (vector for some in rows.vectors(name) for vector in some)
     yield "["
     for at, has_one in enumerate(good):
-        entry = NOT_FINITE.sub("null", str(numbers(next(vectors)))) if has_one else "null"
+        entry = json_numbers(next(vectors)) if has_one else "null"
         yield f", {entry}" if at else entry
     yield "]"
+
+
+def json_numbers(vector: NDArray[Any]) -> str:
+    """Return a vector as a list of JSON, which has no infinity."""
+    return NOT_FINITE.sub("null", str(numbers(vector)))
+
+
+def dimensions_of(rows: Rows) -> int:
+    """Return the dimensions of the vectors, which a byte of a binary type has eight of."""
+    name, (dtype, width) = next(iter(rows.types.items()))
+    stored: int = 8 * width * dtype.itemsize
+    return stored // VECTOR_BITS[cast("VectorType", name)]
 
 
 def write_npz(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from headlight.command_parser import CommandParser
 from headlight.model_store.model_cache import VARIABLE
 from headlight_service.config.option_types import Address
 
@@ -44,7 +45,7 @@ def read(
         ConfigError: naming the option (or the variable) and its accepted values.
         SystemExit: after --help.
     """
-    given = vars(_parser(fields).parse_args(_closed(fields, arguments)))
+    given = vars(parser_of(fields).parse_args(_closed(fields, arguments)))
     values = {}
     for known in fields:
         source, text = _shown(known), given[known.name]
@@ -91,12 +92,12 @@ def refuse_unknown(fields: Sequence[dataclasses.Field[Any]], environ: Mapping[st
         )
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(CommandParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see --help")
 
 
-def _parser(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser:
+def parser_of(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser:
     """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from headlight.command_parser import did_you_mean
+
 LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
 EVERYWHERE, EVERYWHERE_V4 = "::", "0.0.0.0"  # the first includes the second
 MOST_DIGITS = 40  # of a whole number; Python's own limit is some thousand
@@ -79,7 +81,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
     def choice(text: str) -> str:
         if text not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
+            raise ValueError(f"must be one of {', '.join(choices)}{did_you_mean(text, choices)}")
         return text
 
     return choice

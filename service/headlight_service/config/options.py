@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.spec import SPECIAL_TOKENS, SpecialTokens
-from headlight_service.config.command_line import ConfigError, read, refuse_unknown
+from headlight_service.config.command_line import ConfigError, parser_of, read, refuse_unknown
 from headlight_service.config.option_types import (
     Address,
     address,
@@ -396,3 +397,8 @@ class Config:
         for found, problem in problems:
             if found:
                 raise ConfigError(problem)
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of `headlight serve`."""
+    return parser_of(dataclasses.fields(Config))

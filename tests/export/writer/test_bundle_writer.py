@@ -233,3 +233,18 @@ def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
     [result] = runtime.encode([[2, 9, 3]])
     assert result.pooled is not None
     assert abs(float(np.linalg.norm(result.pooled)) - 1) < 1e-6
+
+
+def test_wrong_usage_names_what_may_have_been_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, says in (
+        (("--precison", "int8"), "there is no option --precison (did you mean --precision?)"),
+        (("--precision", "int9"), "--precision: is 'int9'; choose fp32, bf16, fp16 or int8 (did"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["folder", "--out", "x", *wrong])
+        usage, error = capsys.readouterr().err.splitlines()
+        assert (ended.value.code, usage) == (
+            2,
+            "usage: headlight export MODEL --out DIR [OPTION]...",
+        )
+        assert error.startswith(f"headlight export: {says}")

@@ -14,8 +14,8 @@ from headlight import Client, InvalidInput
 from headlight.analysis.head_analysis import analyse, distances, importance, words_of
 from headlight.analysis.head_kinds import Link
 from headlight.analysis.terminal_view import bar, cells
+from headlight.cli.attention.heads_command import five
 from headlight.cli.commands import main
-from headlight.cli.heads_command import five
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import Input
@@ -215,10 +215,10 @@ def test_json_and_npz_contain_the_same_data(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "texts: no text was given"),
+        ([], "the texts: no text was given"),
         (["a", "--file", "b"], "not both"),
         (["a", "--format", "npz"], "--out"),
-        (["word " * 50], "inputs[0].text: has 52 tokens"),
+        (["word " * 50], "the text: has 52 tokens"),
     ],
 )
 def test_errors_of_the_caller_are_one_line_and_exit_code_2(

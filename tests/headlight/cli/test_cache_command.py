@@ -1,78 +1,64 @@
-"""`headlight cache list` and `remove`, on a cache with a real bundle."""
+"""`headlight cache`: what it lists and removes, damaged models among them."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from headlight.cli.main import main
-from headlight.model_store.model_cache import Entry, entry_of, make_entry
-from headlight.model_store.model_source import ModelSource
-from tests.conftest import MakeBundle
+from headlight.cli.commands import main
+
+MANIFEST = {
+    "name": "MiniLM",
+    "source": {"hub": {"model": "org/MiniLM", "revision": "main", "commit": "ab" * 20}},
+    "parity": [
+        {"output": "pooled", "max_error": 3.3e-7},
+        {"output": "pooled", "max_error": 1.2e-7},
+        {"output": "attention", "max_error": 1.0},
+    ],
+    "graphs": [{"precision": "fp32"}, {"precision": "bf16"}, {"precision": "fp32"}],
+}
 
 
 @pytest.fixture
-def cached(make_bundle: MakeBundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
-    """A model of the Hub in the cache."""
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two models, one of them damaged."""
+    for folder, text in (("MiniLM-0123456789ab", json.dumps(MANIFEST)), ("bad-cd0123456789", "{")):
+        bundle = tmp_path / folder / "bundle"
+        bundle.mkdir(parents=True)
+        (bundle / "manifest.json").write_text(text)
     monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    entry = entry_of(ModelSource("org/tiny", "main"), {}, {"HEADLIGHT_CACHE": str(tmp_path)})
-    make_entry(entry)
-    shutil.copytree(make_bundle("rope"), entry.bundle)
-    path = entry.bundle / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    manifest["name"] = "tiny"
-    manifest["source"]["hub"] = {"model": "org/tiny", "revision": "main", "commit": "ab" * 20}
-    path.write_text(json.dumps(manifest), encoding="utf-8")
-    return entry
+    return tmp_path
 
 
-def test_the_list_has_source_commit_size_and_proof(
-    cached: Entry, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_has_a_row_and_its_source(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    size = (cache / "MiniLM-0123456789ab/bundle/manifest.json").stat().st_size
     assert main(["cache", "list"]) == 0
-    heading, line = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["name", "source", "precision", "size", "proof", "key"]
-    assert line.split("  ")[0] == "tiny"
-    assert "org/tiny @ main (abababababab)" in line
-    assert " MB  |Δ| " in line
-    assert line.endswith(cached.key)
-
-
-def test_the_list_as_json(cached: Entry, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capsys.readouterr() == (
+        "name    precision   size       proof        key\n"
+        f"MiniLM  bf16, fp32  {size} bytes  |Δ| 3.3e-07  0123456789ab\n"
+        "  org/MiniLM @ main (abababababab)\n"
+        "bad                 1 byte     damaged      cd0123456789\n"
+        "  a folder\n",
+        "",
+    )
     assert main(["cache", "list", "--format", "json"]) == 0
-    [model] = json.loads(capsys.readouterr().out)["models"]
-    assert (model["model"], model["revision"], model["commit"]) == ("org/tiny", "main", "ab" * 20)
-    assert model["bytes"] == cached.size
-    assert 0 < model["pooled_max_error"] < 1e-5
-    assert (model["key"], model["folder"]) == (cached.key, str(cached.folder))
+    good, bad = json.loads(capsys.readouterr().out)["models"]
+    assert (good["pooled_max_error"], good["precisions"]) == (3.3e-7, ["bf16", "fp32"])
+    assert (bad["name"], bad["pooled_max_error"]) == ("bad", None)
 
 
-@pytest.mark.parametrize("by", ["name", "id", "key"])
-def test_a_model_is_removed_by_name_id_or_key(
-    cached: Entry, capsys: pytest.CaptureFixture[str], by: str
+def test_a_damaged_model_can_be_removed_and_doctor_says_so(
+    cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = {"name": "tiny", "id": "org/tiny", "key": cached.key}[by]
-    assert main(["cache", "remove", name]) == 0
-    assert not cached.folder.exists()
-    assert capsys.readouterr().err.startswith(f"headlight: removed {cached.folder} (")
-
-
-def test_nothing_is_removed_if_one_name_is_unknown(
-    cached: Entry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cache", "remove", "tiny", "small"]) == 2
-    assert cached.complete
-    assert "small: not in the cache; see `headlight cache list`" in capsys.readouterr().err
-
-
-def test_an_empty_cache_says_what_fills_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HEADLIGHT_CACHE", str(tmp_path))
-    assert main(["cache", "list"]) == 0
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "holds no model; `headlight serve MODEL` exports one" in said.err
+    assert main(["doctor"]) == 1
+    said = "headlight: the cache has damaged models; `headlight cache remove cd0123456789`\n"
+    assert capsys.readouterr().err == said
+    assert main(["cache", "remove", "bad", "nope"]) == 2
+    assert (cache / "bad-cd0123456789").exists(), "nothing is removed unless every name is known"
+    capsys.readouterr()
+    assert main(["cache", "remove", "cd0123456789"]) == 0
+    said = f"headlight: removed {cache}/bad-cd0123456789 (1 byte)\n"
+    assert capsys.readouterr() == ("", said)
+    assert [path.name for path in cache.iterdir()] == ["MiniLM-0123456789ab"]

@@ -19,6 +19,7 @@ from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 Run = Callable[..., tuple[int, str, str]]
+BYTES = {"float32": 4, "float16": 2, "ubinary": 1}
 
 
 @pytest.fixture
@@ -55,7 +56,10 @@ def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
 
 def test_embed_writes_npz(run: Run, client: Client, tmp_path: Path) -> None:
     path = tmp_path / "no-suffix"
-    assert run("embed", "one", "two", "--format", "npz", "--out", str(path)) == (0, "", "")
+    code, out, err = run("embed", "one", "two", "--format", "npz", "--out", str(path))
+    assert (code, out) == (0, "")
+    size = path.stat().st_size
+    assert err == f"headlight: wrote {path}: 2 vectors of 8, float32, {size} bytes\n"
     with np.load(path, allow_pickle=False) as archive:
         np.testing.assert_array_equal(archive["embeddings"], client.encode(["one", "two"]))
         assert json.loads(str(archive["model"]))["version"] == "1"
@@ -66,12 +70,14 @@ def test_embed_writes_npy_as_one_memory_mappable_array(
     run: Run, client: Client, tmp_path: Path, dtype: VectorType, width: int
 ) -> None:
     path, texts = tmp_path / "v.npy", [f"text {number}" for number in range(20)]
-    arguments = ["embed", "--format", "npy", "--out", str(path), "--dtype", dtype]
-    assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", "")
+    arguments = ["embed", "--out", str(path), "--dtype", dtype]
+    size = 128 + 20 * width * BYTES[dtype]
+    said = f"headlight: wrote {path}: 20 vectors of 8, {dtype}, {size} bytes\n"
+    assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", said)
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     assert mapped.shape == (20, width)
     np.testing.assert_array_equal(mapped, client.encode(texts, PooledSpec(dtypes=(dtype,))))
-    assert run(*arguments) == (0, "", "")
+    assert run(*arguments)[:2] == (0, "")
     assert np.load(path).shape == (0, width)
 
 
@@ -180,14 +186,18 @@ def test_attend_reads_a_file_as_one_text(run: Run, tmp_path: Path) -> None:
     assert "a" in run("attend", "--file", str(tmp_path / "code"))[1]
 
 
-def test_a_picture_alone_prints_nothing(run: Run, tmp_path: Path) -> None:
-    assert run("attend", "a b", "--png", str(tmp_path / "a.png")) == (0, "", "")
+def test_a_picture_alone_writes_nothing_else(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("attend", "a b", "--png", str(tmp_path / "a.png"))
+    assert (code, out) == (0, "")
+    assert err.startswith(f"headlight: wrote {tmp_path}/a.png: 3 layers of 2 heads, 4 tokens, ")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_page_alone_prints_nothing(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
-    assert run("attend", "a b", "--html", str(path)) == (0, "", "")
+    code, out, err = run("attend", "a b", "--html", str(path))
+    assert (code, out) == (0, "")
+    assert err.startswith(f"headlight: wrote {path}: 3 layers of 2 heads, 4 tokens, ")
     assert '"layers":[0,1,2],"heads":2,"labels":["[CLS]","a","b","[SEP]"]' in path.read_text(
         encoding="utf-8"
     )
@@ -197,11 +207,12 @@ def test_a_page_alone_prints_nothing(run: Run, tmp_path: Path) -> None:
 def test_a_named_output_file_is_written_in_addition_to_a_picture(
     run: Run, tmp_path: Path, drawn: str
 ) -> None:
-    out = tmp_path / "out"
+    out, page = tmp_path / "out", tmp_path / drawn.replace("--", "drawn.")
     expected = run("attend", "a b")[1]
-    assert run("attend", "a b", drawn, str(tmp_path / "drawn"), "--out", str(out)) == (0, "", "")
+    code, shown, err = run("attend", "a b", drawn, str(page), "--out", str(out))
+    assert (code, shown, err.count("headlight: wrote ")) == (0, "", 2)
     assert out.read_text(encoding="utf-8") == expected
-    assert (tmp_path / "drawn").stat().st_size
+    assert page.stat().st_size
 
 
 def test_a_page_opens_at_the_selected_head(run: Run, tmp_path: Path) -> None:
@@ -212,7 +223,7 @@ def test_a_page_opens_at_the_selected_head(run: Run, tmp_path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     assert '"layers":[0,1,2]' in page
     assert '"start":{"layer":2,"head":1}' in page
-    assert run(*arguments, "--layer", "1") == (0, "", "")
+    assert run(*arguments, "--layer", "1")[:2] == (0, "")
     assert '"layers":[1]' in path.read_text(encoding="utf-8")
 
 
@@ -230,7 +241,7 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
 @pytest.mark.parametrize(
     ("arguments", "stdin", "says"),
     [
-        (["embed"], b"one\n\ntwo\n", "standard input: line 2 is empty"),
+        (["embed"], b"one\n\ntwo\n", "standard input, line 2: is empty"),
         (["embed"], b"\xff", "standard input: not UTF-8 (byte 0)"),
         (["embed"], b"one\r\ntwo\nth\xff", "standard input: not UTF-8 (byte 11)"),
         (["embed"], b"\xef\xbb\xbfab\xff", "standard input: not UTF-8 (byte 5)"),
@@ -245,8 +256,8 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
             b"",
             "--dtype: text and npy",
         ),
-        (["embed", ""], b"", "inputs[0].text: is empty"),
-        (["attend", "word " * 50], b"", "inputs[0].text: has 52 tokens"),
+        (["embed", ""], b"", "the text: is empty"),
+        (["attend", "word " * 50], b"", "the text: has 52 tokens"),
         (["attend", "a", "--layer", "9"], b"", "--layer: is 9; valid are -3 .. 2"),
         (["attend", "a", "--head", "9"], b"", "--head: head 9 is not here; there are 0 to 1"),
         (
@@ -273,7 +284,7 @@ def test_errors_of_the_service_are_one_line_and_exit_code_1(
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
     assert "--target" in err
-    said = "headlight: model: there is no other; there is fake\n"
+    said = "headlight: --model: there is no other; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)
     servicer.refusals.append(

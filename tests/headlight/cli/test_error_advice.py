@@ -47,7 +47,7 @@ def said(capsys: pytest.CaptureFixture[str], target: str, *arguments: str) -> tu
             "prompt_name: is none, or use prompt_text",
             "--prompt-name: is none, or use --prompt\n",
         ),
-        (["embed", "a", "b"], "inputs[1].text: is empty", "inputs[1].text: is empty"),
+        (["embed", "a", "b"], "inputs[1].text: is empty", "text 2: is empty"),
     ],
 )
 def test_errors_name_the_options_of_the_command_line(
@@ -85,11 +85,11 @@ def test_an_invalid_or_refused_line_is_named(
     path = tmp_path / "texts"
     path.write_text(f"one\n{'x' * 2**20}\n")
     code, err = said(capsys, target, command, "--file", str(path))
-    assert (code, err.startswith(f"headlight: {path}: line 2: takes 1048")) == (2, True), err
-    if command != "tokens":  # tokenize accepts texts of any length
+    assert (code, err.startswith(f"headlight: {path}, line 2: takes 1048")) == (2, True), err
+    if command != "tokens":  # which takes texts of any length
         path.write_text(f"one\n{'word ' * 50}\n")
         code, err = said(capsys, target, command, "--file", str(path))
-        assert (code, err.startswith(f"headlight: {path}: line 2: has 52 tokens")) == (2, True), err
+        assert (code, err.startswith(f"headlight: {path}, line 2: has 52 tokens")) == (2, True), err
 
 
 def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
@@ -97,7 +97,7 @@ def test_standard_input_and_a_text_that_is_a_whole_file_are_named(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word " * 50), encoding="utf-8"))
     code, err = said(capsys, target, "embed")
-    assert (code, err.startswith("headlight: standard input: line 1: has 52 tokens")) == (
+    assert (code, err.startswith("headlight: standard input, line 1: has 52 tokens")) == (
         2,
         True,
     ), err
@@ -115,14 +115,15 @@ def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
         "with the current queue, this may take 15.68 s, and the deadline is in 1.88 s; "
         "wait, or ask another replica"
     )
+    told = late.replace("ask another replica", "name another service by --target")
     refusal = Refusal(
         grpc.StatusCode.RESOURCE_EXHAUSTED, late, (("grpc-retry-pushback-ms", "137990"),)
     )
     servicer.refusals.append(refusal)
-    expected = f"headlight: {late}; give more time by --timeout, or try again in 137.99 s\n"
+    expected = f"headlight: {told}; give more time by --timeout, or try again in 137.99 s\n"
     assert said(capsys, target, "embed", "a", "--timeout", "60") == (1, expected)
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
-    expected = f"headlight: {late}; give more time by --timeout\n"
+    expected = f"headlight: {told}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
 
 

@@ -163,7 +163,7 @@ def test_attention_has_no_control_characters(
     code, out, err = run(
         *arguments, "--format", form, *(pictures if arguments[0] == "attend" else [])
     )
-    assert (code, err, RAW.search(out)) == (0, "", None)
+    assert (code, RAW.search(out), RAW.search(err)) == (0, None, None)
     if form == "json":
         json.loads(out)
     if arguments[0] == "attend":
@@ -177,7 +177,7 @@ def test_a_model_name_is_not_rendered_as_a_formula(
         response.model.name = "$\\frac{$"
 
     servicer.change_model = servicer.change_answer = rename
-    assert run("attend", "one", "--png", str(tmp_path / "map.png")) == (0, "", "")
+    assert run("attend", "one", "--png", str(tmp_path / "map.png"))[:2] == (0, "")
 
 
 def not_a_number(response: pb.EncodeResponse) -> None:

@@ -127,6 +127,8 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
             (*BUNDLE, "--health", "0.0.0.0:8080"),
             "--http is 127.0.0.1:8080, --health 0.0.0.0:8080; give each a port",
         ),
+        ((*BUNDLE, "--grcp", "a:1"), "there is no option --grcp (did you mean --grpc?)"),
+        ((*BUNDLE, "--provider", "cudda"), "openvino, cuda (did you mean cuda?)"),
         (
             (*BUNDLE, "--provider", "tpu"),
             "--provider is 'tpu'; it must be one of auto, cpu, openvino, cuda",
@@ -175,7 +177,7 @@ def test_a_model_of_the_command_line_overrides_that_of_the_environment(
         ((*BUNDLE, "--stuck-seconds", "0"), "--stuck-seconds is '0'"),
         ((*BUNDLE, "--max-connection-age-seconds", "0.5"), "--max-connection-age-seconds is '0.5'"),
         ((*BUNDLE, "--attention", "maybe"), "--attention is 'maybe'; it must be one of on, off"),
-        ((*BUNDLE, "--nonsense", "5"), "unrecognized arguments: --nonsense; see --help"),
+        ((*BUNDLE, "--nonsense", "5"), "there is no option --nonsense; see --help"),
     ],
 )
 def test_invalid_options_are_named_with_a_remedy(arguments: tuple[str, ...], problem: str) -> None:

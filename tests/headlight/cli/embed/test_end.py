@@ -84,7 +84,7 @@ def test_a_job_waits_for_an_unavailable_service(
     assert embed("--retry-for", "0")[0] == 1
     assert pauses == []
     code, err = embed("--retry-for", "50")
-    assert (code, err.splitlines()[1:]) == (
+    assert (code, err.splitlines()[1:-1]) == (
         0,
         ["headlight: error 4f2a; waiting for it, for 50 s at most"],
     )
@@ -137,7 +137,7 @@ def test_an_invalid_duration_is_refused(seconds: str, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(["embed", "a", "--retry-for", seconds])
     assert ended.value.code == 2
-    assert "argument --retry-for: " in capsys.readouterr().err
+    assert "headlight embed: --retry-for: " in capsys.readouterr().err
 
 
 def test_a_job_gives_up_on_a_service_that_stays_unavailable(
@@ -255,14 +255,17 @@ def test_the_timeout_applies_to_the_whole_job(
 
 def test_progress_is_reported_if_requested(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", math.inf)
-    assert embed() == (0, "")
+    written = "headlight: wrote "
+    code, err = embed()
+    assert (code, err.count("\n"), err.startswith(written)) == (0, 1, True)
     code, err = embed("--progress")
-    assert (code, err.count("\n")) == (0, 1)
+    assert (code, err.count("\n")) == (0, 2)
     assert err.startswith("headlight: 80 of 80 texts, ")
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", 0)
-    assert embed("--progress")[1].count("\n") == 10
+    assert embed("--progress")[1].count("\n") == 11
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("headlight.cli.embed.progress.TERMINAL_SECONDS", 0)
-    err = embed()[1]
+    err, _, last = embed()[1].rpartition(written)
     assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
-    assert embed("--no-progress") == (0, "")
+    assert last.endswith(" kB\n")
+    assert embed("--no-progress")[1].startswith(written)

@@ -44,10 +44,12 @@ def test_the_same_command_resumes_from_the_received_rows(
     assert (code, err.splitlines()) == (1, [kept, "headlight: error 4f2a"])
     assert path.with_name("v").read_bytes() == b"as it was"
     code, err, served = elsewhere(embed, form=form)
-    assert (code, err) == (
+    going_on, written = err.splitlines()
+    assert (code, going_on) == (
         0,
-        f"headlight: going on from {path.with_name('v')}.partial, which has {KEPT} of 80 texts\n",
+        f"headlight: going on from {path.with_name('v')}.partial, which has {KEPT} of 80 texts",
     )
+    assert written.startswith(f"headlight: wrote {path.with_name('v')}: 80 vectors of 8, float32, ")
     assert sorted(served) == sorted(TEXTS[KEPT:])
     assert names(path) == ["texts.txt", "v"]
     servicer.do = lambda: None
@@ -63,9 +65,9 @@ def test_unfinished_texts_may_be_corrected_and_added(
     texts = [*TEXTS[:BAD], "word " * 50, *TEXTS[BAD + 1 :]]
     path.write_text("\n".join(texts), encoding="utf-8")
     code, err = embed()
-    assert (code, err.splitlines()[1][: len(f"headlight: {path}: line 46: has 52 tokens")]) == (
+    assert (code, err.splitlines()[1][: len(f"headlight: {path}, line 46: has 52 tokens")]) == (
         2,
-        f"headlight: {path}: line 46: has 52 tokens",
+        f"headlight: {path}, line 46: has 52 tokens",
     )
     texts[BAD:] = ["mended", "and", *TEXTS]
     path.write_text("\n".join(texts), encoding="utf-8")

@@ -15,12 +15,25 @@ from headlight.analysis.head_analysis import Analysis, analyse
 from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, Head, Link
 from headlight.analysis.terminal_view import LABEL_CELLS, bar, cells, fit, visible
 from headlight.archive import to_json
-from headlight.cli.files import write_result
 from headlight.cli.input_lines import texts_of
-from headlight.cli.shared_options import add_reading, add_texts, command, connect, reading
+from headlight.cli.output_files import count_text, write_result
+from headlight.cli.shared_options import (
+    add_connection,
+    add_output,
+    add_reading,
+    add_texts,
+    command,
+    connect,
+    reading,
+)
 from headlight.spec import STATISTICS
 
-SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines fit in 80 columns
+EXAMPLES = (
+    'headlight heads "for line in open(path): print(line)"',
+    "headlight heads --file texts.txt --importance",
+    "headlight heads --file texts.txt --out heads.npz",
+)
+SHORT_LABEL_CELLS, BAR_CELLS = 8, 8  # with both, lines have 80 columns
 
 
 def add_heads(commands: Any) -> None:
@@ -30,15 +43,18 @@ def add_heads(commands: Any) -> None:
         "heads",
         run_heads,
         "what each attention head does",
-        formats=("text", "json", "npz"),
+        arguments="[TEXT]...",
+        examples=EXAMPLES,
     )
     add_texts(made)
     add_reading(made, several=True)
+    add_output(made, ("text", "json", "npz"))
     made.add_argument(
         "--importance",
         action="store_true",
         help="also how far vectors move without each head: encodes the texts once more for each",
     )
+    add_connection(made)
 
 
 def run_heads(arguments: argparse.Namespace) -> None:
@@ -48,6 +64,7 @@ def run_heads(arguments: argparse.Namespace) -> None:
         analysis = analyse(client, texts, ablate=arguments.importance, **reading(arguments))
     write_result(
         arguments,
+        what=f"{count_text(len(analysis.heads), 'head')} over {count_text(len(texts), 'text')}",
         text=lambda: heads_text(analysis),
         json=lambda: heads_json(analysis),
         arrays=lambda: heads_arrays(analysis),

@@ -1,0 +1,1 @@
+"""The commands `headlight attend` and `headlight heads`."""

@@ -1,0 +1,1 @@
+"""The command `headlight doctor`: what is installed, and what this machine can run."""

@@ -1,0 +1,102 @@
+"""Ports that are free, that a Headlight service has, or something else."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.cli.doctor.default_ports import GRPC_PORT, HOST, HTTP_PORT, grpc_port, http_port_of
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.config.options import Config
+from tests.headlight.fake_server import FakeServicer, Refusal, abort, default_limits, serving
+from tests.ports import free_port
+
+
+def number(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+@contextlib.contextmanager
+def serving_page(page: bytes) -> Iterator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_ports_are_the_defaults_of_the_service() -> None:
+    assert [Config.grpc, Config.http] == [(HOST, GRPC_PORT), (HOST, HTTP_PORT)]
+
+
+def test_a_port_that_nobody_has_is_free() -> None:
+    port = free_port()
+    assert (grpc_port(port).state, http_port_of(port).state) == ("free", "free")
+
+
+def test_a_service_is_known_by_its_answer(target: str) -> None:
+    found = grpc_port(number(target))
+    assert (found.address, found.state, found.detail) == (target, "headlight", "fake, fp32 on cpu")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "state", "detail"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "no token", "headlight", "a service that wants a token"),
+        (
+            grpc.StatusCode.UNAVAILABLE,
+            "the model is still being loaded; try again",
+            "headlight",
+            "a service that loads its model",
+        ),
+        (
+            grpc.StatusCode.UNIMPLEMENTED,
+            "Method not found!",
+            "other",
+            "in use: no Headlight service answers there",
+        ),
+    ],
+)
+def test_a_refusal_tells_whose_port_it_is(
+    code: grpc.StatusCode, message: str, state: str, detail: str
+) -> None:
+    class Refusing(FakeServicer):
+        def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
+            abort(context, Refusal(code, message))
+
+    with serving(Refusing(default_limits())) as target:
+        found = grpc_port(number(target))
+    assert (found.state, found.detail) == (state, detail)
+
+
+def test_something_else_on_a_port_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, serving_page(b"hello") as page:
+        port = silent.getsockname()[1]
+        assert grpc_port(page).state == "other"
+        assert grpc_port(page).detail == "in use: no gRPC in plaintext answers there"
+        assert http_port_of(page).state == "other"
+        assert http_port_of(port).state == "other"
+
+
+def test_metrics_of_ours_are_known() -> None:
+    with serving_page(b"# HELP headlight_requests_total x") as page:
+        assert http_port_of(page).state == "headlight"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headlight.results import ModelRef
 from headlight.spec import SpecialTokens, VectorType
@@ -30,6 +30,12 @@ class Parity:
     precision: str
     max_error: float  # absolute; for hidden states and tokens over max(1, RMS of the row)
     tolerance: float  # declared by the bundle, and checked by the server at start-up
+
+
+def worst_pooled(parity: Iterable[Parity]) -> Parity | None:
+    """Return the largest distance of pooled vectors; None: none was measured."""
+    pooled = (row for row in parity if row.output == "pooled")
+    return max(pooled, key=lambda row: row.max_error, default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from headlight.analysis.terminal_view import cells, fit
 from headlight.archive import to_json
 from headlight.cli.files import UsageError, say, show
+from headlight.description import Parity, worst_pooled
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError
 
@@ -74,7 +75,7 @@ def facts(entry: Entry) -> dict[str, Any]:
     """Return what is known of a model, for JSON."""
     manifest: dict[str, Any] = {**entry.manifest()}
     hub = manifest["source"].get("hub", {})
-    proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
+    proof = worst_pooled(Parity(**row) for row in manifest["parity"])
     return {
         "name": manifest["name"],
         "model": hub.get("model", ""),
@@ -82,7 +83,7 @@ def facts(entry: Entry) -> dict[str, Any]:
         "commit": hub.get("commit", ""),
         "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
         "bytes": entry.size,
-        "pooled_max_error": max(proof, default=None),
+        "pooled_max_error": None if proof is None else proof.max_error,
         "key": entry.key,
         "folder": str(entry.folder),
     }
@@ -104,7 +105,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
             else "a folder",
             ", ".join(row["precisions"]),
             _megabytes(row["bytes"]),
-            f"|Δ| {row['pooled_max_error']:.1e}",
+            "" if row["pooled_max_error"] is None else f"|Δ| {row['pooled_max_error']:.1e}",
             row["key"],
         )
         for row in rows

@@ -55,6 +55,7 @@ def load(config: Config) -> Runtime:
     """
     if config.bundle is None:
         raise ConfigError("no bundle is named; `prepare` finds the model's")
+    log.info("opening the bundle", extra={"event": "starting"})
     runtime = Runtime(
         config.bundle,
         provider=config.provider,
@@ -89,6 +90,7 @@ def load(config: Config) -> Runtime:
             " --provider cuda makes that an error, --provider cpu says that it is meant",
             extra={"event": "provider_fallback"},
         )
+    log.info("running the self-test", extra={"event": "starting"})
     with fitting():
         runtime.check_golden()
     return runtime

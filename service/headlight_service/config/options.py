@@ -25,7 +25,7 @@ from headlight_service.config.option_types import (
     whole,
 )
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.telemetry.json_logs import LEVELS
+from headlight_service.telemetry.json_logs import FORMATS, LEVELS
 
 SECONDS = between(0, 86400)
 BYTES = whole(1024)
@@ -309,6 +309,11 @@ class Config:
         "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)",
     )
     log_level: str = option("info", one_of(*LEVELS), "least severe message to log")
+    log_format: str = option(
+        "auto",
+        one_of(*FORMATS),
+        "text for people, json for programs; auto: text on a terminal, else json",
+    )
     check: bool = option(
         False, flag, "verify the bundle, run its golden inputs, print one line and exit"
     )

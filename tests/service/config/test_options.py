@@ -25,7 +25,7 @@ def test_defaults() -> None:
 
 
 TEXTS = {
-    **{name: ("text", "text") for name in ("model", "revision", "pooling")},
+    **dict.fromkeys(("model", "revision", "pooling"), ("text", "text")),
     "bundle": ("there", Path("there")),
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),
@@ -48,6 +48,7 @@ TEXTS = {
     "warm_up_lengths": ("8, 16", (8, 16)),
     "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
+    "log_format": ("text", "text"),
     "special_tokens": ("text", "text"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from headlight.results import ModelRef
-from headlight.spec import SpecialTokens, VectorType
+from headlight.spec import SpecialTokens, Truncate, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class ModelDescription:
         int8_dimensions: widths available as int8.
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
+        truncation: default treatment of texts that are too long: "refuse", "end" or "start".
     """
 
     name: str
@@ -116,6 +117,7 @@ class ModelDescription:
     int8_dimensions: tuple[int, ...] = ()
     similarity: str | None = None
     special_tokens: SpecialTokens = "parse"
+    truncation: Truncate = "refuse"
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the prompt before each text for the caller's arguments; "" for an unknown name."""

@@ -11,7 +11,14 @@ from typing import Any
 from headlight.cli.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
 from headlight.cli.signals import undisturbed
 from headlight.client.sync_client import Client
-from headlight.spec import PRIORITIES, SPECIAL_TOKENS, VECTOR_BITS, PooledSpec, Priority
+from headlight.spec import (
+    PRIORITIES,
+    SPECIAL_TOKENS,
+    TRUNCATE,
+    VECTOR_BITS,
+    PooledSpec,
+    Priority,
+)
 from headlight.wire.client_codec import Reading
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -97,8 +104,12 @@ def add_texts(made: argparse.ArgumentParser) -> None:
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     """Add options for truncation, prompts and priority."""
-    long = "texts too long, instead of refusing them" if several else "a text too long"
-    made.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
+    long = "texts too long" if several else "a text too long"
+    made.add_argument(
+        "--truncate",
+        choices=TRUNCATE,
+        help=f"cut off this side of {long}, or refuse; default: as the service does, see info",
+    )
     add_prompt(made)
     usual = (
         "bulk for texts from a file or standard input, else interactive"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
-from headlight.spec import SPECIAL_TOKENS, SpecialTokens
+from headlight.spec import SPECIAL_TOKENS, TRUNCATE, SpecialTokens, Truncate
 from headlight_service.config.command_line import ConfigError, read, refuse_unknown
 from headlight_service.config.option_types import (
     Address,
@@ -196,6 +196,14 @@ class Config:
             "how special tokens spelled out in a text, as [SEP], are read unless a request says "
             "it: parse makes the special token of each, as Hugging Face does; "
             "text reads plain characters, for texts of strangers"
+        ),
+    )
+    truncation: Truncate = option(
+        "refuse",
+        one_of(*TRUNCATE),
+        (
+            "what happens to a text of more tokens than the model takes unless a request says it: "
+            "refuse it, or cut off its end or start; answers report what was cut"
         ),
     )
     # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive

@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from headlight import Client, InvalidInput
+from headlight.cli.main import main
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 
@@ -240,6 +243,29 @@ def test_without_attention_its_graph_is_never_opened(bundle: Path) -> None:
         with pytest.raises(grpc.RpcError, match="started with --attention off") as refused:
             service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_long_texts_are_cut_for_callers_that_do_not_say_it(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "join two paths " * 50
+    with serving(bundle, "--truncation", "start") as service:
+        target = f"127.0.0.1:{service.grpc_port}"
+        with Client(target) as client:
+            assert client.model().truncation == "start"
+            found = client.encode_with_info([long, "short"])
+            assert found.truncated.tolist() == [True, False]
+            same = client.encode([long], truncate="start")
+            other = client.encode([long], truncate="end")
+            with pytest.raises(InvalidInput, match=r"has \d+ tokens, the model takes") as refused:
+                client.encode([long], truncate="refuse")
+        assert 'truncate="end"' in refused.value.problem
+        assert "headlight serve --truncation end" in refused.value.problem
+        assert main(["embed", long, "--target", target]) == 0
+        assert main(["embed", long, "--target", target, "--truncate", "refuse"]) == 2
+    assert np.array_equal(same, found.vectors[:1])
+    assert not np.array_equal(same, other)
+    assert "the model takes" in capsys.readouterr().err
 
 
 def long_request() -> pb.EncodeRequest:

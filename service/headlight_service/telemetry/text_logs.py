@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
         else:
             when = f"{record.relativeCreated / 1000:6.1f} s"
         if shown is None:
-            shown = self._wrapped(f"{when}  {_line(record.levelno, json_logs.fields(record))}")
+            shown = self._wrapped(f"{when}  {_text_of(record.levelno, json_logs.fields(record))}")
         else:
             shown = f"{when}  {shown}"
         # Overwrites an unfinished line of progress, or the ^C that a terminal shows.
@@ -71,7 +71,7 @@ class TextFormatter(logging.Formatter):
         )
 
 
-def _line(level: int, entry: dict[str, Any]) -> str:
+def _text_of(level: int, entry: dict[str, Any]) -> str:
     """Return message and fields; those that the message has already are not repeated."""
     message = entry["message"]
     name = "error: " if level >= logging.ERROR else "warning: "

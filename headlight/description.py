@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headlight.results import ModelRef
-from headlight.spec import SpecialTokens, VectorType
+from headlight.spec import SpecialTokens, Truncate, VectorType
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +30,12 @@ class Parity:
     precision: str
     max_error: float  # absolute; for hidden states and tokens divided by max(1, RMS of the row)
     tolerance: float  # declared by the bundle, and checked by the server at start-up
+
+
+def worst_pooled(parity: Iterable[Parity]) -> Parity | None:
+    """Return the largest distance of pooled vectors; None: none was measured."""
+    pooled = (row for row in parity if row.output == "pooled")
+    return max(pooled, key=lambda row: row.max_error, default=None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class ModelDescription:
         int8_dimensions: widths available as int8.
         similarity: intended comparison of vectors: "cosine", "dot", ...; None: not reported.
         special_tokens: default reading of special tokens spelled out in texts: "parse" or "text".
+        truncation: default treatment of texts that are too long: "refuse", "end" or "start".
     """
 
     name: str
@@ -110,6 +117,7 @@ class ModelDescription:
     int8_dimensions: tuple[int, ...] = ()
     similarity: str | None = None
     special_tokens: SpecialTokens = "parse"
+    truncation: Truncate = "refuse"
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the prompt before each text for the caller's arguments; "" for an unknown name."""

@@ -59,6 +59,9 @@ RowType = Literal["float32", "float16"]
 # characters.
 SpecialTokens = Literal["parse", "text"]
 SPECIAL_TOKENS: tuple[SpecialTokens, ...] = ("parse", "text")
+# A text of more tokens than the model takes is refused, or this side of it is cut off.
+Truncate = Literal["refuse", "end", "start"]
+TRUNCATE: tuple[Truncate, ...] = ("refuse", "end", "start")
 
 
 class Run(NamedTuple):

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from deploy.check import invariants, networking, schemas, security, settings, sources
+from deploy.check import compose, invariants, networking, schemas, security, settings, sources
 from deploy.check.manifests import Manifest
 from deploy.check.rendering import CannotRender, kustomizations, name_of, render
 
@@ -54,12 +54,18 @@ def rules(renderings: Renderings) -> Iterable[str]:
     return [f"{name}: {line}" for name, check in checks for line in check()]
 
 
+def compose_file(_renderings: Renderings) -> Iterable[str]:
+    """Check deploy/compose, which no overlay renders."""
+    return compose.breaches()
+
+
 STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     f"schemas of Kubernetes {', '.join(schemas.VERSIONS)}, strict": kubernetes_schemas,
     "custom resources against their projects' types": schemas.custom,
     "own invariants": own_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
     "rules, alerts and dashboard, by promtool": rules,
+    "compose.yaml: its schema, compose-lint, its files, promtool": compose_file,
 }
 
 
@@ -98,7 +104,7 @@ def main() -> int:
             found = [f"the check failed: {error}"]
         wrong += len(found)
         report(name, found)
-    for skip, why in security.SKIPS.items():
+    for skip, why in (security.SKIPS | compose.SKIPS).items():
         print(f"skipped {skip}: {why}")
     for (option, value), why in settings.OPEN.items():
         print(f"OPEN    {option}={value}: {why}")

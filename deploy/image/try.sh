@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the CPU image without a container engine or a registry: a base made by debootstrap, built
+# Builds the CPU image, with a bundle inside, without a container engine or a registry: a base made by debootstrap, built
 # upon by buildah. Then starts it like a pod: read-only root, writable /tmp, another user without
 # capabilities; and sends it a request.
 #   deploy/image/try.sh PYTHON BUNDLE [cpu|gpu]
@@ -39,7 +39,7 @@ from="$(buildah from scratch)"
 buildah add --quiet "$from" "$store/base" /
 buildah commit --quiet "$from" "$base"
 buildah rm "$from" >/dev/null
-buildah bud --quiet -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$variant" \
+buildah bud --quiet -f "$root/deploy/image/Dockerfile" --build-arg "BASE=$base" --build-arg "VARIANT=$variant" --build-context "bundle=$bundle" \
   --build-arg "REVISION=$(git -C "$root" rev-parse HEAD)" --build-arg "CREATED=$(git -C "$root" log -1 --format=%cI)" -t "$image" "$root"
 buildah images "$image"
 
@@ -65,21 +65,18 @@ fi
 variables="$(buildah inspect --format '{{range .OCIv1.Config.Env}}{{println .}}{{end}}' "$image")"
 cat >"$store/start.sh" <<'START'
 set -eu
-mounted="$1" bundle="$2"; shift 2
+mounted="$1"; shift
 mount --make-rprivate /
 mount --bind "$mounted" "$mounted"
-mkdir -p "$mounted/mnt/models"
-mount --bind "$bundle" "$mounted/mnt/models"
 mount -t proc proc "$mounted/proc"
 mount --rbind /dev "$mounted/dev"
 mount -t tmpfs -o size=64m,mode=1777 tmpfs "$mounted/tmp"
-mount -o remount,bind,ro "$mounted/mnt/models"
 mount -o remount,bind,ro "$mounted"
 if touch "$mounted/opt/written" 2>/dev/null; then echo "the root can be written" >&2; exit 1; fi
 exec setpriv --no-new-privs chroot --userspec=10001:10001 "$mounted" env -i "$@"
 START
 # shellcheck disable=SC2086  # one variable is one word
-unshare --mount sh "$store/start.sh" "$mounted" "$bundle" $variables \
+unshare --mount sh "$store/start.sh" "$mounted" $variables \
   python -m headlight serve --grpc "127.0.0.1:$port" --http 127.0.0.1:0 2>"$store/service.log" &
 pid=$!
 until grep -q '"event": *"serving"' "$store/service.log"; do
@@ -93,4 +90,4 @@ kill -TERM "$pid"
 code=0; wait "$pid" || code=$?
 pid=
 test "$code" = 0 || { echo "ended with $code" >&2; tail -5 "$store/service.log" >&2; exit 1; }
-echo "ok: $image served from a read-only root as another user, and ended with 0 on SIGTERM"
+echo "ok: $image served its own bundle from a read-only root as another user, and ended with 0 on SIGTERM"

@@ -71,7 +71,8 @@ def _alone(options: argparse.Namespace) -> Iterator[bool]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    print(f"exporting {options.model}", flush=True)
+    if not options.quiet:
+        print(f"exporting {options.model}", flush=True)
     try:
         result = _export(options)
     except ParityError as error:
@@ -80,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
         return 1
     if not options.quiet:
         _report(result)
-    print(f"wrote {options.out}")
+        print(f"wrote {options.out}")
     return 0
 
 

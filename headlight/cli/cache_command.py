@@ -12,6 +12,7 @@ from headlight.cli.files import UsageError, say, show
 from headlight.cli.output_files import size_text
 from headlight.cli.result_output import aligned
 from headlight.cli.shared_options import examples_text
+from headlight.description import Parity, worst_pooled
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError
 
@@ -90,14 +91,14 @@ def facts(entry: Entry) -> dict[str, Any]:
     try:
         manifest: dict[str, Any] = {**entry.manifest()}
         hub = manifest["source"].get("hub", {})
-        proof = [row["max_error"] for row in manifest["parity"] if row["output"] == "pooled"]
+        proof = worst_pooled(Parity(**row) for row in manifest["parity"])
         return {
             "name": manifest["name"],
             "model": hub.get("model", ""),
             "revision": hub.get("revision", ""),
             "commit": hub.get("commit", ""),
             "precisions": sorted({graph["precision"] for graph in manifest["graphs"]}),
-            "pooled_max_error": max(proof),
+            "pooled_max_error": None if proof is None else proof.max_error,
             **known,
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -120,7 +121,11 @@ def _table(rows: list[dict[str, Any]]) -> str:
             row["name"],
             ", ".join(row["precisions"]),
             size_text(row["bytes"]),
-            f"|Δ| {row['pooled_max_error']:.1e}" if row["precisions"] else "damaged",
+            "damaged"
+            if not row["precisions"]
+            else ""
+            if row["pooled_max_error"] is None
+            else f"|Δ| {row['pooled_max_error']:.1e}",
             row["key"],
         )
         for row in rows

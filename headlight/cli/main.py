@@ -8,6 +8,7 @@ import.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Returns:
-        Its exit code; 2, after one line on standard error, if a package lacks an extra.
+        Its exit code; 2, after one line on standard error, if a package lacks an extra; 130 if
+        it was interrupted while it was loaded.
     """
     arguments = sys.argv[1:] if argv is None else [*argv]
     name = arguments[0] if arguments else ""
@@ -55,8 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         part = importlib.import_module(
             PARTS[name].module if name in PARTS else "headlight.cli.commands"
         )
+        code: int = part.main(arguments[1:] if name in PARTS else arguments)
     except MissingExtra as error:
         sys.stderr.write(f"headlight: {error}\n")
         return 2
-    code: int = part.main(arguments[1:] if name in PARTS else arguments)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return code

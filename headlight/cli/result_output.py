@@ -144,6 +144,10 @@ def info_text(model: ModelDescription, width: int | None = None) -> str:
             "special tokens",
             "parsed in texts" if model.special_tokens == "parse" else "read as text",
         ),
+        (
+            "texts too long",
+            "refused" if model.truncation == "refuse" else f"cut at the {model.truncation}",
+        ),
         ("accepts", ", ".join(model.accepts)),
         ("gives", ", ".join(model.outputs)),
         *(

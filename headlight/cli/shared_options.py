@@ -12,7 +12,7 @@ from headlight.cli.output_files import SUFFIXES
 from headlight.cli.signals import undisturbed
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser
-from headlight.spec import PRIORITIES, SPECIAL_TOKENS, Priority
+from headlight.spec import PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
 from headlight.wire.client_codec import Reading
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -146,8 +146,12 @@ def add_texts(made: argparse.ArgumentParser) -> Any:
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     """Add options for truncation, prompts and priority."""
     group = add_prompt(made)
-    long = "texts too long, instead of refusing them" if several else "a text too long"
-    group.add_argument("--truncate", choices=("end", "start"), help=f"cut off this side of {long}")
+    long = "texts too long" if several else "a text too long"
+    group.add_argument(
+        "--truncate",
+        choices=TRUNCATE,
+        help=f"cut off this side of {long}, or refuse; default: as the service does, see info",
+    )
     usual = (
         "bulk for texts from a file or standard input, else interactive"
         if several

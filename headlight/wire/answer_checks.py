@@ -229,10 +229,12 @@ class Expected:
 
     def _check_counts(self, field: str, item: pb.Item, given: Input) -> None:
         prompt = self.model.prompt_text(self.reading.get("prompt"), self.reading.get("prompt_name"))
-        truncates = self.reading.get("truncate") is not None
+        texts = texts_of(given)
+        # Unless the caller refuses, the service may decide it, each replica by its own option.
+        truncates = bool(texts) and self.reading.get("truncate") != "refuse"
         count, original = item.token_count, item.original_token_count
         fewest = most = len(given)  # for ids nothing is added and nothing is cut off
-        if texts := texts_of(given):
+        if texts:
             characters = sum(map(len, texts)) + len(prompt)
             fewest, most = (
                 1,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from headlight.description import Limits, ModelDescription, Parity, Quality
 from headlight.errors import BadAnswer, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
-from headlight.spec import Priority, SpecialTokens
+from headlight.spec import Priority, SpecialTokens, Truncate
 from headlight.wire.attention_codec import choice_number
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.vector_codec import (
@@ -29,8 +29,6 @@ from headlight.wire.vector_codec import (
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
-# Side of a too-long text to cut off; None: refuse the text.
-Truncate = Literal["end", "start"] | None
 
 
 class Prompting(TypedDict, total=False):
@@ -53,13 +51,13 @@ class Reading(Prompting, total=False):
     """Reading of each text, and its priority: keywords of every client method that runs the model.
 
     Keys:
-        truncate: side of a too-long text to cut off, "end" or "start"; None: refuse the text. A
-            prompt is never cut.
+        truncate: side of a too-long text to cut off, "end" or "start", or "refuse"; None: as the
+            service does (`ModelDescription.truncation`). A prompt is never cut.
         priority: "interactive", or "bulk" for requests that may wait for all others; None:
             "interactive".
     """
 
-    truncate: Truncate
+    truncate: Truncate | None
     priority: Priority | None
 
 
@@ -72,7 +70,12 @@ DTYPES: dict[int, np.dtype[Any]] = {
     pb.DATA_TYPE_BINARY: np.dtype("i1"),
     pb.DATA_TYPE_UBINARY: np.dtype("u1"),
 }
-TRUNCATIONS = {"end": pb.TRUNCATION_CUT_END, "start": pb.TRUNCATION_CUT_START}
+TRUNCATIONS: dict[Truncate, pb.Truncation] = {
+    "refuse": pb.TRUNCATION_REFUSE,
+    "end": pb.TRUNCATION_CUT_END,
+    "start": pb.TRUNCATION_CUT_START,
+}
+TRUNCATION_NAMES: dict[int, Truncate] = {number: name for name, number in TRUNCATIONS.items()}
 
 REMEDY = "is the server the right one, and of a compatible version?"
 LONGEST_PROBLEM = 500  # characters: shapes and axes in it may be as long as the answer
@@ -183,7 +186,9 @@ def set_reading(
         )
     truncate, priority = asked.get("truncate"), asked.get("priority")
     if not isinstance(request, pb.TokenizeRequest):
-        request.truncation = choice_number("truncate", TRUNCATIONS, truncate, pb.TRUNCATION_REFUSE)
+        request.truncation = choice_number(
+            "truncate", TRUNCATIONS, truncate, pb.TRUNCATION_UNSPECIFIED
+        )
         request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
     elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
         raise InvalidInput(said, "has no effect on tokenising; leave it out")
@@ -294,6 +299,7 @@ def from_model(response: pb.GetModelResponse) -> ModelDescription:
         ),
         similarity=info.similarity or None,
         special_tokens="text" if info.special_tokens == pb.SPECIAL_TOKENS_TEXT else "parse",
+        truncation=TRUNCATION_NAMES.get(info.truncation, "refuse"),
         variants=tuple((variant.provider, variant.precision) for variant in response.variants),
         parity=tuple(
             Parity(row.output, row.provider, row.precision, row.max_error, row.tolerance)

@@ -30,7 +30,7 @@ from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.security.access_policy import security_of
-from headlight_service.telemetry import json_logs, tracing, uncaught_errors
+from headlight_service.telemetry import text_logs, tracing, uncaught_errors
 from headlight_service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(EXIT_CONFIG)
-    json_logs.configure(config.log_level)
+    text_logs.configure(config.log_level, config.log_format)
     uncaught_errors.redirect()
     asyncio.run(serve(config, spans))
 

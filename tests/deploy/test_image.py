@@ -28,7 +28,7 @@ from headlight_service.config.options import Config
 from tests import dockerfile
 
 DOCKERFILE = IMAGE / "Dockerfile"
-ARGUMENTS, BUILD, FINAL = dockerfile.stages(DOCKERFILE)
+ARGUMENTS, BUNDLE, BUILD, FINAL = dockerfile.stages(DOCKERFILE)
 LOCKS = [*(requirements_file(variant) for variant in VARIANTS), IMAGE / "tools.txt"]
 UNWANTED = {
     "pip",
@@ -64,6 +64,11 @@ def test_both_stages_use_the_same_base_version() -> None:
     assert [stage[0].text for stage in (BUILD, FINAL)] == ["${BASE} AS build", "${BASE}"]
 
 
+def test_it_holds_no_bundle_unless_one_is_given() -> None:
+    """--build-context bundle=FOLDER takes the place of that stage."""
+    assert [found.text for found in BUNDLE] == ["scratch AS bundle"]
+
+
 def test_the_image_runs_as_an_unprivileged_user() -> None:
     words = [instruction.word for instruction in FINAL]
     assert [found.text for found in dockerfile.of(FINAL, "USER")] == ["10001:10001"]
@@ -80,6 +85,7 @@ def test_the_last_stage_contains_no_build_tools() -> None:
     assert copies == [
         "--from=build /opt/venv /opt/venv",
         "--from=build /opt/headlight /opt/headlight",
+        "--from=bundle --chmod=0555 / /mnt/models/",
     ]
     for run in dockerfile.of(FINAL, "RUN"):
         assert not re.search(r"pip|gcc|build-essential|python3-(dev|venv)", run.text)

@@ -17,6 +17,7 @@ from headlight.runtime.values import Floats, Ids, Marks
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
 Truncation = Literal["refuse", "cut_end", "cut_start"]
+ASKING = 'as truncate="end"; for all requests of a service: headlight serve --truncation end'
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
@@ -134,7 +135,7 @@ def truncate(
         have = (
             f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
         )
-        raise InvalidInput("", f"{have}; shorten it or ask for truncation")
+        raise InvalidInput("", f"{have}; shorten it or ask for truncation, {ASKING}")
     room = most - int(stays.sum())
     if room < 1:
         what, remedy = (

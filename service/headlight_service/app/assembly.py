@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,8 @@ from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
+from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.spec import Truncate
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.core.admission.admission_control import (
@@ -43,6 +45,11 @@ log = logging.getLogger("headlight_service.app.assembly")
 LEAST_STREAM_OUTPUT_BYTES, MOST_STREAM_OUTPUT_BYTES = 64 << 20, 1 << 30  # range of the default
 # Some 4 are usual; only nonsense, or a text far too long, has more than this limit.
 CHARACTERS_PER_TOKEN = 64
+TRUNCATIONS: Mapping[Truncate, Truncation] = {
+    "refuse": "refuse",
+    "end": "cut_end",
+    "start": "cut_start",
+}
 STREAMS_HELD = 4  # default number of full streams that the process holds results for at once
 
 
@@ -55,6 +62,7 @@ def load(config: Config) -> Runtime:
     """
     if config.bundle is None:
         raise ConfigError("no bundle is named; `prepare` finds the model's")
+    log.info("opening the bundle", extra={"event": "starting"})
     runtime = Runtime(
         config.bundle,
         provider=config.provider,
@@ -89,6 +97,7 @@ def load(config: Config) -> Runtime:
             " --provider cuda makes that an error, --provider cpu says that it is meant",
             extra={"event": "provider_fallback"},
         )
+    log.info("running the self-test", extra={"event": "starting"})
     with fitting():
         runtime.check_golden()
     return runtime
@@ -229,6 +238,7 @@ def assemble(
         own,
         max_characters(config, manifest),
         config.special_tokens,
+        TRUNCATIONS[config.truncation],
     )
 
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from headlight.description import worst_pooled
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight_service.app.allocator import trim
@@ -30,7 +31,7 @@ from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import quotas_of
 from headlight_service.core.admission.working_memory import memory_limit, warn_if_short
-from headlight_service.core.models import Models
+from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.scheduler.engine_health import EngineLost
 from headlight_service.core.scheduler.scheduler import Scheduler
@@ -42,6 +43,7 @@ from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcS
 from headlight_service.security.access_policy import security_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.metrics import Metrics
+from headlight_service.telemetry.startup_table import startup_table
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
@@ -151,7 +153,7 @@ class Server:
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
-            await self._answer_probes(address.port)
+            http = await self._answer_probes(address.port)
             runtime = await self._load()
             if runtime is None:
                 return None
@@ -166,6 +168,7 @@ class Server:
             "serving",
             extra={
                 "event": "serving",
+                "text": f"serving; Ctrl-C stops it\n\n{_table(model, config, address, http)}\n",
                 "provider": ref.provider,
                 "precision": ref.precision,
                 "model_name": ref.name,
@@ -175,8 +178,8 @@ class Server:
         )
         return model.scheduler
 
-    async def _answer_probes(self, grpc_port: int) -> None:
-        """Open the other ports. From here on probes are answered: alive, not ready."""
+    async def _answer_probes(self, grpc_port: int) -> Address:
+        """Open the other ports; returns that of HTTP. Probes are answered now: alive, not ready."""
         config = self._config
         pages = service_pages(
             self._metrics.exposition, lambda: self._readiness.serving, self._is_stalled
@@ -186,9 +189,9 @@ class Server:
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
-        log.info(
-            "listening; to gRPC once the model is loaded", extra={"event": "listening", **ports}
-        )
+        message = "listening; to gRPC once the model is loaded"
+        log.info(message, extra={"event": "listening", "text": message, **ports})
+        return Address(config.http.host, http.server_port)
 
     def _is_stalled(self) -> bool:
         return self._liveness.stalled_at is not None
@@ -197,9 +200,9 @@ class Server:
         """Return the runtime, checked and warm; None if a signal came first."""
         preparing = asyncio.create_task(prepare(self._config, os.environ), name="prepare")
         await asyncio.wait((preparing, self._stop), return_when=asyncio.FIRST_COMPLETED)
-        if not preparing.done():
+        if self._stop.done():  # Ctrl-C ends an export too, which is no failure then
             preparing.cancel()
-            await asyncio.wait((preparing,))
+            await asyncio.gather(preparing, return_exceptions=True)
             return None
         self._config = dataclasses.replace(self._config, model=None, bundle=preparing.result())
         loader = ThreadPoolExecutor(1, thread_name_prefix="load")
@@ -211,6 +214,7 @@ class Server:
     def _load_now(self) -> Runtime:
         stand_behind()  # includes the threads that the libraries start
         runtime = load(self._config)
+        log.info("warming up", extra={"event": "starting"})
         with fitting():
             runtime.warm_up(self._config.warm_up_lengths)
         # These objects stay: collecting them now and then would stop all threads for 20 ms.
@@ -294,6 +298,31 @@ class Server:
     async def _flush(self, seconds: float) -> None:
         if self._tracing is not None:
             await self._tracing.close(max(0.0, seconds))
+
+
+def _table(model: ServedModel, config: Config, grpc: Address, http: Address) -> str:
+    """Return what a person sees on a terminal once the service answers."""
+    manifest, ref = model.runtime.bundle.manifest, model.ref
+    variant = (ref.provider, ref.precision)
+    proof = worst_pooled(row for row in manifest.parity if (row.provider, row.precision) == variant)
+    limit = manifest.tolerance(*variant).pooled if proof is None else proof.tolerance
+    commands = ['embed "two paths"'] if "text" in model.accepts else []
+    if commands and model.attends:
+        commands.append('attend "join two paths" --open')
+    options = {
+        "--tls-ca": config.tls_cert,
+        "--tls-cert": config.tls_client_ca,
+        "--token-file": config.auth_tokens,
+    }
+    return startup_table(
+        ref,
+        manifest.source.get("hub") or {},
+        proof,
+        limit,
+        {"gRPC": grpc, "metrics": http},
+        [*commands, "info"],
+        [name for name, needed in options.items() if needed is not None],
+    )
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -18,6 +18,7 @@ from headlight.model_store.model_cache import Entry, entry_of, make_entry
 from headlight.model_store.model_source import ModelSource, ModelSourceError, find_model
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
+from headlight_service.telemetry.text_logs import is_text
 
 log = logging.getLogger("headlight_service.app.model_preparation")
 # Modules that an export needs in addition to the service; a Hub id needs both.
@@ -51,7 +52,7 @@ async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
             return found
         entry = entry_of(found, asked, environ)
         if not entry.complete:
-            await _export(found, asked, entry)
+            await _export(found, asked, entry, config)
     except ModelSourceError as error:
         raise ConfigError(str(error)) from None
     except OSError as error:
@@ -78,7 +79,9 @@ def _asked(config: Config) -> dict[str, object]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-async def _export(source: ModelSource, asked: Mapping[str, object], entry: Entry) -> None:
+async def _export(
+    source: ModelSource, asked: Mapping[str, object], entry: Entry, config: Config
+) -> None:
     """Run `headlight export`, and pass its progress on."""
     needed = EXPORTERS if source.digest else (*EXPORTERS, HUB)
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
@@ -102,14 +105,15 @@ async def _export(source: ModelSource, asked: Mapping[str, object], entry: Entry
     for name, value in asked.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     log.info(
-        "exporting the model, once", extra={"event": "exporting", "model_source": source.location}
+        f"exporting {source.location}, once",
+        extra={"event": "exporting", "model_source": source.location},
     )
-    # On a terminal its progress is shown as it comes.
-    shown = sys.stderr.isatty()
+    # Between lines of text, its progress stands as it comes, with bars on a terminal.
+    shown = sys.__stderr__ if is_text(config.log_format) else None
     export = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
-        stdout=sys.stderr if shown else asyncio.subprocess.PIPE,
+        stdout=shown or asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
@@ -126,7 +130,7 @@ async def _export(source: ModelSource, asked: Mapping[str, object], entry: Entry
 
 
 async def _log_steps(export: asyncio.subprocess.Process) -> None:
-    """Log each line of an export's progress, unless a terminal shows it."""
+    """Log each line of an export's progress, unless it is shown already."""
     while export.stdout is not None and (line := await export.stdout.readline()):
         if step := line.decode(errors="replace").strip():
             log.info(step, extra={"event": "export_step"})

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
-from headlight.spec import SPECIAL_TOKENS, SpecialTokens
+from headlight.spec import SPECIAL_TOKENS, TRUNCATE, SpecialTokens, Truncate
 from headlight_service.config.command_line import ConfigError, parser_of, read, refuse_unknown
 from headlight_service.config.option_types import (
     Address,
@@ -26,7 +26,7 @@ from headlight_service.config.option_types import (
     whole,
 )
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.telemetry.json_logs import LEVELS
+from headlight_service.telemetry.json_logs import FORMATS, LEVELS
 
 SECONDS = between(0, 86400)
 BYTES = whole(1024)
@@ -199,6 +199,14 @@ class Config:
             "text reads plain characters, for texts of strangers"
         ),
     )
+    truncation: Truncate = option(
+        "refuse",
+        one_of(*TRUNCATE),
+        (
+            "what happens to a text of more tokens than the model takes unless a request says it: "
+            "refuse it, or cut off its end or start; answers report what was cut"
+        ),
+    )
     # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive
     # client is shed. Bulk may have an eighth less (RESERVE): one of eight such large requests is
     # shed, and sent again after others are answered.
@@ -310,6 +318,11 @@ class Config:
         "URL of an OpenTelemetry collector; switches tracing on (extra otel, docs/tracing.md)",
     )
     log_level: str = option("info", one_of(*LEVELS), "least severe message to log")
+    log_format: str = option(
+        "auto",
+        one_of(*FORMATS),
+        "text for people, json for programs; auto: text on a terminal, else json",
+    )
     check: bool = option(
         False, flag, "verify the bundle, run its golden inputs, print one line and exit"
     )

@@ -9,6 +9,7 @@ from headlight.errors import InvalidInput, NotFound, Unavailable
 from headlight.results import ModelRef
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import Selection
+from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Density
@@ -34,6 +35,7 @@ class ServedModel:
         accepts: accepted kinds of input, among "text", "pair", "ids".
         max_characters: most characters of one text.
         special_tokens: reading of special tokens unless a request sets it.
+        truncation: treatment of a text that is too long unless a request sets it.
         default_prompt: prompt before texts unless a request names another.
         max_length: most tokens of one input.
         density: tokens per character of its texts.
@@ -48,6 +50,7 @@ class ServedModel:
         metrics: ModelMetrics,
         max_characters: int,
         special_tokens: SpecialTokens = "parse",
+        truncation: Truncation = "refuse",
     ) -> None:
         manifest = runtime.bundle.manifest
         texts = runtime.tokenizer is not None
@@ -58,6 +61,7 @@ class ServedModel:
         self.metrics = metrics
         self.max_characters = max_characters
         self.special_tokens: SpecialTokens = special_tokens
+        self.truncation: Truncation = truncation
         self.ref = ref_of(runtime)
         self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)
         self.default_prompt = runtime.prompts.choose(None, None)

@@ -70,7 +70,7 @@ def _job(
         sum(sizes),
         with_info,
         max_tokens,
-        request.truncation,
+        request.truncation or model.truncation,
         limit,
         prompt.text,
         special,

@@ -1,5 +1,7 @@
 """Logs: one JSON object per line on standard error. They never quote a request's content.
 
+On a terminal, headlight_service.telemetry.text_logs formats the lines.
+
 Libraries quote requests in their messages, so only their place in the code is logged. Lines of one
 kind are rate limited, and a thread writes them (headlight_service.telemetry.log_writer). Neither a
 flood nor a pipe without a reader stops the service.
@@ -16,14 +18,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
 from headlight_service.telemetry.log_writer import RATE, Writer
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
+FORMATS = ("auto", "text", "json")
 LEFT_OUT = "left_out"
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "event"}
+# "text" is for headlight_service.telemetry.text_logs.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
+    *("message", "asctime", "taskName", "event", "text")
+}
 
 # Loggers whose messages never quote a request. Of all others only the place in the code is logged.
 TRUSTED = (
@@ -43,21 +49,27 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        trusted = is_trusted(record.name)
         entry: dict[str, Any] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": _event(record),
-            "message": record.getMessage() if trusted else WITHHELD,
+            "event": event_of(record),
+            **fields(record),
         }
-        if not trusted:
-            entry["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
-        extra = vars(record).keys() - _STANDARD if trusted else {LEFT_OUT}
-        entry.update((key, value) for key, value in vars(record).items() if key in extra)
-        if record.exc_info and record.exc_info[1] is not None:
-            entry.update(describe(record.exc_info[1]))
         return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the message of a record and its extras; of a library's, its place in the code."""
+    trusted = is_trusted(record.name)
+    found: dict[str, Any] = {"message": record.getMessage() if trusted else WITHHELD}
+    if not trusted:
+        found["place"] = f"{record.pathname}:{record.lineno} {record.funcName}"
+    extra = vars(record).keys() - _STANDARD if trusted else {LEFT_OUT}
+    found.update((key, value) for key, value in vars(record).items() if key in extra)
+    if record.exc_info and record.exc_info[1] is not None:
+        found.update(describe(record.exc_info[1]))
+    return found
 
 
 def is_trusted(name: str) -> bool:
@@ -65,7 +77,7 @@ def is_trusted(name: str) -> bool:
     return any(name == each or name.startswith(f"{each}.") for each in TRUSTED)
 
 
-def _event(record: logging.LogRecord) -> str:
+def event_of(record: logging.LogRecord) -> str:
     """Return the event of a trusted record; a library could put anything there."""
     return str(getattr(record, "event", "message")) if is_trusted(record.name) else "message"
 
@@ -110,7 +122,7 @@ class Seldom(logging.Filter):
         """Let a line pass, with the count of those left out before it, or leave it out."""
         if not super().filter(record):
             return True
-        kind, now = (record.name, _event(record)), self._clock()
+        kind, now = (record.name, event_of(record)), self._clock()
         with self._lock:
             due = max(now, self._due.get(kind, now))
             if due - now > self._ahead:
@@ -124,13 +136,20 @@ class Seldom(logging.Filter):
         return True
 
 
-def configure(level: str, stream: TextIO | None = None) -> None:
+def configure(
+    level: str,
+    stream: TextIO | None = None,
+    formatter: logging.Formatter | None = None,
+    filters: Sequence[Callable[[logging.LogRecord], bool]] = (),
+) -> None:
     """Send all logs to a stream, in place of any earlier configuration.
 
     Args:
         level: one of LEVELS.
         stream: a stream that is written at once; None: standard error, by a thread, without
             waiting.
+        formatter: formatter of the lines; None: JsonFormatter.
+        filters: filters of lines, before those are counted by the rate limiter.
     """
     handler: logging.Handler
     if stream is not None:
@@ -139,7 +158,9 @@ def configure(level: str, stream: TextIO | None = None) -> None:
         handler = logging.NullHandler()
     else:
         handler = Writer(sys.stderr.fileno())
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(formatter or JsonFormatter())
+    for each in filters:
+        handler.addFilter(each)
     for limiter in (
         Seldom("opentelemetry"),
         Seldom("headlight_service.app.http_listener"),

@@ -52,6 +52,7 @@ METHODS: dict[str, Method] = {
         [TEXT], PooledSpec(dtypes=("float16", "ubinary"))
     ),
     "ids": lambda client: client.encode([[1, 5, 9]]),
+    "refuse": lambda client: client.encode([TEXT, "four"], truncate="refuse"),
     "cut": lambda client: client.encode(["word " * 50], truncate="end"),
     "tokens": lambda client: client.encode_tokens([TEXT, "four"]),
     "token_vectors": lambda client: client.token_vectors([TEXT], TokensSpec(skip_special=True)),
@@ -111,7 +112,8 @@ BAD = [
     ("encode", with_tokens(33), r"token_count is 33, and 1 \.\. 32"),
     ("encode", with_tokens(0), "token_count is 0"),
     ("ids", with_tokens(4), r"token_count is 4, and 3 \.\. 3"),
-    ("encode", cut_unasked, "nothing was to be cut off"),
+    ("refuse", cut_unasked, "nothing was to be cut off"),
+    ("ids", cut_unasked, "nothing was to be cut off"),
     ("cut", lambda response: response.items[0].ClearField("truncated"), "to be cut off"),
     ("unit", scaled("pooled", 1.01), "unit length"),
     ("unit", with_number("pooled", 0, np.nan), "NaN or infinite"),

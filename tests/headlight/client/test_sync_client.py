@@ -111,6 +111,10 @@ def test_truncation_is_requested_and_reported(client: Client, servicer: FakeServ
     assert embeddings.original_token_counts.tolist() == [3, 102]
     assert embeddings.truncated.tolist() == [False, True]
     assert embeddings.model.bundle_sha256 == REF.bundle_sha256
+    client.encode(["short"])
+    client.encode(["short"], truncate="refuse")
+    said = [request.truncation for request in servicer.encoded[1:]]
+    assert said == [pb.TRUNCATION_UNSPECIFIED, pb.TRUNCATION_REFUSE]
     with pytest.raises(InvalidInput, match="truncate"):
         client.encode(["short"], truncate="middle")  # type: ignore[arg-type]
 

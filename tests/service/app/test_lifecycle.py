@@ -16,12 +16,14 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from headlight.description import Parity
 from headlight.errors import BundleError, DeviceLost, EngineError
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight_service.app import lifecycle as module
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
+from headlight_service.app.model_preparation import ExportFailed
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
@@ -102,6 +104,20 @@ async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log:
     assert await life == EXIT_OK
 
 
+async def test_the_proof_shown_is_the_worst_of_the_provider_in_use(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    rows = [("pooled", "cpu", 1e-7), ("pooled", "cpu", 2e-7), ("pooled", "cuda", 9e-7)]
+    rows.append(("attention", "cpu", 8e-7))
+    parity = tuple(Parity(output, on, "fp32", error, 1e-5) for output, on, error in rows)
+    monkeypatch.setattr(module, "load", lambda config: FakeRuntime(parity=parity))
+    life = asyncio.create_task(Server(CONFIG).serve())
+    shown = (await log.event("serving"))["text"]
+    assert "max |Δ| 2.0e-07 from PyTorch, limit 1.0e-05" in shown
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
+
+
 async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
@@ -140,6 +156,20 @@ async def test_a_loading_server_is_alive_takes_no_calls_and_can_be_stopped(
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
     runtime.engine.gate.set()
+
+
+async def test_ctrl_c_that_ends_an_export_too_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    server = Server(CONFIG)
+
+    async def prepare(config: Config, environ: object) -> Path:
+        server._on_signal()  # a terminal sends it to the service and to the export
+        raise ExportFailed("the export ended with exit code -2")
+
+    monkeypatch.setattr(module, "prepare", prepare)
+    assert await server.serve() == EXIT_OK
+    await log.event("stopped")
 
 
 async def test_a_taken_port_is_reported_before_loading(

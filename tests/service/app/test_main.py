@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from headlight import Client, InvalidInput
+from headlight.cli.main import main
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 
@@ -123,6 +129,81 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(bundle: Path) -> None:
     assert done.stderr == "error: --streams is 'none'; it must be a whole number from 1 to 1024\n"
 
 
+class Terminal:
+    """A terminal of 80 columns, and the service on it."""
+
+    def __init__(self, bundle: Path, *options: str) -> None:
+        self._master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+        self.process = subprocess.Popen(command(bundle, *options), cwd=ROOT, stderr=slave)
+        os.close(slave)
+        self.shown = ""
+
+    def read(self, until: str = "") -> list[str]:
+        """Return its rows so far, read up to a text, or to the end of the process."""
+        while not until or until not in self.shown:
+            try:
+                self.shown += os.read(self._master, 4096).decode()
+            except OSError:  # no process has it any more
+                assert not until, self.shown
+                break
+        rows = self.shown.replace("\r\n", "\n").split("\n")
+        return [row.removeprefix("\r\x1b[K") for row in rows if row]
+
+    def end(self) -> int:
+        os.close(self._master)
+        return self.process.wait(30)
+
+
+def test_on_a_terminal_it_shows_a_table_and_ends_with_one_line(bundle: Path) -> None:
+    terminal = Terminal(bundle)
+    rows = terminal.read("headlight info --target 127.0.0.1:")
+    terminal.process.send_signal(signal.SIGINT)
+    end = terminal.read()[len(rows) :]
+    assert max(map(len, rows)) <= 80, rows
+    assert [row.split(None, 2)[2] for row in rows[:4]] == [
+        "listening; to gRPC once the model is loaded",
+        "opening the bundle",
+        "running the self-test",
+        "warming up",
+    ]
+    table = {row.split()[0]: row.split(None, 1)[1] for row in rows[4:] if row.startswith("  ")}
+    assert table["model"].startswith("small-rope, version ")
+    assert table["provider"] == "cpu"
+    assert " from PyTorch, limit 1.0e-05" in table["proof"]
+    assert [row.split()[1:] for row in end] == [["stopped"]]
+    assert terminal.end() == 0
+
+
+def test_json_can_be_asked_for_on_a_terminal_too(bundle: Path) -> None:
+    terminal = Terminal(bundle, "--log-format", "json")
+    terminal.read('"serving"')
+    terminal.process.send_signal(signal.SIGINT)
+    events = [json.loads(row)["event"] for row in terminal.read()]
+    assert events[0] == "listening"
+    assert events[-2:] == ["draining", "stopped"]
+    assert terminal.end() == 0
+
+
+def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        terminal = Terminal(bundle, "--http", address)
+        rows = terminal.read()
+    said = " ".join(" ".join(rows).split())
+    assert f" s error: --http {address} is in use; end what listens there, or choose" in said
+    assert said.count("error") == 1
+    assert terminal.end() == 1
+
+
+def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run(bundle, "--grpc", address, "--log-format", "text")
+    [line] = done.stderr.splitlines()
+    assert f" s  error: --grpc {address} is in use; " in line
+
+
 def test_limits_below_one_text_of_the_model_are_refused(bundle: Path) -> None:
     done = run(bundle, "--check", "--max-request-tokens", "1")
     assert done.returncode == 2
@@ -162,6 +243,29 @@ def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
         with pytest.raises(grpc.RpcError, match="runs with --attention off") as refused:
             service.stub.Encode(pb.EncodeRequest(inputs=[pb.Input(text="a")], outputs=wanted))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_long_texts_are_cut_for_callers_that_do_not_say_it(
+    bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "join two paths " * 50
+    with serving(bundle, "--truncation", "start") as service:
+        target = f"127.0.0.1:{service.grpc_port}"
+        with Client(target) as client:
+            assert client.model().truncation == "start"
+            found = client.encode_with_info([long, "short"])
+            assert found.truncated.tolist() == [True, False]
+            same = client.encode([long], truncate="start")
+            other = client.encode([long], truncate="end")
+            with pytest.raises(InvalidInput, match=r"has \d+ tokens, the model takes") as refused:
+                client.encode([long], truncate="refuse")
+        assert 'truncate="end"' in refused.value.problem
+        assert "headlight serve --truncation end" in refused.value.problem
+        assert main(["embed", long, "--target", target]) == 0
+        assert main(["embed", long, "--target", target, "--truncate", "refuse"]) == 2
+    assert np.array_equal(same, found.vectors[:1])
+    assert not np.array_equal(same, other)
+    assert "the model takes" in capsys.readouterr().err
 
 
 def long_request() -> pb.EncodeRequest:

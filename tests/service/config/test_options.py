@@ -48,6 +48,8 @@ TEXTS = {
     "warm_up_lengths": ("8, 16", (8, 16)),
     "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
+    "log_format": ("text", "text"),
+    "truncation": ("start", "start"),
     "special_tokens": ("text", "text"),
     "check": ("true", True),
     "health": ("0.0.0.0:50052", Address("0.0.0.0", 50052)),

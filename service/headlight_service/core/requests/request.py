@@ -72,7 +72,7 @@ class Request:
         quota_owner: owner of the quota that the request uses; None: no quota is used.
         prompt_name: one of the model's prompts, put before texts; None: the model's default.
         prompt_text: the prompt itself; empty: none.
-        truncation: treatment of a text that is too long.
+        truncation: treatment of a text that is too long; None: as the service is configured.
         special_tokens: reading of special tokens spelled out in a text; None: as the service is
             configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
@@ -88,7 +88,7 @@ class Request:
     quota_owner: str | None = None
     prompt_name: str | None = None
     prompt_text: str | None = None
-    truncation: Truncation = "refuse"
+    truncation: Truncation | None = None
     special_tokens: SpecialTokens | None = None
     head_masks: list[Floats | None] | None = None
     dry_run: bool = False

@@ -8,6 +8,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
 from headlight_service.core.models import ServedModel
 from headlight_service.frontends.grpc.answer_encoding import model_ref
+from headlight_service.frontends.grpc.request_decoding import TRUNCATIONS
 
 
 def describe(model: ServedModel) -> pb.GetModelResponse:
@@ -44,6 +45,7 @@ def describe(model: ServedModel) -> pb.GetModelResponse:
         pooled_dtypes=[VECTOR_TYPES[dtype] for dtype in forms.dtypes],
         int8_dimensions=sorted(forms.ranges),
         special_tokens=SPECIAL_TOKENS[model.special_tokens],
+        truncation=TRUNCATIONS[model.truncation],
     )
     parity = [
         pb.Parity(

@@ -47,7 +47,7 @@ from headlight_service.core.requests.request import (
 )
 from headlight_service.core.tokenization import too_many_tokens
 
-TRUNCATIONS: Mapping[Truncation, int] = {
+TRUNCATIONS: Mapping[Truncation, pb.Truncation] = {
     "refuse": pb.TRUNCATION_REFUSE,
     "cut_end": pb.TRUNCATION_CUT_END,
     "cut_start": pb.TRUNCATION_CUT_START,
@@ -86,7 +86,7 @@ def decode_encode(
     Raises:
         InvalidInput: naming the field and its accepted values.
     """
-    truncation = _truncation(message.truncation) if message.truncation else "refuse"
+    truncation = _truncation(message.truncation) if message.truncation else None
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
@@ -147,7 +147,7 @@ def decode_occlude(
         quota_owner,
         prompt.name,
         prompt.text,
-        _truncation(message.truncation),
+        _truncation(message.truncation) if message.truncation else None,
         special_tokens_of(message.special_tokens, model.special_tokens),
         masks,
         hidden=token_choice("tokens", message.tokens) if message.HasField("tokens") else None,
@@ -270,4 +270,4 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
 
 
 def _truncation(number: int) -> Truncation:
-    return known("truncation", TRUNCATIONS, number, "refuse")
+    return known("truncation", TRUNCATIONS, number)

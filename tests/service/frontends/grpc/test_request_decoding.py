@@ -15,6 +15,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.runtime.attention.resolved_spec import resolve_indices
 from headlight.runtime.encode_items import Selection
+from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import SpecialTokens
 from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, ServedModel
 from headlight_service.core.requests.request import Pair, TokenIds
@@ -22,6 +23,7 @@ from headlight_service.core.tokenization import TokenizationJob, encoding_job, t
 from headlight_service.frontends.grpc.request_decoding import (
     TRUNCATIONS,
     decode_encode,
+    decode_occlude,
     decode_outputs,
     decode_tokenize,
 )
@@ -33,6 +35,7 @@ def served(
     *,
     max_characters: int = 9,
     special_tokens: SpecialTokens = "parse",
+    truncation: Truncation = "refuse",
 ) -> ServedModel:
     """Return a model that takes requests and runs none.
 
@@ -56,6 +59,7 @@ def served(
         nothing,
         max_characters,
         special_tokens=special_tokens,
+        truncation=truncation,
     )
 
 
@@ -114,6 +118,23 @@ def test_the_default_output_is_pooled(outputs: pb.Outputs | None) -> None:
 
 def test_every_truncation_is_decoded() -> None:
     assert {pb.TRUNCATION_UNSPECIFIED, *TRUNCATIONS.values()} == {*pb.Truncation.values()}
+
+
+def test_truncation_is_as_the_request_says_else_as_the_service_does() -> None:
+    cases: tuple[tuple[Any, Truncation, Truncation], ...] = (
+        (pb.TRUNCATION_UNSPECIFIED, "refuse", "refuse"),
+        (pb.TRUNCATION_UNSPECIFIED, "cut_start", "cut_start"),
+        (pb.TRUNCATION_REFUSE, "cut_end", "refuse"),
+        (pb.TRUNCATION_CUT_END, "cut_start", "cut_end"),
+    )
+    for asked, of_service, expected in cases:
+        model = served(truncation=of_service)
+        encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], truncation=asked), model)
+        occlude = decode_occlude(
+            pb.OccludeRequest(input=TEXT, truncation=asked), model, math.inf, None
+        )
+        assert encode.truncation == expected
+        assert (occlude.truncation or model.truncation) == expected
 
 
 def test_the_special_tokens_option_of_a_request_overrides_the_service() -> None:

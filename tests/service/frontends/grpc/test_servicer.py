@@ -72,6 +72,17 @@ async def test_truncation_must_be_requested_and_is_reported(serve: Serve) -> Non
     assert (item.token_count, item.original_token_count, item.truncated) == (2000, 2001, True)
 
 
+async def test_the_service_decides_on_long_texts_unless_the_request_does(serve: Serve) -> None:
+    long = text_of(2001)
+    async with serve(truncation="end") as service:
+        described = await service.stub.GetModel(pb.GetModelRequest())
+        assert described.info.truncation == pb.TRUNCATION_CUT_END
+        [item] = (await service.stub.Encode(request(long))).items
+        assert (item.token_count, item.truncated) == (2000, True)
+        asked = request(long, truncation=pb.TRUNCATION_REFUSE)
+        await refused(service.stub.Encode(asked), grpc.StatusCode.INVALID_ARGUMENT)
+
+
 async def test_an_answer_too_large_for_a_message_is_refused_before_it_is_computed(
     serve: Serve,
 ) -> None:

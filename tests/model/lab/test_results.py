@@ -200,5 +200,5 @@ def test_the_best_scheme_is_named_if_it_exceeds_the_floor_by_more_than_noise(
     # The floor is 4.8 %, and 256 answers may be off by 2.7 points.
     lucky = over(0.5, 0.5, 0.5, 0.07)
     assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith(
-        "by nobody better"
+        "by none better"
     )

@@ -34,7 +34,7 @@ def test_a_metric_that_does_not_exist_fails_the_generation() -> None:
         title="Wrong", about="", queries=[Query("rate(headlight_txets_total[5m])", "")], unit="ops"
     )
     with pytest.raises(
-        ValueError, match=r"the panel 'Wrong' reads headlight_txets_total, which no metric"
+        ValueError, match=r"the panel 'Wrong' reads headlight_txets_total; no metric"
     ):
         dashboard.dashboard((Row("Row", [wrong]),))
 

@@ -210,8 +210,8 @@ def test_an_unpinned_entry_is_refused(tmp_path: Path) -> None:
         ({"classifier": ["License :: OSI Approved :: Apache Software License"]}, None),
         ({"license_expression": "MIT AND GPL-3.0-only"}, "does not accept"),
         ({"license_expression": "LicenseRef-NVIDIA-Proprietary"}, "does not accept"),
-        ({"license": "a whole licence,\nin its own words"}, "says nothing"),
-        ({}, "says nothing"),
+        ({"license": "a whole licence,\nin its own words"}, "does not state its licence"),
+        ({}, "does not state its licence"),
     ],
 )
 def test_an_unaccepted_licence_is_a_problem(

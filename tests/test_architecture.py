@@ -26,7 +26,7 @@ TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensor
 FILES_IN_A_ROOM = 12
 
 VALUES = tuple(
-    f"headlight.{name}" for name in ("description", "embeddings", "errors", "results", "spec")
+    f"headlight.{name}" for name in ("description", "errors", "interface", "results", "spec")
 )
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
@@ -69,6 +69,7 @@ ALLOWED = {
         "headlight.wire.printable",
     ),
     "headlight.__main__": ("headlight.cli.main",),
+    "headlight.interface": VALUES,
     "headlight.cli": ("headlight",),
     "headlight.pb": ("headlight.pb",),
     "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
@@ -88,9 +89,7 @@ ALLOWED = {
     "headlight.runtime": (
         "headlight.runtime",
         "headlight.extras",
-        "headlight.errors",
-        "headlight.results",
-        "headlight.spec",
+        *VALUES,
     ),
     "headlight.runtime.bundle": (
         "headlight.runtime.bundle",
@@ -139,7 +138,16 @@ ALLOWED = {
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
     FRONTENDS: (),
-    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
+    GRPC: (
+        *SHARED,
+        *CODECS,
+        "headlight.interface.attention_grid",
+        "headlight.runtime",
+        CORE,
+        GRPC,
+        SECURITY,
+        TELEMETRY,
+    ),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (
         "headlight.errors",

@@ -20,9 +20,9 @@ import numpy as np
 from headlight.analysis.head_kinds import Head, Link, classify, stronger, strongest
 from headlight.client.sync_client import Client
 from headlight.errors import InvalidInput, MixedWeights
+from headlight.interface.arguments import Input, Reading, as_list
 from headlight.results import Floats, ModelRef
 from headlight.spec import AttentionSpec
-from headlight.wire.client_codec import Input, Reading, as_list
 
 TEXTS_AT_ONCE = 32  # whose largest weights are held; each may have a megabyte of them
 

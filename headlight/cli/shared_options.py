@@ -10,15 +10,13 @@ from typing import Any
 
 from headlight.cli.files import STANDARD_INPUT, UsageError, check_writable, is_same_file, source
 from headlight.cli.signals import undisturbed
+from headlight.client.channel import READY_SECONDS, default_target
 from headlight.client.sync_client import Client
-from headlight.spec import PRIORITIES, SPECIAL_TOKENS, VECTOR_BITS, PooledSpec, Priority
-from headlight.wire.client_codec import Reading
+from headlight.interface.arguments import Reading
+from headlight.spec import PRIORITIES, SPECIAL_TOKENS, VECTOR_BITS, Priority, VectorType
 
-DEFAULT_TARGET = "127.0.0.1:50051"
 WRITTEN = ("--out", "--png", "--html")
 READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
-# Finds a lost service again soon. gRPC's default backoff grows to two minutes.
-RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
@@ -33,10 +31,9 @@ def command(
         name, help=summary, description=summary[0].upper() + summary[1:]
     )
     made.set_defaults(run=run)
-    target = os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET
     made.add_argument(
         "--target",
-        default=target,
+        default=default_target(),
         metavar="HOST:PORT",
         help="default: HEADLIGHT_TARGET, else %(default)s",
     )
@@ -165,22 +162,23 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
     )
 
 
-def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
-    """Return the spec of the options of `add_vectors`.
+def vector_types(arguments: argparse.Namespace) -> Sequence[VectorType]:
+    """Return the types of the options of `add_vectors`.
 
-    Raises UsageError if the format cannot show it.
+    Raises UsageError if the format cannot show them.
     """
-    dtypes = tuple(arguments.dtype or ())
+    dtypes: Sequence[VectorType] = arguments.dtype or ("float32",)
     if len(dtypes) > 1 and arguments.format not in ("json", "npz"):
         raise UsageError(
             "--dtype: text and npy hold one type; use --format json or npz for several"
         )
-    return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
+    return dtypes
 
 
 class Undisturbed(Client):
-    """Client whose closing no second Ctrl-C cuts short."""
+    """Client whose closing no second Ctrl-C cuts short, and whose arguments are options."""
 
+    _spelling = staticmethod(lambda name: f"--{name.replace('_', '-')}")
     _outlasts = None  # `embed` keeps its vectors, reports that it waits, and obeys --retry-for
 
     def close(self) -> None:
@@ -188,7 +186,9 @@ class Undisturbed(Client):
             super().close()
 
 
-def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
+def connect(
+    arguments: argparse.Namespace, concurrency: int = 4, wait_for_ready: float = READY_SECONDS
+) -> Client:
     """Return a client for the common options, with so many calls at once.
 
     Raises:
@@ -210,7 +210,7 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
             token=token,
             token_file=token_file,
             concurrency=concurrency,
-            options=RECONNECT,
+            wait_for_ready=wait_for_ready,
         )
     except ValueError as error:
         raise UsageError(f"cannot connect: {error}") from None

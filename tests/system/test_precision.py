@@ -60,7 +60,7 @@ def test_every_answer_says_which_precision_it_came_from(
     exact = np.stack(
         [
             result.pooled
-            for result in Runtime(bundle, threads=1).encode(TEXTS)
+            for result in Runtime(bundle, threads=1).encode_items(TEXTS)
             if result.pooled is not None
         ]
     )

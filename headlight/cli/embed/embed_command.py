@@ -23,15 +23,16 @@ from headlight.cli.shared_options import (
     add_vectors,
     command,
     connect,
-    pooled_spec,
     reading,
     seconds,
+    vector_types,
 )
 from headlight.cli.signals import ended_by_sigterm
+from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
+from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
-from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0
 
@@ -95,7 +96,7 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """Run `headlight embed`."""
-    spec = pooled_spec(arguments)
+    dtypes = vector_types(arguments)
     if arguments.id_field is not None and arguments.format not in ("json", "npz"):
         raise UsageError("--id-field: text and npy hold vectors alone; use --format json or npz")
     inputs = given(arguments)
@@ -109,15 +110,23 @@ def run_embed(arguments: argparse.Namespace) -> None:
         say(line)
 
     usual = RETRY_SECONDS if listed else 0.0
+    # The job's own waiting is reported.
+    ready = 0.0 if listed or arguments.retry_for is not None else READY_SECONDS
     retries = JobRetries(
         usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell
     )
-    with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
+    with ended_by_sigterm(), connect(arguments, 1, ready) as client:
         model = retries.persist(client.model)
         check_kind(arguments, model)
 
         def encode(some: Sequence[Input]) -> Embeddings:
-            return client.encode_with_info(some, spec, **reading(arguments))
+            return client.encode_with_info(
+                some,
+                dimensions=arguments.dimensions,
+                normalize=arguments.normalize,
+                dtype=dtypes,
+                **reading(arguments),
+            )
 
         nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None

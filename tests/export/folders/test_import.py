@@ -263,7 +263,7 @@ def test_what_can_be_served_is_and_keeps_its_word(
         "bert",
     )
     origin = read_origin(folder)
-    [one, pair] = runtime.encode(["text 5 of many", ("one", "two")])
+    [one, pair] = runtime.encode_items(["text 5 of many", ("one", "two")])
     assert one.pooled is not None
     assert pair.pooled is not None
     assert runtime.tokenizer is not None

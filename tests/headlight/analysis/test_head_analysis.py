@@ -17,8 +17,8 @@ from headlight.analysis.terminal_view import bar, cells
 from headlight.cli.commands import main
 from headlight.cli.heads_command import five
 from headlight.errors import BadAnswer, MixedWeights
+from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.client_codec import Input
 from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 

@@ -14,7 +14,7 @@ import pytest
 import headlight
 from headlight.cli.commands import main
 from headlight.client.sync_client import Client
-from headlight.spec import PooledSpec, VectorType
+from headlight.spec import VectorType
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -45,7 +45,9 @@ def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
 
 def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
     answer = json.loads(run("embed", "one", "--format", "json")[1])
-    np.testing.assert_array_equal(np.array(answer["embeddings"], np.float32), client.encode("one"))
+    np.testing.assert_array_equal(
+        np.array(answer["embeddings"], np.float32), client.encode(["one"])
+    )
     assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == (
         [3],
         [False],
@@ -70,7 +72,7 @@ def test_embed_as_npy_is_one_array_that_can_be_mapped(
     assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", "")
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     assert mapped.shape == (20, width)
-    np.testing.assert_array_equal(mapped, client.encode(texts, PooledSpec(dtypes=(dtype,))))
+    np.testing.assert_array_equal(mapped, client.encode(texts, dtype=dtype))
     assert run(*arguments) == (0, "", "")
     assert np.load(path).shape == (0, width)
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from headlight.cli.commands import main, parser
-from headlight.cli.error_advice import advice
-from headlight.errors import Unavailable
+from headlight.cli.commands import main
 from tests.headlight.fake_server import FakeServicer, Refusal
+from tests.ports import free_address
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -129,72 +128,12 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
 
 
-FAILED = "connections to all backends failing; last error: "
-START = "start a service there, or name another by --target or HEADLIGHT_TARGET"
-AT_ONCE = "if there is one, it closed the connection at once: it may want "
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "says"),
-    [
-        (
-            "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused",
-            "",
-            START,
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "",
-            f"{START}; {AT_ONCE}TLS, by --tls or --tls-ca",
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "--tls-ca ca",
-            f"{START}; {AT_ONCE}a certificate, by --tls-cert and --tls-key",
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "--tls-ca ca --tls-cert a --tls-key b",
-            f"{START}; {AT_ONCE}another certificate than that of --tls-cert",
-        ),
-        (
-            "UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host: Connection refused",
-            "",
-            (
-                f"{START}; that was its IPv6 address: what another one says is told where "
-                "--target has it, as 127.0.0.1:PORT"
-            ),
-        ),
-        ("UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host", "--target [::1]:1", START),
-        (
-            "UNKNOWN: ipv4:127.0.0.1:1: Peer name 127.0.0.1 is not in peer certificate",
-            "--tls",
-            "the certificate there is for another name: give that by --tls-server-name",
-        ),
-        (
-            (
-                "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame as "
-                "the first frame, got frame type 79)"
-            ),
-            "",
-            (
-                "that is no gRPC in plaintext: name the port of gRPC by --target, "
-                "or give --tls or --tls-ca"
-            ),
-        ),
-    ],
-)
-def test_what_grpc_says_of_a_connection_is_told_with_the_options_that_mend_it(
-    words: str, options: str, says: str
+def test_a_service_that_is_not_there_is_reported_with_the_options(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = parser().parse_args(["info", "--target", "localhost:1", *options.split()])
-    told = f"no answer from {arguments.target} ({FAILED}{words}); {says}"
-    assert advice(Unavailable(FAILED + words), arguments) == told
-
-
-def test_a_connection_lost_later_was_not_closed_at_once() -> None:
-    arguments = parser().parse_args(["info", "--target", "127.0.0.1:1"])
-    assert (
-        advice(Unavailable("Socket closed"), arguments)
-        == f"no answer from 127.0.0.1:1 (Socket closed); {START}"
+    target = free_address()
+    code, err = said(capsys, target, "embed", "a", "--retry-for", "0")
+    assert (code, err.startswith(f"headlight: no answer from {target} (")) == (1, True), err
+    assert err.endswith(
+        "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
     )

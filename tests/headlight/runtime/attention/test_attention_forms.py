@@ -65,7 +65,7 @@ def reference(runtime: Runtime, checkpoint: Path, text: str) -> Text:
 
 
 def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: AttentionSpec) -> None:
-    for text, result in zip(texts, runtime.encode(texts, attention=spec), strict=True):
+    for text, result in zip(texts, runtime.encode_items(texts, attention=spec), strict=True):
         values, scales = result.attention, result.scales
         assert values is not None
         assert values.dtype == spec.dtype
@@ -164,7 +164,7 @@ def test_the_pooled_row_is_that_of_the_token_that_is_the_vector(opened: Opened) 
 
 def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
     runtime, _ = opened("rope")
-    [result] = runtime.encode([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))
+    [result] = runtime.encode_items([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))
     assert result.attention is not None
     assert np.isnan(result.attention[..., 1]).all()
     assert np.isfinite(np.delete(result.attention, 1, axis=-1)).all()
@@ -176,4 +176,4 @@ def test_what_is_special_is_not_known_of_ids(opened: Opened) -> None:
         of_span,
     ):
         with pytest.raises(InvalidInput, match="send texts instead of ids"):
-            runtime.encode([[5, 6, 7]], attention=spec)
+            runtime.encode_items([[5, 6, 7]], attention=spec)

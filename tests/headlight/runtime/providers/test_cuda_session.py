@@ -130,7 +130,7 @@ def test_all_is_computed_as_on_the_cpu(
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
         for selected in (texts, texts[:1]):  # the maps of one are written into their place
             expected, got = (
-                each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours)
+                each.encode_items(selected, attention=spec, tokens=True) for each in (runtime, ours)
             )
             for a, b in zip(expected, got, strict=True):
                 for name in ("attention", "tokens", "pooled"):
@@ -230,7 +230,7 @@ def test_a_lost_device_never_answers_again(
         runtime.engine.run(items(5))
     break_(None)
     with pytest.raises(DeviceLost):
-        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph
+        runtime.encode_items(["a"], attention=AttentionSpec())  # nor does its other graph
     with pytest.raises(BundleError):
         runtime.check_golden()
 

@@ -83,7 +83,7 @@ def test_what_numpy_cannot_have_is_told_too(own: Runtime, monkeypatch: pytest.Mo
                 own.engine.run(items(own, 5))
     with pytest.raises(HostFull):
         own.engine.run([EncodeItem(np.arange(5), Selection()), *_endless()])
-    assert len(own.encode(["ab"], attention=AttentionSpec())) == 1
+    assert len(own.encode_items(["ab"], attention=AttentionSpec())) == 1
 
 
 def _endless() -> list[Any]:

@@ -59,7 +59,7 @@ def test_attention_is_that_of_onnx_runtime(
     """Where all layers are asked for, where one is, and where selectors select nothing."""
     texts = ["join two paths", "a", "read lines of a file and close it"]
     expected, got = (
-        each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino)
+        each.encode_items(texts, attention=spec, tokens=True) for each in (runtime, openvino)
     )
     for a, b in zip(expected, got, strict=True):
         assert a.attention is not None
@@ -74,7 +74,8 @@ def test_a_lone_text_has_its_maps_in_the_place_made_for_them(
     runtime: Runtime, openvino: Runtime
 ) -> None:
     [a], [b] = (
-        each.encode(["join two paths"], attention=AttentionSpec()) for each in (runtime, openvino)
+        each.encode_items(["join two paths"], attention=AttentionSpec())
+        for each in (runtime, openvino)
     )
     assert a.attention is not None
     assert b.attention is not None
@@ -128,11 +129,11 @@ def test_bfloat16_is_computed_where_it_is_asked_for_and_only_there(
     bundle_path: Path, runtime: Runtime
 ) -> None:
     texts = ["join two paths", "read lines of a file and close it"]
-    exact = runtime.encode(texts)
+    exact = runtime.encode_items(texts)
     by_precision = {
-        precision: Runtime(bundle_path, provider="openvino", precision=precision, threads=1).encode(
-            texts
-        )
+        precision: Runtime(
+            bundle_path, provider="openvino", precision=precision, threads=1
+        ).encode_items(texts)
         for precision in ("fp32", "bf16")
     }
     for a, fp32, bf16 in zip(exact, by_precision["fp32"], by_precision["bf16"], strict=True):

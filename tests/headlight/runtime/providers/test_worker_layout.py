@@ -73,7 +73,7 @@ def test_the_session_that_returns_attention_gives_a_lone_text_the_vectors_that_t
 def test_attention_is_the_same_by_however_many_threads(bundle_path: Path) -> None:
     narrow, lent = (Runtime(bundle_path, provider="cpu", threads=1, streams=n) for n in (1, 2))
     [[one], [other]] = (
-        each.encode(["join two paths"], attention=AttentionSpec(layers=(-1,)))
+        each.encode_items(["join two paths"], attention=AttentionSpec(layers=(-1,)))
         for each in (narrow, lent)
     )
     np.testing.assert_allclose(there(other.attention), there(one.attention), atol=1e-6)

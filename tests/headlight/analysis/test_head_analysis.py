@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from headlight import Client, InvalidInput
-from headlight.analysis.head_analysis import analyse, distances, importance, words_of
+from headlight.analysis.head_analysis import analyse, distances, importance
 from headlight.analysis.head_kinds import Link
 from headlight.analysis.terminal_view import bar, cells
 from headlight.cli.commands import main
 from headlight.cli.heads_command import five
 from headlight.errors import BadAnswer, MixedWeights
-from headlight.interface.arguments import Input
+from headlight.interface.arguments import Input, text_of
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
@@ -98,9 +98,9 @@ def test_enough_of_each_row_is_asked_for(client: Client, servicer: FakeServicer)
 
 
 def test_tokens_are_labelled_by_the_characters_of_a_text_or_pair() -> None:
-    assert words_of("a b") == "a b"
-    assert words_of(("a", "b")) == ("a", "b")
-    assert [words_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
+    assert text_of("a b") == "a b"
+    assert text_of(("a", "b")) == ("a", "b")
+    assert [text_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
 
 
 def test_ids_have_no_special_tokens(client: Client) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, Client, Encoder, InvalidInput, Span
+from headlight.analysis import analyse
 from headlight.errors import HeadlightError
 from headlight.runtime import Runtime
 from tests.headlight.interface.conftest import DIM
@@ -73,6 +74,7 @@ CALLS: dict[str, Callable[[Encoder], Any]] = {
     "tokenize": lambda model: model.tokenize([TEXT, PAIR, IDS, LONG]),
     "plain tokens": lambda model: model.tokenize("a [SEP] b", special_tokens="text"),
     "similarity": lambda model: model.similarity(model.encode(TEXT), model.encode([TEXT, OTHER])),
+    "analysis": lambda model: analyse(model, [TEXT, OTHER], ablate=True),
 }
 
 REFUSED: dict[str, Callable[[Encoder], Any]] = {
@@ -143,6 +145,8 @@ def assert_same(found: Any, expected: Any) -> None:
         assert len(found) == len(expected)
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, abs=2e-6)
     else:
         assert found == expected
 

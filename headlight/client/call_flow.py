@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from headlight.client.connection_advice import misdirected
+from headlight.client.connection_advice import starting
 from headlight.errors import HeadlightError, MixedWeights, Overloaded, Unavailable
 
 T = TypeVar("T")
@@ -192,9 +192,8 @@ class ReadyRetries(Retries):
     def _backoff(self, error: HeadlightError) -> float | None:
         if not isinstance(error, Unavailable):
             return super()._backoff(error)
-        if misdirected(error.message) or time.monotonic() >= self._until:
-            return None
-        return READY_POLL_SECONDS
+        waits = starting(error.message) and time.monotonic() < self._until
+        return READY_POLL_SECONDS if waits else None
 
 
 def in_order(

@@ -28,6 +28,8 @@ CONNECTIONS = {
 ARGUMENTS = ("target", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name")
 # in the handshake; a connection that is lost later has no last error
 CLOSED = re.compile(r"last error: .*: Socket closed")
+# A service opens its port once its model is loaded; a proxy may let calls in before.
+STARTING = ("Connection refused", "error: No such file or directory", "is still being loaded")
 OF_IPV6 = re.compile(r"last error: .* ipv6:")
 
 
@@ -59,6 +61,11 @@ def no_answer(message: str, target: str, spelling: Spelling, *, tls: bool, certi
         found.append(f"if there is one, it closed the connection at once: it may want {wanted}")
     remedies = [each.format_map(names) for each in found]
     return "; ".join([f"no answer from {target} ({message})", *remedies])
+
+
+def starting(message: str) -> bool:
+    """Return whether nobody listens yet, as while a service starts."""
+    return any(words in message for words in STARTING)
 
 
 def misdirected(message: str) -> bool:

@@ -53,8 +53,8 @@ class Client(ClientFlows[grpc.Channel], Encoder):
             service that vanished or froze after some six minutes.
             `options=[("grpc.keepalive_time_ms", 30_000)]` is faster, because Headlight's service
             allows a ping every 10 s. A proxy between may not allow it, so it is no default.
-        wait_for_ready: seconds that the first call waits for a service that does not answer yet, as
-            while it loads its model; 0: none. A wrong certificate or name is reported at once.
+        wait_for_ready: seconds that the first call waits while nobody listens at the target, as
+            while a service loads its model; 0: none. Other failures are reported at once.
         tls: whether to use TLS, with gRPC's default certificate authorities. Any other TLS argument
             implies it.
         credentials: use TLS with these instead.
@@ -80,6 +80,10 @@ class Client(ClientFlows[grpc.Channel], Encoder):
     _closed: threading.Event
 
     def model(self) -> ModelDescription:
+        """Return the model, its runtime, limits and parity with PyTorch.
+
+        Asks the service each time.
+        """
         return self._run(self._learn(self._deadline()))
 
     def _discard(self, channel: grpc.Channel) -> None:

@@ -108,6 +108,7 @@ class LocalEncoder(Encoder):
         """Resolve the requested outputs."""
 
     def model(self) -> ModelDescription:
+        """Return the model, its runtime and its parity with PyTorch; all limits are 0."""
         with self._used():
             return self._description
 

@@ -280,10 +280,12 @@ def test_what_the_caller_can_mend_is_one_line_and_2(
 
 
 def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeServicer) -> None:
-    code, _, err = run("info", "--target", "127.0.0.1:1")
+    code, _, err = run("embed", "a", "--retry-for", "0", "--target", "127.0.0.1:1")
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
-    assert "--target" in err
+    assert err.endswith(
+        "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
+    )
     said = "headlight: model: there is no other; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)

@@ -14,7 +14,6 @@ import pytest
 
 from headlight.cli.commands import main
 from tests.headlight.fake_server import FakeServicer, Refusal
-from tests.ports import free_address
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -126,14 +125,3 @@ def test_a_queue_of_ones_own_is_waited_for_with_a_longer_timeout(
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
     expected = f"headlight: {late}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
-
-
-def test_a_service_that_is_not_there_is_reported_with_the_options(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    target = free_address()
-    code, err = said(capsys, target, "embed", "a", "--retry-for", "0")
-    assert (code, err.startswith(f"headlight: no answer from {target} (")) == (1, True), err
-    assert err.endswith(
-        "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
-    )

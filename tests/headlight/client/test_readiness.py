@@ -70,10 +70,13 @@ def test_the_wait_ends_and_is_not_begun_where_it_cannot_help(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("headlight.client.call_flow.time.monotonic", lambda: now[0])
-    gone = Unavailable("connection refused")
+    gone = Unavailable("no answer from 127.0.0.1:1 (last error: Connection refused)")
+    loading = Unavailable("the model is still being loaded; try again soon")
     retries = ReadyRetries(None, 5.0)
     assert retries.delay(gone) is not None
-    assert retries.delay(Unavailable("WRONG_VERSION_NUMBER")) is None
+    assert retries.delay(loading) is not None
+    for other in ("WRONG_VERSION_NUMBER", "Socket closed", "Domain name not found", "draining"):
+        assert retries.delay(Unavailable(other)) is None
     assert retries.delay(MixedWeights("different weights")) is None
     assert retries.delay(Overloaded("the queue is full", 3.0)) is not None
     assert ReadyRetries(None, 0.0).delay(gone) is None

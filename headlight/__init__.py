@@ -1,6 +1,6 @@
 """Client of a Headlight service.
 
-`headlight.runtime` (extra [runtime]) runs the engine in the caller's process.
+Its engine in one process, with the same methods: `headlight.runtime` (extra [runtime]).
 """
 
 import importlib
@@ -22,18 +22,21 @@ from headlight.errors import (
 from headlight.results import (
     Attention,
     AttentionMaps,
+    AttentionPiece,
     Embeddings,
     Hidden,
     ModelRef,
+    Occlusion,
     TokenList,
     TokenVectors,
     Usage,
 )
-from headlight.spec import AttentionSpec, PooledSpec, Run, Span, TokensSpec
+from headlight.spec import AttentionSpec, Run, Span
 
 if TYPE_CHECKING:
     from headlight.client.async_client import AsyncClient
     from headlight.client.sync_client import Client
+    from headlight.interface.encoder import Encoder
 
 __version__ = "0.1.0"
 
@@ -41,12 +44,14 @@ __all__ = [
     "AsyncClient",
     "Attention",
     "AttentionMaps",
+    "AttentionPiece",
     "AttentionSpec",
     "BadAnswer",
     "BundleError",
     "Client",
     "DeadlineExceeded",
     "Embeddings",
+    "Encoder",
     "EngineError",
     "HeadlightError",
     "Hidden",
@@ -54,27 +59,27 @@ __all__ = [
     "ModelDescription",
     "ModelRef",
     "NotFound",
+    "Occlusion",
     "Overloaded",
-    "PooledSpec",
     "Run",
     "Span",
     "TokenList",
     "TokenVectors",
-    "TokensSpec",
     "Unauthenticated",
     "Unavailable",
     "Usage",
 ]
 
-# Loaded on first use, because they import gRPC: `headlight.runtime` works without gRPC, and
-# `headlight serve` sets gRPC's variables before the import.
-_CLIENTS = {
+# Loaded on first use, because they load gRPC or protobuf: `headlight.runtime` works without gRPC,
+# and `headlight serve` sets it up first.
+_LOADED_LATE = {
     "AsyncClient": "headlight.client.async_client",
     "Client": "headlight.client.sync_client",
+    "Encoder": "headlight.interface.encoder",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _CLIENTS:
+    if name not in _LOADED_LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_CLIENTS[name]), name)
+    return getattr(importlib.import_module(_LOADED_LATE[name]), name)

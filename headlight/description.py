@@ -55,7 +55,7 @@ class Quality:
     batch_drift: float  # max |Δ| of a text's vector between alone and among others
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class ModelDescription:
     """A model and its service.
 
@@ -118,6 +118,13 @@ class ModelDescription:
     similarity: str | None = None
     special_tokens: SpecialTokens = "parse"
     truncation: Truncate = "refuse"
+
+    def __repr__(self) -> str:
+        return (
+            f"<ModelDescription {self.name} {self.version}, {self.precision} on {self.provider}: "
+            f"{self.layers} layers × {self.heads} heads, {self.pooled_dim} dimensions, "
+            f"{self.max_length} tokens>"
+        )
 
     def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
         """Return the prompt before each text for the caller's arguments; "" for an unknown name."""

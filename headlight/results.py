@@ -1,8 +1,9 @@
-"""Results of the client: plain frozen values, without gRPC or protobuf."""
+"""Results of clients and runtime: plain frozen values, without gRPC or protobuf."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from headlight.spec import VectorType
 
 Floats = NDArray[np.float32]
+SHOWN_PIECES = 16  # of a token list on one line
+PLURALS = {"query": "queries", "top": "largest"}  # of axes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class ModelRef:
         return mine == its
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class TokenList:
     """The tokens of one input: tuples of n entries each; `len()` is n.
 
@@ -66,6 +69,10 @@ class TokenList:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        more = " …" if len(self) > SHOWN_PIECES else ""
+        return f"<TokenList of {len(self)}: {' '.join(self.labels()[:SHOWN_PIECES])}{more}>"
+
     def labels(self, text: str | tuple[str, str] | None = None) -> tuple[str, ...]:
         """Return a label for each token: its characters in the text or pair, else its piece or id.
 
@@ -86,7 +93,7 @@ class TokenList:
         return tuple(labels)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Attention:
     """Attention weights of one text of n tokens.
 
@@ -95,12 +102,33 @@ class Attention:
         layers: absolute layers of the first axis, in its order.
         tokens: tokens of the last two axes.
         model: the weights.
+        text: the text or the pair; None: the input was ids, or the attention comes from a file.
     """
 
     weights: Floats
     layers: tuple[int, ...]
     tokens: TokenList
     model: ModelRef
+    text: str | tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        layers, heads, tokens = self.weights.shape[:3]
+        return f"<Attention {self.model.name}: {layers} layers × {heads} heads × {tokens} tokens>"
+
+    def _repr_html_(self) -> str:
+        return _notebook().inline(self)  # type: ignore[no-any-return]
+
+    def show(self) -> None:
+        """Show the page of all heads: below a notebook's cell, else in the browser.
+
+        The page loads nothing. The browser opens a file that stays in the folder of temporary
+        files.
+
+        Raises:
+            headlight.web.page.PageTooLarge: choose a layer, or a shorter text.
+            RuntimeError: no browser can be opened; the message has the name of the file.
+        """
+        _notebook().show(self)
 
     @property
     def heads(self) -> int:
@@ -160,6 +188,11 @@ class Attention:
         return mean
 
 
+def _notebook() -> Any:
+    # By its name: the page imports these results.
+    return importlib.import_module("headlight.web.notebook")
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Units:
     """Units of an axis: the tokens of each position.
@@ -175,7 +208,7 @@ class Units:
         return tuple("".join(names[token] for token in tokens) for tokens in self.tokens)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class AttentionMaps:
     """Attention of one text in the form of an AttentionSpec.
 
@@ -206,6 +239,9 @@ class AttentionMaps:
     scales: Floats | None = None
     statistics: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<AttentionMaps {self.model.name}: {_extents(self.axes, self.values)}>"
+
     @property
     def weights(self) -> Floats:
         """`values` as float32, within the precision of their type."""
@@ -222,7 +258,23 @@ class AttentionMaps:
         return whole
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+class AttentionPiece(NamedTuple):
+    """Rows of the attention of one text: some of one head, or all of several heads of one layer.
+
+    Attributes:
+        layer: absolute; of a pair its layer; of reduced layers the first.
+        heads: positions on the axis "head"; for a pair 0 alone.
+        rows: positions on the axis "query".
+        values: float32 or float16 [heads, rows, keys]; copy it to write to it.
+    """
+
+    layer: int
+    heads: range
+    rows: range
+    values: NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Occlusion:
     """Distance that the vector of one text moves as each of its tokens is hidden.
 
@@ -238,8 +290,11 @@ class Occlusion:
     tokens: TokenList
     model: ModelRef
 
+    def __repr__(self) -> str:
+        return f"<Occlusion {self.model.name}: {len(self.places)} of {len(self.tokens)} tokens>"
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Hidden:
     """Hidden states of one text of n tokens.
 
@@ -257,6 +312,9 @@ class Hidden:
     model: ModelRef
     places: tuple[int, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"<Hidden {self.model.name}: {_extents(('layer', 'token', 'value'), self.states)}>"
+
 
 class Usage(NamedTuple):
     """Token counts of a list: encoded (with special ones and prompts), prompts, untruncated."""
@@ -266,7 +324,7 @@ class Usage(NamedTuple):
     original_tokens: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class Embeddings:
     """Pooled vectors, and the token counts of each input.
 
@@ -284,6 +342,13 @@ class Embeddings:
     prompt_token_counts: NDArray[np.int64]
     original_token_counts: NDArray[np.int64]
     model: ModelRef
+
+    def __repr__(self) -> str:
+        types = ", ".join(
+            f"{rows} × {width} {dtype}"
+            for dtype, (rows, width) in ((name, each.shape) for name, each in self.by_type.items())
+        )
+        return f"<Embeddings {self.model.name}: {types}>"
 
     @property
     def vectors(self) -> NDArray[Any]:
@@ -303,7 +368,7 @@ class Embeddings:
         return cut
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class TokenVectors:
     """The vectors of some tokens of one text.
 
@@ -318,3 +383,15 @@ class TokenVectors:
     places: tuple[int, ...]
     tokens: TokenList
     model: ModelRef
+
+    def __repr__(self) -> str:
+        return f"<TokenVectors {self.model.name}: {_extents(('token', 'value'), self.vectors)}>"
+
+
+def _extents(axes: Sequence[str], array: NDArray[Any]) -> str:
+    """Return the size of each axis, as "2 layers × 8 heads", and the type."""
+    sizes = zip(array.shape, axes, strict=True)
+    names = [
+        f"{size} {axis if size == 1 else PLURALS.get(axis, f'{axis}s')}" for size, axis in sizes
+    ]
+    return f"{' × '.join(names)}, {array.dtype}"

@@ -25,7 +25,9 @@ INSTALLED = [name for name in PACKAGES if name.startswith("headlight")]
 TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensors"}
 FILES_IN_A_ROOM = 12
 
-VALUES = tuple(f"headlight.{name}" for name in ("description", "errors", "results", "spec"))
+VALUES = tuple(
+    f"headlight.{name}" for name in ("description", "errors", "interface", "results", "spec")
+)
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
     *("headlight.runtime.encode_items", "headlight.runtime.values", "headlight.runtime.bundle"),
@@ -67,6 +69,7 @@ ALLOWED = {
         "headlight.wire.printable",
     ),
     "headlight.__main__": ("headlight.cli.main",),
+    "headlight.interface": VALUES,
     "headlight.cli": ("headlight",),
     "headlight.pb": ("headlight.pb",),
     "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
@@ -86,9 +89,7 @@ ALLOWED = {
     "headlight.runtime": (
         "headlight.runtime",
         "headlight.extras",
-        "headlight.errors",
-        "headlight.results",
-        "headlight.spec",
+        *VALUES,
     ),
     "headlight.runtime.bundle": (
         "headlight.runtime.bundle",
@@ -148,7 +149,16 @@ ALLOWED = {
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
     FRONTENDS: (),
-    GRPC: (*SHARED, *CODECS, "headlight.runtime", CORE, GRPC, SECURITY, TELEMETRY),
+    GRPC: (
+        *SHARED,
+        *CODECS,
+        "headlight.interface.attention_grid",
+        "headlight.runtime",
+        CORE,
+        GRPC,
+        SECURITY,
+        TELEMETRY,
+    ),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (
         "headlight.errors",

@@ -150,7 +150,7 @@ def main() -> None:
         return queued(runtime, config, texts, order, callers, group)
 
     def offline(order: list[int]) -> dict[str, Any]:
-        return timed([lambda: runtime.encode([texts[i] for i in order], truncation="cut_end")])
+        return timed([lambda: runtime.encode([texts[i] for i in order], truncate="end")])
 
     def item_of(text: str) -> EncodeItem:
         assert runtime.tokenizer is not None
@@ -181,9 +181,7 @@ def main() -> None:
         return {"port": listen(run)}
 
     def vectors(path: str) -> dict[str, Any]:
-        return save_vectors(
-            path, [one.pooled for one in runtime.encode(texts, truncation="cut_end")]
-        )
+        return save_vectors(path, runtime.encode(texts, truncate="end"))
 
     operations = (describe, online, offline, short, drained, bare, vectors)
     answer({work.__name__: work for work in operations})

@@ -12,6 +12,9 @@ FUNCTIONS = {
     "headlight.adapters": ("to_hf", "to_bertviz", "to_transformer_lens", "to_lit"),
     "headlight.archive": ("write_npz", "read_npz", "write_safetensors", "read_safetensors"),
 }
+# Their methods are those of `headlight.Encoder`.
+ENCODERS = ("headlight.Client", "headlight.runtime.Runtime")
+INHERITED = "\n    options:\n      inherited_members: true"
 
 
 def public_names() -> dict[str, tuple[str, ...]]:
@@ -30,5 +33,10 @@ def page() -> str:
         summary = (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0]
         links = " · ".join(f"[`{name}`](#{module}.{name})" for name in names)
         parts += [f"## `{module}`", summary, links]
-        parts += [f"::: {module}.{name}" for name in names]
+        parts += [reference(f"{module}.{name}") for name in names]
     return "\n\n".join(parts) + "\n"
+
+
+def reference(name: str) -> str:
+    """Return what mkdocstrings replaces by an object's documentation."""
+    return f"::: {name}{INHERITED if name in ENCODERS else ''}"

@@ -1,4 +1,4 @@
-"""Head analysis of a service: kinds, strongest links and importance of all heads.
+"""Head analysis of a model: kinds, strongest links and importance of all heads.
 
     texts --client--> statistics of each head    --headlight.analysis.head_kinds--> kinds
                       largest weights of each    --headlight.analysis.head_kinds--> links
@@ -17,11 +17,11 @@ from typing import Unpack
 import numpy as np
 
 from headlight.analysis.head_kinds import Head, Link, classify, stronger, strongest
-from headlight.client.sync_client import Client
 from headlight.errors import InvalidInput, MixedWeights
+from headlight.interface.arguments import Input, Reading, as_list, text_of
+from headlight.interface.encoder import Encoder
 from headlight.results import Floats, ModelRef
 from headlight.spec import AttentionSpec
-from headlight.wire.client_codec import Input, Reading, as_list
 
 TEXTS_AT_ONCE = 32  # the largest weights of one text may take a megabyte of memory
 
@@ -61,7 +61,7 @@ class Analysis:
 
 
 def analyse(
-    client: Client,
+    client: Encoder,
     texts: Iterable[Input] | str,
     *,
     ablate: bool = False,
@@ -70,17 +70,17 @@ def analyse(
     """Return the kind, strongest link and (with `ablate`) importance of each head over some texts.
 
     Args:
-        client: runs each text twice; with `ablate` also once with all heads and once without each
-            head.
-        texts: inputs as for `Client.encode`. Special tokens of ids are not known: if all inputs are
-            ids, no head is "delimiter".
+        client: a client, or a runtime. It runs each text twice; with `ablate` also once with all
+            heads and once for each head.
+        texts: inputs as of `Encoder.encode`. Ids have no known special tokens: on ids alone no head
+            is "delimiter".
         ablate: whether to measure importance.
-        reading: as in `Client.encode`.
+        reading: as in `Encoder.encode`.
 
     Raises:
         InvalidInput: there are no texts, or none has two tokens.
-        HeadlightError: an error of the client's methods; MixedWeights also if weights changed
-            between two calls.
+        HeadlightError: of the encoder's methods; MixedWeights also if weights changed between two
+            calls.
     """
     inputs = some(texts)
     statistics = client.attention(inputs, AttentionSpec(reduce=("statistics",)), **reading)
@@ -93,7 +93,7 @@ def analyse(
         part = inputs[begin : begin + TEXTS_AT_ONCE]
         largest = client.attention(part, enough, **reading)
         for text, (given, maps) in enumerate(zip(part, largest, strict=True), begin):
-            found = strongest(maps, maps.tokens.labels(words_of(given)), text)
+            found = strongest(maps, maps.tokens.labels(text_of(given)), text)
             links = [stronger(held, new) for held, new in zip(links, found, strict=True)]
             answered.append(maps.model)
     moved = importance(client, inputs, **reading) if ablate else None
@@ -108,19 +108,19 @@ def analyse(
 
 
 def importance(
-    client: Client, texts: Iterable[Input] | str, **reading: Unpack[Reading]
+    client: Encoder, texts: Iterable[Input] | str, **reading: Unpack[Reading]
 ) -> Importance:
     """Return how far the vectors of texts move when each head is removed in turn.
 
     Args:
-        client: encodes all texts once with all heads, and once without each head.
-        texts: inputs as for `Client.encode`.
-        reading: as in `Client.encode`.
+        client: a client, or a runtime. It encodes all texts once with all heads, and once for
+            each head.
+        texts: inputs as of `Encoder.encode`.
+        reading: as in `Encoder.encode`.
 
     Raises:
         InvalidInput: there are no texts.
-        HeadlightError: an error of `Client.encode`; MixedWeights also if weights changed between
-            two calls.
+        HeadlightError: of `Encoder.encode`; MixedWeights also if weights changed between two calls.
     """
     inputs = some(texts)
     described = client.model()
@@ -150,15 +150,6 @@ def some(texts: Iterable[Input] | str) -> list[Input]:
     if not inputs:
         raise InvalidInput("texts", "no text was given; give at least one")
     return inputs
-
-
-def words_of(given: Input) -> str | tuple[str, str] | None:
-    """Return the text or pair that labels the tokens of an input; None for ids."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, tuple) and isinstance(given[0], str) and isinstance(given[1], str):
-        return given[0], given[1]
-    return None
 
 
 def same_weights(models: Iterable[ModelRef]) -> ModelRef:

@@ -10,10 +10,8 @@ from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
     InvalidInput,
-    MixedWeights,
     Overloaded,
     Unauthenticated,
-    Unavailable,
 )
 from headlight.wire.status_errors import FIELD, TOO_LATE
 
@@ -80,30 +78,7 @@ KINDS = {
     "this model takes ids": "this model takes token ids, as of `headlight embed --token-ids`",
     "this model takes text": "this model takes text; leave out --token-ids",
 }
-# Connection errors of gRPC or its TLS library that name their cause, and the cause with its remedy.
-ANOTHER_NAME = "the certificate there is for another name: give that by --tls-server-name"
-RENEW = "its certificate has to be renewed there"
-NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by --tls-ca"
-CONNECTIONS = {
-    "Hostname Verification Check failed": ANOTHER_NAME,
-    "is not in peer certificate": ANOTHER_NAME,  # the same from gRPC 1.76
-    "unable to get local issuer certificate": NOT_TRUSTED,
-    "self signed certificate": NOT_TRUSTED,
-    "certificate has expired": RENEW,
-    "WRONG_VERSION_NUMBER": (
-        "what answers there has no TLS: leave out --tls and --tls-..., "
-        "or name another port by --target"
-    ),
-    "Failed parsing HTTP/2": (
-        "that is no gRPC in plaintext: name the port of gRPC by --target, or give --tls or --tls-ca"
-    ),
-}
-# only in the handshake: a connection that is lost later has no "last error"
-CLOSED = re.compile(r"last error: .*: Socket closed")
-OF_IPV6 = re.compile(r"last error: .* ipv6:")
 INDEX = re.compile(r"\[(\d+)\]")
-# What a service says that is there, and cannot answer now.
-ANSWERED = ("still being loaded", "shutting down")
 OF_PROMPT = "a prompt is"
 
 
@@ -113,18 +88,7 @@ def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse
     if isinstance(error, HeadlightError):
         message = in_options(error, arguments)
     message = " ".join(message.split())
-    if isinstance(error, Unavailable) and not isinstance(error, MixedWeights):
-        if any(words in message for words in ANSWERED):
-            return f"{arguments.target}: {message}"
-        return "; ".join(
-            [f"no answer from {arguments.target} ({message})", *connecting(message, arguments)]
-        )
     return "; ".join([message, *remedy(error, message, arguments)])
-
-
-def misdirected(message: str) -> bool:
-    """Return whether a connection failed for a lasting cause: TLS, names, authorities, port."""
-    return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)
 
 
 def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> list[str]:
@@ -147,33 +111,6 @@ def remedy(error: Exception, message: str, arguments: argparse.Namespace) -> lis
         else [f"try again in {error.retry_after_seconds:g} s"]
     )
     return [", or ".join([*late, *again])] if late or again else []
-
-
-def connecting(message: str, arguments: argparse.Namespace) -> list[str]:
-    """Return the remedies for a service that does not answer."""
-    known = [means for words, means in CONNECTIONS.items() if words in message]
-    if known:
-        return known[:1]
-    found = ["start a service there, or name another by --target or HEADLIGHT_TARGET"]
-    if OF_IPV6.search(message) and not arguments.target.startswith(("[", "ipv6:")):
-        found.append(
-            "that was its IPv6 address: what another one says is told where --target has it, "
-            "as 127.0.0.1:PORT"
-        )
-    if CLOSED.search(message):
-        found.append(
-            f"if there is one, it closed the connection at once: it may want {wanted(arguments)}"
-        )
-    return found
-
-
-def wanted(arguments: argparse.Namespace) -> str:
-    """Return the credential that a service may require if it closes the connection at once."""
-    if arguments.tls_cert:
-        return "another certificate than that of --tls-cert"
-    if arguments.tls or arguments.tls_ca or arguments.tls_server_name:
-        return "a certificate, by --tls-cert and --tls-key"
-    return "TLS, by --tls or --tls-ca"
 
 
 def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:

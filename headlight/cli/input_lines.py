@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from headlight.cli.files import UsageError, source, split_lines
-from headlight.wire.client_codec import Input
+from headlight.interface.arguments import Input
 
 JSON_LINES = (".jsonl", ".ndjson")
 LONGEST_ID = 1000  # characters: a NumPy array reserves the longest length for every row

@@ -10,14 +10,11 @@ from typing import Any
 from headlight.cli.files import UsageError
 from headlight.cli.output_files import SUFFIXES
 from headlight.cli.signals import undisturbed
+from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_target
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser
+from headlight.interface.arguments import Reading
 from headlight.spec import PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
-from headlight.wire.client_codec import Reading
-
-DEFAULT_TARGET = "127.0.0.1:50051"
-# Finds a lost service again soon. gRPC's default backoff grows to two minutes.
-RECONNECT = (("grpc.max_reconnect_backoff_ms", 2_000),)
 
 
 def command(
@@ -84,7 +81,7 @@ def add_connection(made: argparse.ArgumentParser) -> Any:
     group = made.add_argument_group("connection")
     group.add_argument(
         "--target",
-        default=os.environ.get("HEADLIGHT_TARGET") or DEFAULT_TARGET,
+        default=default_target(),
         metavar="HOST:PORT",
         help=f"service to ask; default: HEADLIGHT_TARGET, else {DEFAULT_TARGET}",
     )
@@ -201,8 +198,9 @@ def reading(arguments: argparse.Namespace) -> Reading:
 
 
 class Undisturbed(Client):
-    """Client that closes even if a second Ctrl-C is pressed."""
+    """Client that closes even if a second Ctrl-C is pressed, and whose arguments are options."""
 
+    _spelling = staticmethod(lambda name: f"--{name.replace('_', '-')}")
     # No such retries: `embed` keeps its vectors, reports that it waits, and obeys --retry-for.
     _outlasts = None
 
@@ -211,7 +209,9 @@ class Undisturbed(Client):
             super().close()
 
 
-def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
+def connect(
+    arguments: argparse.Namespace, concurrency: int = 4, wait_for_ready: float = READY_SECONDS
+) -> Client:
     """Return a client for the common options, with up to `concurrency` calls at once.
 
     Raises:
@@ -233,7 +233,7 @@ def connect(arguments: argparse.Namespace, concurrency: int = 4) -> Client:
             token=token,
             token_file=token_file,
             concurrency=concurrency,
-            options=RECONNECT,
+            wait_for_ready=wait_for_ready,
         )
     except ValueError as error:
         raise UsageError(f"cannot connect: {error}") from None

@@ -8,7 +8,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import grpc
 
@@ -24,14 +24,16 @@ from headlight.client.call_flow import (
     Wait,
     steps,
 )
-from headlight.client.calls.attention_pieces import AttentionPiece
 from headlight.client.channel import Options
 from headlight.client.client_flows import ClientFlows
 from headlight.client.reloading_channel import CLOSED
 from headlight.client.sync_client import Client
-from headlight.errors import DeadlineExceeded, Unavailable
-from headlight.spec import AttentionSpec
-from headlight.wire.client_codec import Input, Reading, malformed
+from headlight.errors import DeadlineExceeded, HeadlightError, Unavailable
+from headlight.interface.arguments import Input
+from headlight.interface.encoder import Encoder
+from headlight.results import AttentionPiece
+from headlight.spec import AttentionSpec, Priority, SpecialTokens, Truncate
+from headlight.wire.client_codec import malformed
 from headlight.wire.status_errors import error_of_call, readable
 
 P = ParamSpec("P")
@@ -41,15 +43,15 @@ MANY_INPUTS = 256  # fewer take a few ms, or tens of ms for long lists of ids
 
 
 def awaited(
-    method: Callable[Concatenate[Client, P], T],
+    method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Turn a method of the blocking client into a coroutine that awaits its flow."""
+    """Turn a method that returns a flow's result into a coroutine that awaits it."""
 
     @functools.wraps(method)
     async def awaiting(client: Any, /, *arguments: P.args, **keywords: P.kwargs) -> T:
         return await cast("Awaitable[T]", method(client, *arguments, **keywords))
 
-    awaiting.__qualname__ = f"Async{awaiting.__qualname__}"
+    awaiting.__qualname__ = f"AsyncClient.{method.__name__}"
     return awaiting
 
 
@@ -65,23 +67,42 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     _event = asyncio.Event
     _closing: Sequence[asyncio.Task[None]] = ()  # of channels whose certificates were replaced
 
-    encode = awaited(Client.encode)
-    encode_with_info = awaited(Client.encode_with_info)
-    encode_tokens = awaited(Client.encode_tokens)
-    token_vectors = awaited(Client.token_vectors)
-    attend = awaited(Client.attend)
-    attention = awaited(Client.attention)
-    attention_bytes = awaited(Client.attention_bytes)
-    occlusion = awaited(Client.occlusion)
-    hidden = awaited(Client.hidden)
-    tokenize = awaited(Client.tokenize)
+    encode = awaited(Encoder.encode)
+    encode_with_info = awaited(Encoder.encode_with_info)
+    encode_tokens = awaited(Encoder.encode_tokens)
+    token_vectors = awaited(Encoder.token_vectors)
+    attend = awaited(Encoder.attend)
+    attention = awaited(Encoder.attention)
+    attention_bytes = awaited(Encoder.attention_bytes)
+    occlusion = awaited(Encoder.occlusion)
+    hidden = awaited(Encoder.hidden)
+    tokenize = awaited(Encoder.tokenize)
+    similarity = awaited(Encoder.similarity)
     model = awaited(Client.model)
 
     def attention_pieces(
-        self, text: Input, spec: AttentionSpec, **reading: Unpack[Reading]
+        self,
+        text: Input,
+        spec: AttentionSpec,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
     ) -> AsyncIterator[AttentionPiece]:
-        """Yield the attention of one text piece by piece; see `Client.attention_pieces`."""
-        return self._iterate(self._pieces(text, spec, reading))
+        """Yield the attention of one text piece by piece; see `Encoder.attention_pieces`."""
+        pieces: Any = Encoder.attention_pieces(
+            cast("Encoder", self),
+            text,
+            spec,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            truncate=truncate,
+            special_tokens=special_tokens,
+            priority=priority,
+        )
+        return cast("AsyncIterator[AttentionPiece]", pieces)
 
     def _open(
         self, target: str, credentials: grpc.ChannelCredentials | None, options: Options
@@ -147,14 +168,17 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
 
     async def _output(self, commands: Flow[None]) -> Any:
         """Execute commands by awaiting and return the next output."""
-        command = next(commands)
-        while not isinstance(command, Output):
-            try:
-                outcome = await self._execute(command)
-            except BaseException as error:
-                command = commands.throw(error)
-            else:
-                command = commands.send(outcome)
+        try:
+            command = next(commands)
+            while not isinstance(command, Output):
+                try:
+                    outcome = await self._execute(command)
+                except BaseException as error:
+                    command = commands.throw(error)
+                else:
+                    command = commands.send(outcome)
+        except HeadlightError as error:
+            raise error.with_traceback(None) from None  # a caller needs no frames of flows
         return command.value
 
     async def _execute(self, command: Command) -> Any:

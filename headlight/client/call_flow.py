@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from headlight.client.connection_advice import starting
 from headlight.errors import HeadlightError, MixedWeights, Overloaded, Unavailable
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
 MOST_RETRIES = 8  # in a row, without an answer between them
 FIRST_BACKOFF_SECONDS = 0.1
+READY_POLL_SECONDS = 0.25  # between two questions to a service that is starting
 # Longest wait before a retry that a server can ask for: eight minutes over `MOST_RETRIES`.
 LONGEST_PUSHBACK_SECONDS = 60.0
 
@@ -101,14 +103,17 @@ def run(flow: Flow[T], execute: Callable[[Command], Any]) -> T:
 
 def output(commands: Flow[None], execute: Callable[[Command], Any]) -> Any:
     """Execute commands by blocking and return the next output."""
-    command = next(commands)
-    while not isinstance(command, Output):
-        try:
-            outcome = execute(command)
-        except BaseException as error:
-            command = commands.throw(error)
-        else:
-            command = commands.send(outcome)
+    try:
+        command = next(commands)
+        while not isinstance(command, Output):
+            try:
+                outcome = execute(command)
+            except BaseException as error:
+                command = commands.throw(error)
+            else:
+                command = commands.send(outcome)
+    except HeadlightError as error:
+        raise error.with_traceback(None) from None  # a caller needs no frames of flows
     return command.value
 
 
@@ -174,6 +179,21 @@ class Retries:
         if seconds is None or self._tried > MOST_RETRIES:
             return None
         return seconds * random.uniform(1.0, 1.25)
+
+
+class ReadyRetries(Retries):
+    """Retry policy of a client's first call: a service that is starting is waited for."""
+
+    def __init__(self, deadline: float | None, seconds: float) -> None:
+        """Begin to count the seconds."""
+        super().__init__(deadline, Overloaded, Unavailable)
+        self._until = time.monotonic() + seconds
+
+    def _backoff(self, error: HeadlightError) -> float | None:
+        if not isinstance(error, Unavailable):
+            return super()._backoff(error)
+        waits = starting(error.message) and time.monotonic() < self._until
+        return READY_POLL_SECONDS if waits else None
 
 
 def in_order(

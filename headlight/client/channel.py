@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import numbers
+import os
 import re
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 import grpc
 
 from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
+from headlight.client.connection_advice import Spelling, no_answer
 from headlight.client.reloading_channel import CLOSED, ReloadingChannel
 from headlight.description import ModelDescription
 from headlight.errors import (
@@ -35,6 +37,10 @@ ChannelT = TypeVar("ChannelT", grpc.Channel, grpc.aio.Channel)
 Options = Sequence[tuple[str, Any]]
 
 SERVICE = "headlight.v1.HeadlightService"
+TARGET_VARIABLE, DEFAULT_TARGET = "HEADLIGHT_TARGET", "127.0.0.1:50051"
+READY_SECONDS = 5.0  # in which a service loads a model of usual size
+# google.rpc details, which Headlight's service sends with each error, and gRPC with none.
+DETAILS_KEY = "grpc-status-details-bin"
 # Every call is a pure function of its request, so a retry is safe. Not RESOURCE_EXHAUSTED: gRPC
 # also returns it for a message that is too large, which a retry cannot fix.
 RETRY_POLICY = {
@@ -80,6 +86,8 @@ DEFAULT_OPTIONS: Options = (
     # gRPC's default of 1 s is longer than all retries of the policy together. They would all fail
     # even if the server is back within 200 ms.
     ("grpc.initial_reconnect_backoff_ms", 100),
+    # Finds a service again soon. gRPC's default backoff grows to two minutes.
+    ("grpc.max_reconnect_backoff_ms", 2_000),
     # A stock server closes connections that ping more often than every 5 minutes. Between pings,
     # the keepalive timeout detects unacknowledged data (gRPC sets TCP_USER_TIMEOUT to it).
     ("grpc.keepalive_time_ms", 310_000),
@@ -106,15 +114,17 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     _grpc: Any = grpc  # the module that makes the channels
     _event: Callable[[], Any] = threading.Event
     _service_config: Mapping[str, Any] = SERVICE_CONFIG
-    # the error that is also retried once part of a list is answered, so that no answer is lost
+    _spelling: Spelling = "{}=".format
+    # retried once part of a list is answered, so that no answer is lost
     _outlasts: type[HeadlightError] | None = Unavailable
 
     def __init__(
         self,
-        target: str,
+        target: str | None = None,
         *,
         model: str = "",
         timeout: float | None = None,
+        wait_for_ready: float = READY_SECONDS,
         tls: bool = False,
         credentials: grpc.ChannelCredentials | None = None,
         tls_ca: PathLike | None = None,
@@ -126,13 +136,15 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         concurrency: int = 4,
         options: Options = (),
     ) -> None:
-        check_arguments(target, model, timeout, concurrency)
+        target = default_target() if target is None else target
+        check_arguments(target, model, timeout, wait_for_ready, concurrency)
         if tls_server_name is not None:
             options = (("grpc.ssl_target_name_override", tls_server_name), *options)
         config: tuple[str, Any] = ("grpc.service_config", json.dumps(self._service_config))
         wanted = [*dict([config, *DEFAULT_OPTIONS, *options]).items()]
+        tls = tls or tls_server_name is not None
         asked = access(
-            tls=tls or tls_server_name is not None,
+            tls=tls,
             credentials=credentials,
             tls_ca=tls_ca,
             tls_cert=tls_cert,
@@ -150,8 +162,13 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         self._problems: Callable[[], Sequence[str]] = asked.problems
         self._closed: Any = self._event()
         self._stub = HeadlightServiceStub(channel)
+        self._target = target
+        self._tls = tls or any(given is not None for given in (credentials, tls_ca, tls_cert))
+        self._certified = tls_cert is not None
         self._model = model
         self._timeout = timeout
+        self._wait_for_ready = wait_for_ready
+        self._answered = False  # whether the service has been ready
         self._concurrency = concurrency
         self._description: ModelDescription | None = None  # for its limits; None: not yet requested
 
@@ -193,15 +210,23 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
                     and cast("grpc.Call", error).code() is grpc.StatusCode.CANCELLED
                 ):
                     raise ValueError(CLOSED) from None
-                found = error_of_call(error, first_input, large)
-                # a TLS or token file may be the cause
-                if isinstance(found, Unauthenticated | Unavailable):
-                    told: list[str] = [
-                        f"{each}, and what was there before is still used"
-                        for each in self._problems()
-                    ]
-                    found = type(found)("; ".join([found.message, *told]))
-                raise found from None
+                raise self._explained(error_of_call(error, first_input, large), error) from None
+
+    def _explained(self, found: HeadlightError, error: grpc.RpcError) -> HeadlightError:
+        """Return an error of the connection or its credentials with what to do."""
+        if not isinstance(found, Unauthenticated | Unavailable):
+            return found
+        message = found.message
+        trailing = cast("grpc.Call", error).trailing_metadata() or ()
+        if isinstance(found, Unavailable) and DETAILS_KEY not in dict(trailing):
+            message = no_answer(
+                message, self._target, self._spelling, tls=self._tls, certified=self._certified
+            )
+        # a TLS or token file may be the cause
+        told: list[str] = [
+            f"{each}, and what was there before is still used" for each in self._problems()
+        ]
+        return type(found)("; ".join([message, *told]))
 
     @contextlib.contextmanager
     def _doubts(self) -> Iterator[None]:
@@ -233,20 +258,30 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
         return min(MOST_SECONDS, left)
 
 
-def check_arguments(target: object, model: object, timeout: object, concurrency: object) -> None:
+def default_target() -> str:
+    """Return the target of a client that names none: HEADLIGHT_TARGET, else a local service."""
+    return os.environ.get(TARGET_VARIABLE) or DEFAULT_TARGET
+
+
+def check_arguments(
+    target: object, model: object, timeout: object, wait_for_ready: object, concurrency: object
+) -> None:
     """Check the arguments of a client.
 
     gRPC would print lines of its own, or fail only at the first call.
 
     Raises:
-        InvalidInput: the target is not an address, the model is not a name, or the timeout is not a
-            number of seconds.
-        ValueError: the concurrency is not a whole number from 1.
+        InvalidInput: the target is no address, the model no name, or a time no number of seconds.
+        ValueError: the concurrency is no whole number from 1.
     """
     check_target(target)
     check_model(model)
     if timeout is not None and (not isinstance(timeout, numbers.Real) or math.isnan(timeout)):
         raise InvalidInput("timeout", f"is {timeout!r}; must be a number of seconds")
+    if not isinstance(wait_for_ready, int | float) or not wait_for_ready >= 0:
+        raise InvalidInput(
+            "wait_for_ready", f"is {wait_for_ready!r}; must be a number of seconds from 0"
+        )
     if not isinstance(concurrency, numbers.Integral) or concurrency < 1:
         raise ValueError(f"concurrency: is {concurrency!r}; must be a whole number, at least 1")
 

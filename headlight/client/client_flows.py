@@ -8,6 +8,8 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from numpy.typing import ArrayLike
+
 from headlight.client.call_flow import (
     Command,
     Flow,
@@ -15,20 +17,34 @@ from headlight.client.call_flow import (
     Linger,
     Output,
     Read,
+    ReadyRetries,
     Retries,
     Wait,
     in_order,
+    only,
+    then,
 )
+from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
+from headlight.interface.arguments import Input, Prompting, Reading, as_list
+from headlight.interface.similarity import similarity
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import AttentionSpec
+from headlight.results import Embeddings
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    IndicesLike,
+    PooledSpec,
+    TokensLike,
+    TokensSpec,
+)
 from headlight.wire.answer_checks import check_description
-from headlight.wire.client_codec import Input, Reading, as_list, from_model
+from headlight.wire.client_codec import from_model
 
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 P = ParamSpec("P")
@@ -47,6 +63,78 @@ class ClientFlows(ClientBase[ChannelT]):
         """Correct the errors of reading a stream. Enter it before the first read."""
         return contextlib.nullcontext()
 
+    @abc.abstractmethod
+    def _run(self, flow: Flow[Any]) -> Any:
+        """Execute a flow and return its result, or an awaitable of it."""
+
+    @abc.abstractmethod
+    def _iterate(self, flow: Flow[None]) -> Any:
+        """Execute a flow and pass on the pieces that it yields."""
+
+    def _pooled(
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+        read: Callable[[Embeddings], Any],
+    ) -> Any:
+        work = self._call(self._stub.Encode, texts, Pooled, spec, head_mask, reading)
+        return self._run(then(work, lambda done: read(done.result())))
+
+    def _encode_tokens(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> Any:
+        return self._run(self._stream(texts, large_outputs.bare_token_vectors, spec, reading))
+
+    def _token_vectors(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> Any:
+        return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
+
+    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Any:
+        found = self._stream([text], large_outputs.whole_attention, layers, reading)
+        return self._run(then(found, only))
+
+    def _attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+    ) -> Any:
+        return self._run(
+            self._stream(texts, large_outputs.attention_maps, spec, reading, head_mask)
+        )
+
+    def _attention_pieces(self, text: Input, spec: AttentionSpec, reading: Reading) -> Any:
+        return self._iterate(self._pieces(text, spec, reading))
+
+    def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> Any:
+        request = unary_calls.dry_run(self._model, text, spec, reading)
+        answer = self._ask(self._stub.Encode, request, self._deadline())
+        return self._run(
+            then(answer, lambda response: unary_calls.data_bytes(response, self._model))
+        )
+
+    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Any:
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
+        answer = self._ask(self._stub.Occlude, request, self._deadline())
+        return self._run(
+            then(answer, lambda response: unary_calls.occlusion(response, self._model, text))
+        )
+
+    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Any:
+        return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))
+
+    def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> Any:
+        work = self._call(self._stub.Tokenize, texts, Tokenized, prompting)
+        return self._run(then(work, Tokenized.result))
+
+    def _similarity(self, a: ArrayLike, b: ArrayLike) -> Any:
+        described = self._describe(self._deadline())
+        return self._run(then(described, lambda model: similarity(model.similarity, a, b)))
+
     def _describe(self, deadline: float | None) -> Flow[ModelDescription]:
         # read once: another thread may forget it
         return self._description or (yield from self._learn(deadline))
@@ -62,8 +150,13 @@ class ClientFlows(ClientBase[ChannelT]):
         """Return the response of one unary call."""
         answers: list[Any] = []
         yield from self._send(
-            method, [(range(1), request)], lambda _, answer: answers.append(answer), deadline
+            method,
+            [(range(1), request)],
+            lambda _, answer: answers.append(answer),
+            deadline,
+            retries=None if self._answered else ReadyRetries(deadline, self._wait_for_ready),
         )
+        self._answered = True
         return answers[0]
 
     def _call(
@@ -149,6 +242,7 @@ class ClientFlows(ClientBase[ChannelT]):
         receive: Callable[[range, Any], None],
         deadline: float | None,
         large: Collection[int] = (),
+        retries: Retries | None = None,
     ) -> Flow[None]:
         """Send requests, `concurrency` at once, and receive the answers in order.
 
@@ -158,8 +252,9 @@ class ClientFlows(ClientBase[ChannelT]):
             receive: takes the inputs of an answer, and the answer.
             deadline: by the monotonic clock.
             large: the first inputs of requests whose answers may be larger than a message.
+            retries: None: the usual.
         """
-        retries = Retries(deadline, Overloaded, once_answered=self._outlasts)
+        retries = retries or Retries(deadline, Overloaded, once_answered=self._outlasts)
 
         def start(job: tuple[range, Any]) -> Any:
             return self._start(method, job[1], self._remaining(deadline))

@@ -1,18 +1,19 @@
 """In-process inference without a server.
 
-The service wraps it, the exporter proves parity with it, and bulk jobs call it.
+The service wraps it, and the exporter proves parity with it.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
+from headlight.interface.arguments import checked_head_mask
 from headlight.runtime.attention.resolved_spec import (
     ATTENTION,
     HIDDEN,
@@ -24,14 +25,16 @@ from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, item_of
 from headlight.runtime.engine.engine import Engine
+from headlight.runtime.local_encoder import LocalEncoder
+from headlight.runtime.local_results import Prepared
 from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import Workers, choose_exclusive, share, usable_cpus
+from headlight.runtime.runtime_description import describe
 from headlight.runtime.tokenization.input_checks import (
     Input,
     Truncation,
-    checked_head_mask,
     checked_ids,
     is_pair,
     list_of_ids,
@@ -58,18 +61,20 @@ from headlight.spec import (
 )
 
 
-class Runtime:
-    """A bundle, ready to encode.
+class Runtime(LocalEncoder):
+    """A bundle, ready to encode, with the methods of `headlight.Client`.
+
+    Threads may share it. It closes with its `with` block, or by `close()`.
 
     Attributes:
         roles: the graphs loaded: "embed", "attend".
 
     Example:
-        >>> runtime = Runtime("build/bundles/docs-rope")
-        >>> wanted = AttentionSpec(layers=(-1,), reduce=("head_mean",))
-        >>> [result] = runtime.encode(["join two paths"], attention=wanted)
-        >>> result.pooled.shape, result.attention.shape
-        ((288,), (1, 5, 5))
+        >>> with Runtime("build/bundles/docs-rope") as runtime:
+        ...     runtime.encode("join two paths").shape
+        ...     runtime.attend("join two paths")
+        (256,)
+        <Attention docs-rope: 4 layers × 8 heads × 5 tokens>
     """
 
     def __init__(
@@ -132,6 +137,14 @@ class Runtime:
         )
         self.roles: frozenset[str] = self.engine.roles
         self._open_files()
+        self._description = describe(
+            self.bundle,
+            self.forms,
+            provider=self.provider,
+            precision=precision,
+            attends="attend" in self.roles,
+            texts=self.tokenizer is not None,
+        )
         self.bundle.release()
         self.self_test = SelfTest(self.bundle, self.engine, self.provider, precision)
         alive = weakref.proxy(self)  # a cycle would hold both until the garbage collector runs
@@ -228,7 +241,7 @@ class Runtime:
                 "this runtime was opened with attend=False; leave it out, or open another without",
             )
 
-    def encode(
+    def encode_items(
         self,
         inputs: Iterable[Input],
         *,
@@ -242,10 +255,10 @@ class Runtime:
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
     ) -> list[ItemResult]:
-        """Encode texts, pairs of texts, or sequences of ids, in batches of similar lengths.
+        """Return any outputs of each input as the engine's arrays, in one run.
 
         Args:
-            inputs: any number.
+            inputs: any number of texts, pairs of texts, or sequences of ids.
             pooled, tokens, attention, hidden: the outputs to return for each input, and their form.
             prompt_name: a name in `prompts`, whose text goes before each input; None: the model's
                 default, if it has one.
@@ -264,21 +277,16 @@ class Runtime:
             EngineError, DeviceFull: see Engine.run.
         """
         selection = self.select(pooled=pooled, tokens=tokens, attention=attention, hidden=hidden)
-        check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
-        before = self.prompts.choose(prompt_name, prompt)
-        self._check_attends("head_mask", head_mask)
-        mask = None if head_mask is None else checked_head_mask(self.bundle.manifest, head_mask)
-        items = [
-            self.item(
-                self._tokenize(
-                    i, value, truncation, selection.needs_tokens, before, special_tokens
-                ),
-                selection,
-                mask,
-            )
-            for i, value in enumerate(inputs)
-        ]
-        ordered = self.engine.run_in_batches(items)
+        prepared = self.prepare(
+            inputs,
+            selection,
+            prompt_name=prompt_name,
+            prompt=prompt,
+            head_mask=head_mask,
+            truncation=truncation,
+            special_tokens=special_tokens,
+        )
+        ordered = self.engine.run_in_batches([each.item for each in prepared])
         if not isinstance(pooled, PooledSpec):
             return ordered
         return [
@@ -287,6 +295,46 @@ class Runtime:
             else each
             for each in ordered
         ]
+
+    def prepare(
+        self,
+        inputs: Iterable[Input],
+        selection: Selection,
+        *,
+        with_info: bool = False,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        head_mask: ArrayLike | None = None,
+        truncation: Truncation = "refuse",
+        special_tokens: SpecialTokens = "parse",
+        limit: bool = True,
+    ) -> list[Prepared]:
+        """Tokenise inputs, without running the model.
+
+        Args:
+            inputs, prompt_name, prompt, head_mask, truncation, special_tokens: see `encode_items`.
+            selection: the requested outputs.
+            with_info: also return the tokens.
+            limit: False to accept texts of any length.
+
+        Raises:
+            InvalidInput: as `encode_items`.
+        """
+        check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
+        before = self.prompts.choose(prompt_name, prompt)
+        self._check_attends("head_mask", head_mask)
+        shape = self.bundle.manifest.architecture
+        mask = (
+            None if head_mask is None else checked_head_mask(head_mask, shape.layers, shape.heads)
+        )
+        options = {
+            "truncation": truncation,
+            "limit": limit,
+            "with_info": with_info or selection.needs_tokens,
+            "special_tokens": special_tokens,
+        }
+        tokenized = [self._tokenize(at, each, before, options) for at, each in enumerate(inputs)]
+        return [Prepared(each, self.item(each, selection, mask)) for each in tokenized]
 
     def item(
         self, tokenized: Tokenized, selection: Selection, head_mask: Floats | None = None
@@ -306,33 +354,21 @@ class Runtime:
         self.engine.warm_up(lengths)
 
     def _tokenize(
-        self,
-        index: int,
-        value: Input,
-        truncation: Truncation,
-        with_info: bool,
-        prompt: Prompt,
-        special_tokens: SpecialTokens,
+        self, index: int, value: Input, prompt: Prompt, options: Mapping[str, Any]
     ) -> Tokenized:
+        kind = "text" if isinstance(value, str) else "pair" if is_pair(value) else "ids"
+        accepts = self._description.accepts
         try:
-            if not isinstance(value, str):
-                prompt.check_kind("pairs" if is_pair(value) else "ids")
-                if not is_pair(value):
-                    return self.check_ids(cast(Sequence[int], value), with_info=with_info)
-                if "pair" not in self.bundle.manifest.accepts:
-                    raise InvalidInput(
-                        "", "is a pair of texts, which the model was not trained on; send one text"
-                    )
+            if kind not in accepts:
+                raise InvalidInput("", f"this model takes {' or '.join(accepts)}")
+            if kind != "text":
+                prompt.check_kind("pairs" if kind == "pair" else kind)
+            if kind == "ids":
+                return self.check_ids(cast(Sequence[int], value), with_info=options["with_info"])
             if self.tokenizer is None:
-                raise InvalidInput("", "is text, but the bundle has no tokenizer; send ids")
-            return self.tokenizer.encode(
-                *((value,) if isinstance(value, str) else value),
-                prompt=prompt.text,
-                truncation=truncation,
-                with_info=with_info,
-                special_tokens=special_tokens,
-            )
+                raise RuntimeError("text was accepted without a tokenizer. This is a bug.")
+            texts = (value,) if isinstance(value, str) else cast("tuple[str, str]", value)
+            return self.tokenizer.encode(*texts, prompt=prompt.text, **options)
         except InvalidInput as error:
-            raise InvalidInput(
-                f"inputs[{index}].{error.field}".rstrip("."), error.problem
-            ) from None
+            field = f"inputs[{index}].{kind}.{error.field}".rstrip(".")
+            raise InvalidInput(field, error.problem) from None

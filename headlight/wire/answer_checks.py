@@ -18,13 +18,14 @@ import numpy as np
 
 from headlight.description import ModelDescription
 from headlight.errors import BadAnswer, MixedWeights
+from headlight.interface.arguments import Input, Reading
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import packed
 from headlight.wire.answer_layouts import check_attention, check_numbers_of, check_places, resolved
 from headlight.wire.answer_numbers import Kind, check_numbers, kind_of_attention
 from headlight.wire.attention_codec import attention_spec, hidden_spec
-from headlight.wire.client_codec import DTYPES, Input, Reading, from_token_info, malformed, require
+from headlight.wire.client_codec import DTYPES, from_token_info, malformed, require
 from headlight.wire.output_layouts import Layout, pooled_key
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.reassembly import Answer

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import math
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from typing import TypeVar
 
 from google.protobuf.message import Message
 
 from headlight.errors import InvalidInput
+from headlight.interface.checked_specs import checked_attention, checked_hidden
 from headlight.pb import headlight_pb2 as pb
 from headlight.spec import (
     AttentionSpec,
@@ -23,11 +21,8 @@ from headlight.spec import (
     Span,
     TokenChoice,
     Unit,
-    check_name,
-    check_no_run,
 )
 
-T = TypeVar("T")
 NameT = TypeVar("NameT", bound=str)
 REDUCTIONS: Mapping[Reduction, pb.Reduction] = {
     "head_mean": pb.REDUCTION_HEAD_MEAN,
@@ -58,7 +53,6 @@ OUTPUT_KINDS: Mapping[str, pb.OutputKind] = {
     "attention_indices": pb.OUTPUT_KIND_ATTENTION_INDICES,
     "attention_scales": pb.OUTPUT_KIND_ATTENTION_SCALES,
 }
-SPAN = "a start, an end and a text that are whole numbers from 0"
 
 
 def has_unknown(message: Message) -> bool:
@@ -114,48 +108,31 @@ def hidden_spec(message: pb.HiddenOutput) -> HiddenSpec:
 
 
 def attention_output(spec: AttentionSpec) -> pb.AttentionOutput:
-    """Encode an attention spec.
-
-    Raises:
-        InvalidInput: it is not an AttentionSpec, or a value is unknown to the contract or does not
-            fit its type. The error names the field and the accepted values.
-    """
-    check_kind(spec, AttentionSpec)
-    field = "outputs.attention"
+    """Encode an attention spec. Raises InvalidInput as `checked_attention`."""
+    spec = checked_attention(spec)
     message = pb.AttentionOutput(
-        queries=selector_of(f"{field}.queries", spec.queries),
-        keys=selector_of(f"{field}.keys", spec.keys),
-        unit=number_of(f"{field}.unit", UNITS, spec.unit),
-        dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
+        queries=selector_of(spec.queries),
+        keys=selector_of(spec.keys),
+        unit=UNITS[spec.unit],
+        dtype=NUMBERS[spec.dtype],
+        reduce=[REDUCTIONS[name] for name in spec.reduce],
+        pairs=[pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs],
+        spans=map(_text_span, spec.spans),
+        top_k=spec.top_k,
+        scores=spec.scores,
+        drop_special=spec.drop_special,
+        max_bytes=spec.max_bytes,
     )
-    with must(f"{field}.reduce", f"be a tuple of {', '.join(REDUCTIONS)}"):
-        message.reduce.extend(
-            [number_of(f"{field}.reduce", REDUCTIONS, name) for name in spec.reduce]
-        )
-    set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
-    set_indices(f"{field}.heads", message.heads, message.head_runs, spec.heads)
-    with must(f"{field}.pairs", "be a list of (layer, head), two whole numbers each"):
-        message.pairs.extend(pb.LayerHead(layer=layer, head=head) for layer, head in spec.pairs)
-    with must(f"{field}.spans", f"be Spans, each with {SPAN}"):
-        message.spans.extend(map(_text_span, spec.spans))
-    remedies = {
-        "scores": "be True or False",
-        "drop_special": "be True or False",
-        "top_k": "be a whole number from 1 to 4294967295",
-        "max_bytes": "be a whole number from 0",
-    }
-    set_fields(field, message, spec, remedies)
+    set_indices(message.layers, message.layer_runs, spec.layers)
+    set_indices(message.heads, message.head_runs, spec.heads)
     return message
 
 
 def hidden_output(spec: HiddenSpec) -> pb.HiddenOutput:
-    """Encode a hidden-state spec. Raises InvalidInput as `attention_output` does."""
-    field = "outputs.hidden"
-    message = pb.HiddenOutput(
-        tokens=selector_of(f"{field}.tokens", spec.tokens),
-        dtype=number_of(f"{field}.dtype", NUMBERS, spec.dtype),
-    )
-    set_indices(f"{field}.layers", message.layers, message.layer_runs, spec.layers)
+    """Encode a hidden-state spec. Raises InvalidInput as `checked_hidden`."""
+    spec = checked_hidden(spec)
+    message = pb.HiddenOutput(tokens=selector_of(spec.tokens), dtype=NUMBERS[spec.dtype])
+    set_indices(message.layers, message.layer_runs, spec.layers)
     return message
 
 
@@ -170,17 +147,6 @@ def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
         return fixed[output]
     axes = tuple(response.attention_map.axes)
     return axes[:-1] if output == "attention_scales" else axes
-
-
-def grid(axes: Sequence[str], shape: Sequence[int]) -> tuple[int, int, int, int]:
-    """Return a tensor's extents for chunks: layers (or pairs), heads, rows, width; 1 if absent."""
-    sizes = dict(zip(axes, shape, strict=True))
-    planes, heads = sizes.get("layer", sizes.get("pair", 1)), sizes.get("head", 1)
-    # Scales lack the last axis of their numbers. If queries are reduced, the last axis left is
-    # heads, pairs or layers.
-    width = 1 if not axes or axes[-1] in ("layer", "pair", "head") else shape[-1]
-    rows = math.prod(shape) // max(1, planes * heads * width)
-    return planes, heads, rows, width
 
 
 def known(
@@ -199,76 +165,18 @@ def known(
     return name
 
 
-def number_of(field: str, numbers: Mapping[NameT, T], name: NameT) -> T:
-    """Return the contract's number for a name.
-
-    Raises InvalidInput for another name, with the known ones.
-    """
-    check_name(field, name, numbers)
-    return numbers[name]
-
-
-def choice_number(field: str, numbers: Mapping[NameT, T], name: object, unspecified: T) -> T:
-    """Return the contract's number for a name, `unspecified` for None.
-
-    Raises InvalidInput for any other value, with the known names.
-    """
-    if name is None:
-        return unspecified
-    for each, number in numbers.items():
-        if isinstance(name, str) and name == each:
-            return number
-    raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, numbers))}")
-
-
-def check_kind(spec: object, kind: type) -> None:
-    """Raise InvalidInput unless a spec has the kind that the method takes."""
-    if not isinstance(spec, kind):
-        raise InvalidInput(
-            "spec", f"is a {type(spec).__name__}; must be a headlight.{kind.__name__}"
-        )
-
-
-@contextlib.contextmanager
-def must(field: str, remedy: str) -> Iterator[None]:
-    """Raise InvalidInput, with the accepted values of a field, if a message refuses the value."""
-    try:
-        yield
-    except (AttributeError, TypeError, ValueError):
-        raise InvalidInput(field, f"must {remedy}") from None
-
-
 def _indices(singles: Sequence[int], runs: Sequence[pb.IndexRun]) -> Indices:
     return (*singles, *(Run(run.begin, run.end if run.HasField("end") else None) for run in runs))
 
 
 def set_indices(
-    field: str, singles: MutableSequence[int], runs: MutableSequence[pb.IndexRun], indices: Indices
+    singles: MutableSequence[int], runs: MutableSequence[pb.IndexRun], indices: Indices
 ) -> None:
-    """Add layers or heads to their two lists in a message.
-
-    Raises InvalidInput for values out of range.
-    """
-    with must(field, "hold whole numbers (of 32 bits) or runs of them"):
-        singles.extend(index for index in indices if not isinstance(index, Run))
-        runs.extend(
-            pb.IndexRun(begin=index.begin, end=index.end)
-            for index in indices
-            if isinstance(index, Run)
-        )
-
-
-def set_fields(field: str, message: Message, spec: object, remedies: Mapping[str, str]) -> None:
-    """Copy the fields of a spec to fields of the same name. None leaves an optional field out.
-
-    Raises:
-        InvalidInput: a value does not fit; the error has its remedy.
-    """
-    for name, remedy in remedies.items():
-        value = getattr(spec, name)
-        if value is not None or not message.DESCRIPTOR.fields_by_name[name].has_presence:
-            with must(f"{field}.{name}", remedy):
-                setattr(message, name, value)
+    """Add layers or heads to their two lists in a message."""
+    singles.extend(index for index in indices if not isinstance(index, Run))
+    runs.extend(
+        pb.IndexRun(begin=index.begin, end=index.end) for index in indices if isinstance(index, Run)
+    )
 
 
 def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
@@ -285,17 +193,13 @@ def token_choice(field: str, selector: pb.TokenSelector) -> TokenChoice:
     )
 
 
-def selector_of(field: str, choice: TokenChoice) -> pb.TokenSelector | None:
-    """Encode a choice of tokens; None: all tokens. Raises InvalidInput for another value."""
-    check_no_run(field, choice)
+def selector_of(choice: TokenChoice) -> pb.TokenSelector | None:
+    """Encode a checked choice of tokens; None: all tokens."""
     if isinstance(choice, str):
-        named = number_of(field, NAMED, choice)
-        return None if choice == "all" else pb.TokenSelector(named=named)
+        return None if choice == "all" else pb.TokenSelector(named=NAMED[choice])
     if isinstance(choice, Span):
-        with must(field, f"have {SPAN}"):
-            return pb.TokenSelector(span=_text_span(choice))
-    with must(field, f"be one of {', '.join(NAMED)}, a list of whole numbers, or a Span"):
-        return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
+        return pb.TokenSelector(span=_text_span(choice))
+    return pb.TokenSelector(indices=pb.TokenIndices(indices=choice))
 
 
 def _span(span: pb.TextSpan) -> Span:
@@ -303,4 +207,4 @@ def _span(span: pb.TextSpan) -> Span:
 
 
 def _text_span(span: Span) -> pb.TextSpan:
-    return pb.TextSpan(**Span(*span)._asdict())
+    return pb.TextSpan(**span._asdict())

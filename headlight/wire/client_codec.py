@@ -6,60 +6,27 @@ Frames of a stream: `headlight.wire.reassembly`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict, cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headlight.description import Limits, ModelDescription, Parity, Quality
-from headlight.errors import BadAnswer, InvalidInput
+from headlight.errors import BadAnswer
+from headlight.interface.arguments import (
+    Input,
+    Prompting,
+    Reading,
+    check_reading,
+    checked_head_mask,
+    checked_input,
+)
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
-from headlight.spec import Priority, SpecialTokens, Truncate
-from headlight.wire.attention_codec import choice_number
+from headlight.spec import Truncate
 from headlight.wire.printable import escaped, shortened
-from headlight.wire.vector_codec import (
-    PRIORITIES,
-    SPECIAL_TOKENS,
-    VECTOR_NAMES,
-    PromptChoice,
-    set_prompt,
-)
-
-# One input: a text, a pair of texts seen together, or token ids, special tokens included.
-Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
-
-
-class Prompting(TypedDict, total=False):
-    """Prompt before each text, and reading of its special tokens.
-
-    Keys:
-        prompt: any text; empty: no prompt, not even the model's default.
-        prompt_name: one of the model's prompts, instead. Neither: its default, if it has one.
-        special_tokens: for special tokens spelled out in a text or prompt, as "[SEP]". "parse"
-            makes special tokens of them, "text" plain characters. None: as the service does
-            (`ModelDescription.special_tokens`).
-    """
-
-    prompt: str | None
-    prompt_name: str | None
-    special_tokens: SpecialTokens | None
-
-
-class Reading(Prompting, total=False):
-    """Reading of each text, and its priority: keywords of every client method that runs the model.
-
-    Keys:
-        truncate: side of a too-long text to cut off, "end" or "start", or "refuse"; None: as the
-            service does (`ModelDescription.truncation`). A prompt is never cut.
-        priority: "interactive", or "bulk" for requests that may wait for all others; None:
-            "interactive".
-    """
-
-    truncate: Truncate | None
-    priority: Priority | None
-
+from headlight.wire.vector_codec import PRIORITIES, SPECIAL_TOKENS, VECTOR_NAMES
 
 DTYPES: dict[int, np.dtype[Any]] = {
     pb.DATA_TYPE_FLOAT32: np.dtype("<f4"),
@@ -98,35 +65,11 @@ def require(holds: object, problem: str) -> None:
         raise malformed(problem)
 
 
-def as_list(texts: Iterable[Input] | str) -> list[Input]:
-    """Return the inputs of one call; a lone text counts as a list of one."""
-    return [texts] if isinstance(texts, str) else list(texts)
-
-
 def to_head_mask(model: ModelDescription, mask: ArrayLike | None) -> pb.HeadMask | None:
-    """Encode a head mask: factors that remove or weaken heads; None: no mask.
-
-    Raises:
-        InvalidInput: the mask is not [layers, heads] numbers.
-    """
+    """Encode factors of the heads; None: none. Raises InvalidInput as `checked_head_mask`."""
     if mask is None:
         return None
-    try:
-        given, values = np.asarray(mask), np.asarray(mask, dtype=np.float32)
-        # NumPy parses strings, and converts None to NaN
-        if given.dtype.kind in "US" or None in given.ravel().tolist():
-            raise TypeError
-    except (TypeError, ValueError):
-        raise InvalidInput("head_mask", "must hold numbers alone") from None
-    if values.shape != (model.layers, model.heads):
-        raise InvalidInput(
-            "head_mask",
-            (
-                f"has the shape {values.shape}; this model has {model.layers} layers of "
-                f"{model.heads} heads"
-            ),
-        )
-    return pb.HeadMask(values=values.ravel())
+    return pb.HeadMask(values=checked_head_mask(mask, model.layers, model.heads).ravel())
 
 
 def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> pb.Input:
@@ -138,64 +81,37 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
         head_mask: mask for this input; None: none.
 
     Raises:
-        InvalidInput: it is none of these, or UTF-8 or int64 cannot express it.
+        InvalidInput: as `checked_input`.
     """
-    try:
-        if isinstance(item, str):
-            return pb.Input(text=item, head_mask=head_mask)
-        if (
-            isinstance(item, tuple)
-            and len(item) == 2
-            and isinstance(item[0], str)
-            and isinstance(item[1], str)
-        ):
-            return pb.Input(pair=pb.TextPair(first=item[0], second=item[1]), head_mask=head_mask)
-        ids = np.asarray(item)
-        if ids.ndim == 1 and ids.dtype.kind in "iu":
-            return pb.Input(ids=pb.TokenIds(ids=ids.tolist()), head_mask=head_mask)
-    except UnicodeEncodeError:
-        raise InvalidInput(
-            field, "holds a lone surrogate, which UTF-8 cannot express; decode the text properly"
-        ) from None
-    except (TypeError, ValueError):  # a ragged list; an id beyond int64
-        pass
-    raise InvalidInput(
-        field,
-        "must be a text, a pair of texts (a tuple), or a sequence of integer ids (at least one)",
-    )
+    given = checked_input(item, field)
+    if isinstance(given, str):
+        return pb.Input(text=given, head_mask=head_mask)
+    if isinstance(given, tuple):
+        return pb.Input(pair=pb.TextPair(first=given[0], second=given[1]), head_mask=head_mask)
+    return pb.Input(ids=pb.TokenIds(ids=given), head_mask=head_mask)
 
 
 def set_reading(
     request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting
 ) -> None:
-    """Set the reading of texts and the priority in a request; see `Reading`.
+    """Set the reading of texts and the priority in a request.
 
     Raises:
-        InvalidInput: a value cannot be sent.
-        TypeError: a keyword is not a key of `Reading`.
+        InvalidInput: as `check_reading`.
     """
-    asked, known = (
-        cast("Reading", reading),
-        ("truncate", "prompt", "prompt_name", "special_tokens", "priority"),
-    )
-    for name in asked.keys() - known:
-        raise TypeError(
-            f"unexpected keyword argument {name!r}: there are {', '.join(known)}; what holds for "
-            "all calls, as a timeout, is given to the client itself: Client(target, "
-            "timeout=seconds)"
-        )
-    truncate, priority = asked.get("truncate"), asked.get("priority")
+    check_reading(reading)
+    asked = cast("Reading", reading)
     if not isinstance(request, pb.TokenizeRequest):
-        request.truncation = choice_number(
-            "truncate", TRUNCATIONS, truncate, pb.TRUNCATION_UNSPECIFIED
-        )
-        request.priority = choice_number("priority", PRIORITIES, priority, pb.PRIORITY_UNSPECIFIED)
-    elif said := "truncate" if truncate is not None else "priority" if priority is not None else "":
-        raise InvalidInput(said, "has no effect on tokenising; leave it out")
-    set_prompt(request, PromptChoice(asked.get("prompt_name"), asked.get("prompt")))
-    request.special_tokens = choice_number(
-        "special_tokens", SPECIAL_TOKENS, asked.get("special_tokens"), pb.SPECIAL_TOKENS_UNSPECIFIED
-    )
+        if (truncate := asked.get("truncate")) is not None:
+            request.truncation = TRUNCATIONS[truncate]
+        if (priority := asked.get("priority")) is not None:
+            request.priority = PRIORITIES[priority]
+    if (name := asked.get("prompt_name")) is not None:
+        request.prompt_name = name
+    if (text := asked.get("prompt")) is not None:
+        request.prompt_text = text
+    if (special_tokens := asked.get("special_tokens")) is not None:
+        request.special_tokens = SPECIAL_TOKENS[special_tokens]
 
 
 def encode_request(

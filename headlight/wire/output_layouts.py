@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from headlight.interface.attention_grid import grid
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.attention_codec import axes_of, grid
+from headlight.wire.attention_codec import axes_of
 from headlight.wire.client_codec import dtype_of, malformed, require
 
 RAGGED_OUTPUTS = ("tokens", "attention", "hidden", "attention_indices", "attention_scales")

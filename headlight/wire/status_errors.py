@@ -22,6 +22,7 @@ from headlight.errors import (
     Unauthenticated,
     Unavailable,
 )
+from headlight.interface.arguments import in_arguments
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import malformed
 from headlight.wire.printable import escaped, shortened
@@ -133,12 +134,7 @@ def invalid_input(message: str, first_input: int) -> InvalidInput:
     if match is None:
         return InvalidInput("", message or "refused without a reason")
     field = INPUT_INDEX.sub(lambda index: str(int(index[0]) + first_input), match["field"])
-    if field in ("prompt_text", "prompt_name"):
-        # The clients' keyword is `prompt`.
-        return InvalidInput(
-            field.replace("_text", ""), match["problem"].replace("use prompt_text", "use prompt")
-        )
-    return InvalidInput(field, match["problem"])
+    return in_arguments(field, match["problem"])
 
 
 def retry_after_seconds(metadata: Iterable[tuple[str, str | bytes]] | None) -> float | None:

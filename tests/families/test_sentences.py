@@ -11,7 +11,7 @@ import transformers
 from numpy.typing import NDArray
 from sentence_transformers.util.quantization import quantize_embeddings
 
-from headlight import Client, InvalidInput, PooledSpec
+from headlight import Client, InvalidInput
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_origin
 from tests.families.sentences import DIM, POOLING, PROMPTS, WIDTH, write_sentences
@@ -86,7 +86,7 @@ def test_truncated_vectors_match_the_library(dimensions: int, tmp_path: Path) ->
     theirs = write_sentences(tmp_path, dense=True, normalize=True)
     expected = theirs.encode(TEXTS, truncate_dim=dimensions, normalize_embeddings=True)
     with served(tmp_path) as service, Client(service.target) as client:
-        check(client.encode(TEXTS, PooledSpec(dimensions=dimensions), truncate="end"), expected)
+        check(client.encode(TEXTS, dimensions=dimensions, truncate="end"), expected)
 
 
 def test_vector_types_match_the_library(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_vector_types_match_the_library(tmp_path: Path) -> None:
     expected = theirs.encode(TEXTS[:4], truncate_dim=32)
     with served(tmp_path) as service, Client(service.target) as client:
         kinds = client.encode_with_info(
-            TEXTS[:4], PooledSpec(dimensions=32, dtypes=("float32", "binary", "ubinary"))
+            TEXTS[:4], dimensions=32, dtype=("float32", "binary", "ubinary")
         ).by_type
     check(kinds["float32"], expected)
     clear = np.abs(expected) > 1e-5  # elsewhere rounding decides the sign

@@ -206,14 +206,14 @@ def default_limits() -> pb.Limits:
 
 
 @contextlib.contextmanager
-def serving(servicer: FakeServicer) -> Iterator[str]:
-    """Serve on a free loopback port, with the message limits of a stock server.
+def serving(servicer: FakeServicer, port: int = 0) -> Iterator[str]:
+    """Serves on a loopback port, 0 for a free one, with the message limits of a stock server.
 
     Yields "host:port".
     """
     server = grpc.server(futures.ThreadPoolExecutor(8))
     add_HeadlightServiceServicer_to_server(servicer, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:
         yield f"127.0.0.1:{port}"

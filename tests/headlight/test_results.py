@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from headlight import Attention, Client, TokenList
+from headlight import Attention, AttentionSpec, Client, TokenList
 from headlight.results import ModelRef
 
 REF = ModelRef("m", "1", "ab", "cpu", "fp32")
@@ -54,3 +54,26 @@ def test_a_model_description_is_json_serialisable(client: Client) -> None:
     described = json.loads(json.dumps(client.model().as_dict()))
     assert described["limits"]["max_items"] == 8
     assert described["parity"][0]["output"] == "pooled"
+
+
+def test_results_are_short_in_a_console(client: Client) -> None:
+    found = [
+        client.attend("a few words"),
+        *client.attention(["a"], AttentionSpec()),
+        client.encode_with_info(["a", "b"], dtype=("float32", "ubinary")),
+        *client.token_vectors("a b", skip_special=True),
+        client.hidden("a b", -1),
+        client.occlusion("a b"),
+        *client.tokenize("word " * 20),
+        client.model(),
+    ]
+    assert list(map(repr, found)) == [
+        "<Attention fake: 3 layers × 2 heads × 5 tokens>",
+        "<AttentionMaps fake: 3 layers × 2 heads × 3 queries × 3 keys, float32>",
+        "<Embeddings fake: 2 × 8 float32, 2 × 1 ubinary>",
+        "<TokenVectors fake: 2 tokens × 8 values, float32>",
+        "<Hidden fake: 1 layer × 4 tokens × 8 values, float32>",
+        "<Occlusion fake: 1 of 4 tokens>",
+        f"<TokenList of 22: [CLS]{' word' * 15} …>",
+        "<ModelDescription fake 1, fp32 on cpu: 3 layers × 2 heads, 8 dimensions, 32 tokens>",
+    ]

@@ -49,9 +49,8 @@ print(json.dumps([unwanted, [file for file in files if file], sys.path]))
 
 
 def pooled_here() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return the vectors of this environment's own engine: float32 [2, D]."""
-    results = Runtime(BUNDLE, threads=1, attend=False).encode(TEXTS)
-    return np.stack([result.pooled for result in results if result.pooled is not None])
+    """What this environment's own engine makes of the texts: float32 [2, D]."""
+    return Runtime(BUNDLE, threads=1, attend=False).encode(TEXTS)
 
 
 def installed(tree: Tree) -> dict[str, metadata.Distribution]:

@@ -87,7 +87,8 @@ async def serving(
 ) -> AsyncIterator[Service]:
     config = Config(bundle=Path("none"), grpc=Address("127.0.0.1", 0), **options)
     runtime = runtime or FakeRuntime()
-    runtime.workers = Workers(config.streams or runtime.workers.streams)
+    if isinstance(runtime, FakeRuntime):  # a test may bring a real one
+        runtime.workers = Workers(config.streams or runtime.workers.streams)
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
@@ -115,7 +116,8 @@ async def serving(
             pipeline,
             server,
         )
-    runtime.engine.gate.set()
+    if isinstance(runtime, FakeRuntime):
+        runtime.engine.gate.set()
     await server.stop(None)
     model.scheduler.close()
     tokenizers.close()

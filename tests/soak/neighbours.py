@@ -31,7 +31,7 @@ def expected_vectors(bundle: Path) -> dict[str, Floats]:
     runtime = Runtime(bundle, threads=1)
     vectors: dict[str, Floats] = {}
     for text in TEXTS:
-        [found] = runtime.encode([text])
+        [found] = runtime.encode_items([text])
         assert found.pooled is not None
         vectors[text] = found.pooled
     return vectors

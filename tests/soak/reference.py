@@ -94,8 +94,8 @@ def reference(bundle: Path) -> Reference:
 
 def _known(runtime: Runtime, text: str, layers: tuple[int, ...]) -> Known:
     assert runtime.tokenizer is not None
-    [alone] = runtime.encode([text])
-    [attended] = runtime.encode([text], pooled=False, attention=AttentionSpec(layers=layers))
+    [alone] = runtime.encode_items([text])
+    [attended] = runtime.encode_items([text], pooled=False, attention=AttentionSpec(layers=layers))
     assert alone.pooled is not None
     assert attended.attention is not None
     ids = runtime.tokenizer.encode(text).ids

@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headlight import AsyncClient, AttentionSpec, Client, InvalidInput, PooledSpec, Span, TokensSpec
+from headlight import AsyncClient, AttentionSpec, Client, InvalidInput, Span
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime.values import Floats
@@ -88,7 +88,7 @@ def client(service: Service) -> Iterator[Client]:
 def test_vectors_are_truncated_then_normalised(
     client: Client, whole: Floats, width: int | None, unit: bool | None
 ) -> None:
-    got = client.encode(TEXTS, PooledSpec(dimensions=width, normalize=unit), prompt="")
+    got = client.encode(TEXTS, dimensions=width, normalize=unit, prompt="")
     cut = whole[:, :width]
     assert got.dtype == np.float32
     if unit is False:
@@ -102,15 +102,11 @@ def test_vectors_are_truncated_then_normalised(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_one_answer_can_have_all_types(
-    client: Client, ranges: dict[str, Floats], width: int
-) -> None:
-    found = client.encode_with_info(TEXTS, PooledSpec(dimensions=width, dtypes=TYPES), prompt="")
+def test_all_types_in_one_answer(client: Client, ranges: dict[str, Floats], width: int) -> None:
+    found = client.encode_with_info(TEXTS, dimensions=width, dtype=TYPES, prompt="")
     assert tuple(found.by_type) == TYPES
     exact = found.by_type["float32"]
-    np.testing.assert_array_equal(
-        exact, client.encode(TEXTS, PooledSpec(dimensions=width), prompt="")
-    )
+    np.testing.assert_array_equal(exact, client.encode(TEXTS, dimensions=width, prompt=""))
     np.testing.assert_array_equal(found.by_type["float16"], exact.astype(np.float16))
     least, most = ranges[f"int8_{width}"]
     steps = np.where(most == least, 1, (most - least) / np.float32(255))
@@ -126,10 +122,11 @@ def test_one_answer_can_have_all_types(
 
 def test_every_form_is_independent_of_the_batch(client: Client) -> None:
     others = [" ".join(f"word{i} number {j}" for j in range(1 + (i * 5) % 23)) for i in range(40)]
-    spec = PooledSpec(dimensions=64, dtypes=TYPES)
-    alone = client.encode_with_info(TEXTS[:1], spec).by_type
+    form: dict[str, Any] = {"dimensions": 64, "dtype": TYPES}
+    alone = client.encode_with_info(TEXTS[:1], **form).by_type
     for place in (0, 17, 40):
-        batch = client.encode_with_info([*others[:place], TEXTS[0], *others[place:]], spec).by_type
+        texts = [*others[:place], TEXTS[0], *others[place:]]
+        batch = client.encode_with_info(texts, **form).by_type
         np.testing.assert_allclose(batch["float32"][place], alone["float32"][0], atol=1e-6, rtol=0)
         assert (
             np.abs(batch["int8"][place].astype(int) - alone["int8"][0]).max() <= 1
@@ -196,9 +193,7 @@ def test_offsets_and_spans_refer_to_the_text_without_its_prompt(client: Client) 
 @pytest.mark.parametrize("side", ["end", "start"])
 def test_truncation_shortens_the_text_and_not_its_prompt(client: Client, side: Any) -> None:
     text = " ".join(f"word{number}" for number in range(2500))
-    [found] = client.token_vectors(
-        [text], TokensSpec(skip_special=True), truncate=side, prompt_name="query"
-    )
+    [found] = client.token_vectors([text], skip_special=True, truncate=side, prompt_name="query")
     limit = client.model().max_length
     assert len(found.tokens) == limit
     assert found.places == tuple(range(1, limit - 1))
@@ -217,7 +212,9 @@ def test_filtered_token_vectors_equal_the_selected_rows(client: Client) -> None:
     [whole] = client.encode_tokens(TEXTS[1:2], prompt_name="query")
     [found] = client.token_vectors(
         TEXTS[1:2],
-        TokensSpec(skip_special=True, skip_prompt=True, normalize=True),
+        skip_special=True,
+        skip_prompt=True,
+        normalize=True,
         prompt_name="query",
     )
     own = [
@@ -228,17 +225,17 @@ def test_filtered_token_vectors_equal_the_selected_rows(client: Client) -> None:
     labels = found.tokens.labels(TEXTS[1])
     assert "".join(labels[at] for at in own).replace(" ", "") == TEXTS[1].replace(" ", "")
     [half] = client.encode_tokens(
-        TEXTS[1:2], TokensSpec(skip_special=True, dtype="float16"), prompt_name="query"
+        TEXTS[1:2], skip_special=True, dtype="float16", prompt_name="query"
     )
     np.testing.assert_array_equal(half, whole[1:-1].astype(np.float16))
 
 
 async def test_the_asyncio_client_has_the_same_options(service: Service, client: Client) -> None:
-    spec = PooledSpec(dimensions=64, dtypes=("int8",))
+    form: dict[str, Any] = {"dimensions": 64, "dtype": "int8", "prompt_name": "query"}
     async with AsyncClient(service.target) as other:
-        got = await other.encode(TEXTS, spec, prompt_name="query")
-        assert np.abs(got.astype(int) - client.encode(TEXTS, spec, prompt_name="query")).max() <= 1
-        [tokens] = await other.token_vectors(TEXTS[:1], TokensSpec(skip_special=True))
+        got = await other.encode(TEXTS, **form)
+        assert np.abs(got.astype(int) - client.encode(TEXTS, **form)).max() <= 1
+        [tokens] = await other.token_vectors(TEXTS[:1], skip_special=True)
         assert tokens.places == tuple(range(1, len(tokens.tokens) - 1))
 
 
@@ -320,44 +317,39 @@ def test_the_model_description_lists_the_embedding_options(client: Client, rope:
     assert "int8" not in other.pooled_types
 
 
-REFUSED: list[tuple[PooledSpec, dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
     (
-        PooledSpec(dimensions=0),
-        {},
+        {"dimensions": 0},
         rf"outputs\.pooled\.dimensions: is 0; this model's vectors have 1 \.\. {DIM}",
     ),
-    (PooledSpec(dimensions=DIM + 1), {}, rf"outputs\.pooled\.dimensions: is {DIM + 1}"),
+    ({"dimensions": DIM + 1}, rf"outputs\.pooled\.dimensions: is {DIM + 1}"),
     (
-        PooledSpec(dimensions=100, dtypes=("binary",)),
-        {},
+        {"dimensions": 100, "dtype": "binary"},
         r"outputs\.pooled\.dimensions: is 100; binary packs 8",
     ),
-    (PooledSpec(dtypes=("int8", "int8")), {}, r"outputs\.pooled\.dtypes: names one twice"),
+    ({"dtype": ("int8", "int8")}, r"outputs\.pooled\.dtypes: names one twice"),
     (
-        PooledSpec(dimensions=32, dtypes=("int8",)),
-        {},
+        {"dimensions": 32, "dtype": "int8"},
         rf"int8 of 32 .* has those of 64, {DIM}; .*export --calibration",
     ),
     (
-        PooledSpec(normalize=False, dtypes=("int8",)),
-        {},
+        {"normalize": False, "dtype": "int8"},
         r"outputs\.pooled\.normalize: int8 was calibrated on vectors",
     ),
     (
-        PooledSpec(),
         {"prompt_name": "qery"},
         r"prompt_name: is not a prompt of this model; choose query, passage, none",
     ),
-    (PooledSpec(), {"prompt": "x" * 4097}, r"prompt: has 4097 characters; at most 4096"),
+    ({"prompt": "x" * 4097}, r"prompt: has 4097 characters; at most 4096"),
 ]
 
 
-@pytest.mark.parametrize(("spec", "asked", "message"), REFUSED)
-def test_impossible_options_are_refused_with_a_remedy(
-    client: Client, spec: PooledSpec, asked: dict[str, Any], message: str
+@pytest.mark.parametrize(("asked", "message"), REFUSED)
+def test_what_cannot_be_is_refused_with_a_remedy(
+    client: Client, asked: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        client.encode_with_info(TEXTS, spec, **asked)
+        client.encode_with_info(TEXTS, **asked)
 
 
 def test_int8_without_ranges_is_refused(rope: Service) -> None:
@@ -365,21 +357,21 @@ def test_int8_without_ranges_is_refused(rope: Service) -> None:
         Client(rope.target) as client,
         pytest.raises(InvalidInput, match=r"this bundle has none; export it with .*--calibration"),
     ):
-        client.encode(TEXTS, PooledSpec(dtypes=("int8",)))
+        client.encode(TEXTS, dtype="int8")
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("form", "message"),
     [
         (
-            TokensSpec(skip_special=True),
+            {"skip_special": True},
             r"outputs\.tokens\.skip_special: special tokens are known only for texts",
         ),
-        (TokensSpec(skip_special=True, skip_prompt=True), r"outputs\.tokens"),
+        ({"skip_special": True, "skip_prompt": True}, r"outputs\.tokens"),
     ],
 )
-def test_token_filters_that_ids_do_not_support_are_refused(
-    client: Client, spec: TokensSpec, message: str
+def test_tokens_that_cannot_be_told_apart_are_refused(
+    client: Client, form: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
-        client.encode_tokens([[7, 8]], spec)
+        client.encode_tokens([[7, 8]], **form)

@@ -330,4 +330,4 @@ def test_an_invalid_spec_names_field_and_remedy(
     with Client(rope.target) as client:
         with pytest.raises(InvalidInput, match=message):
             client.attention("open file", spec)
-        assert client.encode("and the service goes on").shape == (1, DIM)
+        assert client.encode("and the service goes on").shape == (DIM,)

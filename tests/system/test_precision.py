@@ -56,7 +56,7 @@ def test_every_answer_names_its_precision(exported: tuple[Path, str], precision:
     exact = np.stack(
         [
             result.pooled
-            for result in Runtime(bundle, threads=1).encode(TEXTS)
+            for result in Runtime(bundle, threads=1).encode_items(TEXTS)
             if result.pooled is not None
         ]
     )

@@ -52,7 +52,9 @@ def write_ranges(
     """
     arrays: dict[str, Floats] = {}
     for width in sorted(set(widths)):
-        results = runtime.encode(texts, pooled=PooledSpec(dimensions=width), truncation="cut_end")
+        results = runtime.encode_items(
+            texts, pooled=PooledSpec(dimensions=width), truncation="cut_end"
+        )
         vectors = np.stack([result.pooled for result in results if result.pooled is not None])
         arrays[f"int8_{width}"] = np.stack((vectors.min(axis=0), vectors.max(axis=0))).astype(
             np.float32

@@ -13,7 +13,7 @@ from headlight.cli.embed.embed_files import partial_folder, write
 from headlight.cli.embed.embed_job import JobRetries, fill
 from headlight.cli.embed.job_checkpoint import Rows, opened_rows
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, pooled_spec
+from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
 from headlight.cli.files import UsageError, say, writing
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
@@ -27,10 +27,11 @@ from headlight.cli.shared_options import (
     seconds,
 )
 from headlight.cli.signals import ended_by_sigterm
+from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
+from headlight.interface.arguments import Input
 from headlight.results import Embeddings
-from headlight.wire.client_codec import Input
 
 RETRY_SECONDS = 60.0
 NOTES = """\
@@ -105,7 +106,7 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """Run `headlight embed`."""
-    spec = pooled_spec(arguments)
+    dtypes = vector_types(arguments)
     if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(
             "--id-field: text and npy hold vectors alone; use --format json, jsonl or npz"
@@ -121,15 +122,23 @@ def run_embed(arguments: argparse.Namespace) -> None:
         say(line)
 
     usual = RETRY_SECONDS if listed else 0.0
+    # The job's own waiting is reported.
+    ready = 0.0 if listed or arguments.retry_for is not None else READY_SECONDS
     retries = JobRetries(
         usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell
     )
-    with ended_by_sigterm(), connect(arguments, concurrency=1) as client:
+    with ended_by_sigterm(), connect(arguments, 1, ready) as client:
         model = retries.persist(client.model)
         check_kind(arguments, model)
 
         def encode(some: Sequence[Input]) -> Embeddings:
-            return client.encode_with_info(some, spec, **reading(arguments))
+            return client.encode_with_info(
+                some,
+                dimensions=arguments.dimensions,
+                normalize=arguments.normalize,
+                dtype=dtypes,
+                **reading(arguments),
+            )
 
         nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None

@@ -9,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from headlight.cli.embed.job_checkpoint import Rows
-from headlight.cli.error_advice import in_words, misdirected
+from headlight.cli.error_advice import in_words
 from headlight.cli.input_lines import Given
 from headlight.cli.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
 from headlight.client.calls.list_work import WHEN_MIXED
+from headlight.client.connection_advice import misdirected
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.errors import (
@@ -24,8 +25,8 @@ from headlight.errors import (
     Overloaded,
     Unavailable,
 )
+from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
-from headlight.wire.client_codec import Input
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
 

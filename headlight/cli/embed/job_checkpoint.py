@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.cli.files import UsageError, write_all
+from headlight.interface.arguments import Input
 from headlight.results import Embeddings
-from headlight.wire.client_codec import Input
 
 # in the order of their removal
 SKIPPED, OUTPUT, JOB, ROWS = FILES = ("skipped.jsonl", "output", "job.json", "rows")

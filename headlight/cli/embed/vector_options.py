@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from headlight.cli.files import UsageError
-from headlight.spec import VECTOR_BITS, PooledSpec
+from headlight.spec import VECTOR_BITS, VectorType
 
 ONE_TYPE = ("text", "npy")  # formats that hold vectors of one type, without ids
 
@@ -30,14 +31,14 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
     )
 
 
-def pooled_spec(arguments: argparse.Namespace) -> PooledSpec:
-    """Return the spec of the options of `add_vectors`.
+def vector_types(arguments: argparse.Namespace) -> Sequence[VectorType]:
+    """Return the types of the options of `add_vectors`.
 
-    Raises UsageError if the format cannot show it.
+    Raises UsageError if the format cannot show them.
     """
-    dtypes = tuple(arguments.dtype or ())
+    dtypes: Sequence[VectorType] = arguments.dtype or ("float32",)
     if len(dtypes) > 1 and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(
             "--dtype: text and npy hold one type; use --format json, jsonl or npz for several"
         )
-    return PooledSpec(dimensions=arguments.dimensions, normalize=arguments.normalize, dtypes=dtypes)
+    return dtypes

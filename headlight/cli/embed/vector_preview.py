@@ -13,7 +13,7 @@ from headlight.analysis.terminal_view import cells, fit, visible
 from headlight.cli.embed.embed_output import dimensions_of
 from headlight.cli.embed.job_checkpoint import NO_VECTORS, Rows
 from headlight.cli.output_files import count_text
-from headlight.wire.client_codec import Input
+from headlight.interface.arguments import Input
 
 LABEL_CELLS = 24  # of a text's beginning
 LEAST_NUMBERS = 3

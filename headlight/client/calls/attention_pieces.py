@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headlight.description import ModelDescription
-from headlight.errors import InvalidInput
+from headlight.interface.arguments import Input, Reading
+from headlight.interface.attention_grid import layer_pieces
+from headlight.interface.checked_specs import check_pieces
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec
 from headlight.wire.answer_checks import Expected
 from headlight.wire.answer_numbers import check_numbers
-from headlight.wire.attention_codec import attention_output, grid
-from headlight.wire.client_codec import Input, Reading, encode_request, native, require, to_input
+from headlight.wire.attention_codec import attention_output
+from headlight.wire.client_codec import encode_request, native, require, to_input
 from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 
 REQUEST_ID = "pieces"
-
-
-class AttentionPiece(NamedTuple):
-    """Rows of the attention of one text: some of one head, or all of several heads of one layer.
-
-    Attributes:
-        layer: absolute; of a pair its layer; of reduced layers the first.
-        heads: positions on the axis "head"; for a pair only 0.
-        rows: positions on the axis "query".
-        values: float32 or float16 [heads, rows, keys], read-only.
-    """
-
-    layer: int
-    heads: range
-    rows: range
-    values: NDArray[Any]
 
 
 class Pieces:
@@ -56,11 +41,7 @@ class Pieces:
                 cannot be sent.
         """
         outputs = pb.Outputs(attention=attention_output(spec))
-        if spec.dtype == "uint8" or spec.top_k is not None:
-            raise InvalidInput(
-                "attention",
-                "with uint8 or top_k comes in two parts; use `attention`, or leave these out",
-            )
+        check_pieces(spec)
         encode = encode_request(name, [to_input(text, "text")], outputs, reading)
         self.request = pb.EncodeStreamRequest(id=REQUEST_ID, encode=encode)
         self._name, self._text, self._reading = name, text, reading
@@ -103,12 +84,10 @@ class Pieces:
 
     def _layers(self, answer: Answer) -> Iterator[AttentionPiece]:
         layout = answer.layouts["attention"]
-        values = answer.part("attention", 0).reshape(grid(layout.axes, layout.shapes[0]))
+        values = answer.part("attention", 0)
         self._expected.check_numbers(answer)
-        values.flags.writeable = False  # as for chunks, which share memory with their messages
-        # Reduced layers form one map, named by the first layer.
-        for layer, maps in zip(layout.layers, values, strict=False):
-            yield AttentionPiece(layer, range(maps.shape[0]), range(maps.shape[1]), maps)
+        values.flags.writeable = False  # as for chunks, which lie in the messages that brought them
+        return layer_pieces(layout.axes, layout.layers, values)
 
     def _rows(self, chunk: pb.Chunk) -> AttentionPiece:
         layout = self._assembly.layouts["attention"]

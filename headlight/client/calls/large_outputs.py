@@ -13,11 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.stream_calls import Streamed
 from headlight.description import ModelDescription
+from headlight.interface.arguments import Input, Reading, text_of
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokensSpec
 from headlight.wire.attention_codec import attention_output, hidden_output
-from headlight.wire.client_codec import Input, Reading, from_model_ref, from_token_info, require
+from headlight.wire.client_codec import (
+    from_model_ref,
+    from_token_info,
+    require,
+)
 from headlight.wire.reassembly import Answer
 from headlight.wire.vector_codec import tokens_output
 
@@ -26,7 +31,7 @@ def token_vectors(
     model: ModelDescription,
     name: str,
     inputs: Sequence[Input],
-    spec: TokensSpec | None,
+    spec: TokensSpec,
     reading: Reading,
 ) -> Streamed[TokenVectors]:
     """Request token vectors of any number of inputs, with their tokens."""
@@ -39,7 +44,7 @@ def token_vectors(
         )
 
     outputs = pb.Outputs(
-        tokens=tokens_output(TokensSpec() if spec is None else spec),
+        tokens=tokens_output(spec),
         token_info=pb.TokenInfoOutput(),
     )
     return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
@@ -49,7 +54,7 @@ def bare_token_vectors(
     model: ModelDescription,
     name: str,
     inputs: Sequence[Input],
-    spec: TokensSpec | None,
+    spec: TokensSpec,
     reading: Reading,
 ) -> Streamed[NDArray[Any]]:
     """Request token vectors of any number of inputs, as bare arrays."""
@@ -57,7 +62,7 @@ def bare_token_vectors(
         model,
         name,
         inputs,
-        pb.Outputs(tokens=tokens_output(TokensSpec() if spec is None else spec)),
+        pb.Outputs(tokens=tokens_output(spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
         bytes_per_token=4 * model.dim,
@@ -71,11 +76,18 @@ def whole_attention(
     layers: IndicesLike,
     reading: Reading,
 ) -> Streamed[Attention]:
-    """Request the whole attention maps of some layers of each input."""
+    """Request the whole attention maps of some layers of one input."""
+    [text] = inputs
 
     def take(answer: Answer, index: int) -> Attention:
         layers, origin = answer.layouts["attention"].layers, from_model_ref(answer.response.model)
-        return Attention(answer.part("attention", index), layers, tokens_of(answer, index), origin)
+        return Attention(
+            answer.part("attention", index),
+            layers,
+            tokens_of(answer, index),
+            origin,
+            text_of(text),
+        )
 
     outputs = pb.Outputs(
         attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput()

@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 from headlight.client.calls.list_work import ListWork
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
+from headlight.interface.arguments import Input, Reading
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import Expected
-from headlight.wire.client_codec import Input, Reading, encode_request, malformed, require
+from headlight.wire.client_codec import encode_request, malformed, require
 from headlight.wire.reassembly import Answer, Assembly
 from headlight.wire.status_errors import error_of_status
 

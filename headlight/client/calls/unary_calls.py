@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
+from headlight.interface.arguments import Input, Prompting, Reading
+from headlight.interface.checked_specs import checked_choice
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings, Occlusion, TokenList
 from headlight.spec import (
@@ -35,9 +37,6 @@ from headlight.wire.answer_numbers import check_numbers
 from headlight.wire.attention_codec import attention_output, selector_of
 from headlight.wire.client_codec import (
     DTYPES,
-    Input,
-    Prompting,
-    Reading,
     encode_request,
     from_bytes,
     from_model_ref,
@@ -62,11 +61,10 @@ class Pooled(ListWork[pb.EncodeRequest]):
         model: ModelDescription,
         name: str,
         inputs: Sequence[Input],
-        spec: PooledSpec | None,
+        spec: PooledSpec,
         head_mask: ArrayLike | None,
         reading: Reading,
     ) -> None:
-        spec = PooledSpec() if spec is None else spec
         base = encode_request(name, (), pb.Outputs(pooled=pooled_output(spec)), reading)
         # Checked here too: without inputs there is no call, and the result's memory is reserved.
         if spec.dimensions is not None:
@@ -185,7 +183,7 @@ def occlusion_request(
     set_reading(request, reading)
     if tokens is not None:
         request.tokens.CopyFrom(
-            selector_of("tokens", tokens_like("tokens", tokens))
+            selector_of(checked_choice("tokens", tokens_like("tokens", tokens)))
             or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
         )
     return request

@@ -99,6 +99,10 @@ class Engine:
             self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
         )
 
+    def close(self) -> None:
+        """Give the memory of the graphs back. No batch may run afterwards."""
+        self._sessions = {}
+
     def selections(self, embedding: Selection) -> list[Selection]:
         """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
         return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]

@@ -1,4 +1,4 @@
-"""Accepted inputs: checks of ids and head masks, and truncation of inputs that are too long."""
+"""Accepted inputs: checks of ids, and truncation of inputs that are too long."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Literal, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
-from headlight.runtime.values import Floats, Ids, Marks
+from headlight.runtime.values import Ids, Marks
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
@@ -63,30 +62,6 @@ def list_of_ids(ids: Ids, segments: Ids | None, pieces: tuple[str, ...]) -> Toke
     zeros = (0,) * len(ids)
     types = zeros if segments is None else tuple(segments.tolist())
     return TokenList(tuple(ids.tolist()), pieces, zeros, zeros, (False,) * len(ids), types)
-
-
-def checked_head_mask(manifest: Manifest, mask: ArrayLike) -> Floats:
-    """Return the head mask as float32 [L, H].
-
-    Raises:
-        InvalidInput: it has another shape, or a value outside 0 to 1.
-    """
-    layers, heads = manifest.architecture.layers, manifest.architecture.heads
-    try:
-        found = np.asarray(mask, dtype=np.float32)
-        if np.asarray(mask).dtype.kind in "US":  # NumPy parses strings as numbers
-            raise TypeError
-    except (TypeError, ValueError):
-        raise InvalidInput("head_mask", "must hold numbers alone") from None
-    if found.shape != (layers, heads):
-        raise InvalidInput(
-            "head_mask",
-            f"has the shape {found.shape}; this model has {layers} layers of {heads} heads",
-        )
-    # Larger ones could overflow, and affect other batch members.
-    if not ((found >= 0) & (found <= 1)).all():
-        raise InvalidInput("head_mask", "has a value outside 0 to 1; 1 keeps a head, 0 removes it")
-    return found
 
 
 def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:

@@ -215,7 +215,7 @@ def test_a_folder_that_can_be_served_is_exported_and_matches_the_original(
         "bert",
     )
     origin = read_origin(folder)
-    [one, pair] = runtime.encode(["text 5 of many", ("one", "two")])
+    [one, pair] = runtime.encode_items(["text 5 of many", ("one", "two")])
     assert one.pooled is not None
     assert pair.pooled is not None
     assert runtime.tokenizer is not None

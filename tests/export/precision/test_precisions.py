@@ -115,7 +115,7 @@ def test_family_specific_layers_are_converted(tmp_path: Path, texts: Path) -> No
     assert all(quality.entry.cosine_mean > 0.99 for quality in exact)
     for precision in PRECISIONS:
         runtime = load(Config(bundle=tmp_path / "out", precision=precision))
-        [result] = runtime.encode(["some text"])
+        [result] = runtime.encode_items(["some text"])
         assert result.pooled is not None
         assert result.pooled.shape == (36,)
         large = [
@@ -145,7 +145,7 @@ def test_selectors_work_in_every_precision(precision: str, make_variants: MakeBu
     runtime = Runtime(make_variants("rope"), precision=precision, threads=1)
 
     def attention(**wish: Any) -> Any:
-        [result] = runtime.encode([[5, 9, 33, 7, 21]], attention=AttentionSpec.of(**wish))
+        [result] = runtime.encode_items([[5, 9, 33, 7, 21]], attention=AttentionSpec.of(**wish))
         return result
 
     maps = attention().attention
@@ -157,8 +157,8 @@ def test_selectors_work_in_every_precision(precision: str, make_variants: MakeBu
         attention(top_k=2).attention, -np.sort(-maps, axis=-1)[..., :2], atol=1e-6
     )
     wanted = everything(runtime.bundle.manifest.architecture).hidden
-    [states] = runtime.encode([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
-    assert states.hidden is not None  # without attention: every selector is empty
+    [states] = runtime.encode_items([[5, 9]], hidden=wanted.spec)  # type: ignore[union-attr]
+    assert states.hidden is not None  # and nothing of attention: every selector is empty
     assert states.hidden.shape == (3, 2, 36)
 
 

@@ -230,7 +230,7 @@ def test_a_checkpoint_without_a_tokenizer_becomes_a_bundle_that_takes_ids_alone(
     manifest = runtime.bundle.manifest
     assert (manifest.name, manifest.version, manifest.accepts) == ("ids-only", "7", ("ids",))
     assert runtime.tokenizer is None
-    [result] = runtime.encode([[2, 9, 3]])
+    [result] = runtime.encode_items([[2, 9, 3]])
     assert result.pooled is not None
     assert abs(float(np.linalg.norm(result.pooled)) - 1) < 1e-6
 

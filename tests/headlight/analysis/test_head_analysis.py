@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from headlight import Client, InvalidInput
-from headlight.analysis.head_analysis import analyse, distances, importance, words_of
+from headlight.analysis.head_analysis import analyse, distances, importance
 from headlight.analysis.head_kinds import Link
 from headlight.analysis.terminal_view import bar, cells
 from headlight.cli.attention.heads_command import five
 from headlight.cli.commands import main
 from headlight.errors import BadAnswer, MixedWeights
+from headlight.interface.arguments import Input, text_of
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.client_codec import Input
 from tests.headlight.fake_model import HEADS, LAYERS, REF
 from tests.headlight.fake_server import FakeServicer
 
@@ -101,10 +101,10 @@ def test_requests_include_enough_weights_of_each_row(
         assert servicer.encoded[-1].outputs.attention.top_k == expected
 
 
-def test_tokens_are_labelled_with_the_characters_of_their_text() -> None:
-    assert words_of("a b") == "a b"
-    assert words_of(("a", "b")) == ("a", "b")
-    assert [words_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
+def test_tokens_are_labelled_by_the_characters_of_a_text_or_pair() -> None:
+    assert text_of("a b") == "a b"
+    assert text_of(("a", "b")) == ("a", "b")
+    assert [text_of(ids) for ids in ([5, 6], np.array([5, 6]))] == [None, None]
 
 
 def test_ids_have_no_special_tokens(client: Client) -> None:

@@ -14,7 +14,7 @@ import pytest
 import headlight
 from headlight.cli.commands import main
 from headlight.client.sync_client import Client
-from headlight.spec import PooledSpec, VectorType
+from headlight.spec import VectorType
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -46,7 +46,9 @@ def test_embed_as_text_reads_back_exactly(run: Run, client: Client) -> None:
 
 def test_embed_as_json_reads_back_exactly(run: Run, client: Client) -> None:
     answer = json.loads(run("embed", "one", "--format", "json")[1])
-    np.testing.assert_array_equal(np.array(answer["embeddings"], np.float32), client.encode("one"))
+    np.testing.assert_array_equal(
+        np.array(answer["embeddings"], np.float32), client.encode(["one"])
+    )
     assert (answer["token_counts"], answer["truncated"], answer["model"]["name"]) == (
         [3],
         [False],
@@ -76,7 +78,7 @@ def test_embed_writes_npy_as_one_memory_mappable_array(
     assert run(*arguments, stdin="\n".join(texts).encode()) == (0, "", said)
     mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     assert mapped.shape == (20, width)
-    np.testing.assert_array_equal(mapped, client.encode(texts, PooledSpec(dtypes=(dtype,))))
+    np.testing.assert_array_equal(mapped, client.encode(texts, dtype=dtype))
     assert run(*arguments)[:2] == (0, "")
     assert np.load(path).shape == (0, width)
 
@@ -277,13 +279,13 @@ def test_errors_of_the_caller_are_one_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_errors_of_the_service_are_one_line_and_exit_code_1(
-    run: Run, servicer: FakeServicer
-) -> None:
-    code, _, err = run("info", "--target", "127.0.0.1:1")
+def test_what_the_service_failed_at_is_one_line_and_1(run: Run, servicer: FakeServicer) -> None:
+    code, _, err = run("embed", "a", "--retry-for", "0", "--target", "127.0.0.1:1")
     assert code == 1
     assert err.startswith("headlight: no answer from 127.0.0.1:1 (")
-    assert "--target" in err
+    assert err.endswith(
+        "); start a service there, or name another by --target or HEADLIGHT_TARGET\n"
+    )
     said = "headlight: --model: there is no other; there is fake\n"  # yet, or behind this address
     assert run("info", "--model", "other") == (1, "", said)
     trailing = (("grpc-retry-pushback-ms", "90500"),)

@@ -9,9 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from headlight.cli.commands import main, parser
-from headlight.cli.error_advice import advice
-from headlight.errors import Unavailable
+from headlight.cli.commands import main
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -125,74 +123,3 @@ def test_a_full_queue_of_own_requests_advises_a_longer_timeout(
     servicer.refusals.append(Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, late))
     expected = f"headlight: {told}; give more time by --timeout\n"
     assert said(capsys, target, "attend", "a", "--timeout", "60") == (1, expected)
-
-
-FAILED = "connections to all backends failing; last error: "
-START = "start a service there, or name another by --target or HEADLIGHT_TARGET"
-AT_ONCE = "if there is one, it closed the connection at once: it may want "
-
-
-@pytest.mark.parametrize(
-    ("words", "options", "says"),
-    [
-        (
-            "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused",
-            "",
-            START,
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "",
-            f"{START}; {AT_ONCE}TLS, by --tls or --tls-ca",
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "--tls-ca ca",
-            f"{START}; {AT_ONCE}a certificate, by --tls-cert and --tls-key",
-        ),
-        (
-            "UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed",
-            "--tls-ca ca --tls-cert a --tls-key b",
-            f"{START}; {AT_ONCE}another certificate than that of --tls-cert",
-        ),
-        (
-            "UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host: Connection refused",
-            "",
-            (
-                f"{START}; that was its IPv6 address: what another one says is told where "
-                "--target has it, as 127.0.0.1:PORT"
-            ),
-        ),
-        ("UNKNOWN: ipv6:%5B::1%5D:1: Failed to connect to remote host", "--target [::1]:1", START),
-        (
-            "UNKNOWN: ipv4:127.0.0.1:1: Peer name 127.0.0.1 is not in peer certificate",
-            "--tls",
-            "the certificate there is for another name: give that by --tls-server-name",
-        ),
-        (
-            (
-                "UNAVAILABLE: ipv4:127.0.0.1:1: Failed parsing HTTP/2 (Expected SETTINGS frame as "
-                "the first frame, got frame type 79)"
-            ),
-            "",
-            (
-                "that is no gRPC in plaintext: name the port of gRPC by --target, "
-                "or give --tls or --tls-ca"
-            ),
-        ),
-    ],
-)
-def test_connection_errors_of_grpc_are_reported_with_options_to_fix_them(
-    words: str, options: str, says: str
-) -> None:
-    arguments = parser().parse_args(["info", "--target", "localhost:1", *options.split()])
-    told = f"no answer from {arguments.target} ({FAILED}{words}); {says}"
-    assert advice(Unavailable(FAILED + words), arguments) == told
-
-
-def test_a_connection_lost_later_is_not_reported_as_closed_at_once() -> None:
-    arguments = parser().parse_args(["info", "--target", "127.0.0.1:1"])
-    assert (
-        advice(Unavailable("Socket closed"), arguments)
-        == f"no answer from 127.0.0.1:1 (Socket closed); {START}"
-    )

@@ -23,7 +23,7 @@ from headlight import (
 )
 from headlight.client.async_client import MANY_INPUTS
 from headlight.client.calls.list_work import measure
-from headlight.wire.client_codec import Input
+from headlight.interface.arguments import Input
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal
 
@@ -87,7 +87,7 @@ async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer)
 
 async def test_unavailable_is_retried(aclient: AsyncClient, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
-    assert (await aclient.encode("text")).shape == (1, DIM)
+    assert (await aclient.encode("text")).shape == (DIM,)
     assert len(servicer.encoded) == 2
 
 

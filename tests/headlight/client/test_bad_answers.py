@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, PooledSpec, TokensSpec
+from headlight import AsyncClient, AttentionSpec, BadAnswer, Client
 from headlight.errors import EngineError, MixedWeights
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.client.broken_answers import (
@@ -41,21 +41,18 @@ from tests.headlight.fake_server import FakeServicer
 
 SECONDS = 60  # timeout of the client, which no test reaches
 TEXT = "one two three"
-UNIT = PooledSpec(normalize=True)
 Method: TypeAlias = "Callable[[Any], Any]"
 Ask: TypeAlias = "Callable[[Method], Any]"
 
 METHODS: dict[str, Method] = {
     "encode": lambda client: client.encode([TEXT, "four"]),
-    "unit": lambda client: client.encode([TEXT, "four"], UNIT),
-    "bytes": lambda client: client.encode_with_info(
-        [TEXT], PooledSpec(dtypes=("float16", "ubinary"))
-    ),
+    "unit": lambda client: client.encode([TEXT, "four"], normalize=True),
+    "bytes": lambda client: client.encode_with_info([TEXT], dtype=("float16", "ubinary")),
     "ids": lambda client: client.encode([[1, 5, 9]]),
     "refuse": lambda client: client.encode([TEXT, "four"], truncate="refuse"),
     "cut": lambda client: client.encode(["word " * 50], truncate="end"),
     "tokens": lambda client: client.encode_tokens([TEXT, "four"]),
-    "token_vectors": lambda client: client.token_vectors([TEXT], TokensSpec(skip_special=True)),
+    "token_vectors": lambda client: client.token_vectors([TEXT], skip_special=True),
     "attend": lambda client: client.attend(TEXT),
     "attention": lambda client: client.attention([TEXT], AttentionSpec(layers=(1, -1))),
     "rows": lambda client: client.attention([TEXT], AttentionSpec(queries=(1, -1))),

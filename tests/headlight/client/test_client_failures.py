@@ -50,7 +50,7 @@ def test_vectors_of_two_versions_are_never_mixed(client: Client, servicer: FakeS
 
 def test_unavailable_is_retried(client: Client, servicer: FakeServicer) -> None:
     servicer.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, "draining"))
-    assert client.encode("text").shape == (1, DIM)
+    assert client.encode("text").shape == (DIM,)
     assert len(servicer.encoded) == 2
 
 
@@ -182,8 +182,8 @@ def test_the_timeout_bounds_the_whole_method(target: str) -> None:
         client.encode(TEXTS)
 
 
-def test_an_unreachable_server_is_unavailable() -> None:
-    with Client("127.0.0.1:1") as client, pytest.raises(Unavailable):
+def test_nobody_there_is_unavailable() -> None:
+    with Client("127.0.0.1:1", wait_for_ready=0) as client, pytest.raises(Unavailable):
         client.encode("text")
 
 

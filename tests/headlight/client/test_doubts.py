@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, Client, EngineError, InvalidInput, PooledSpec
+from headlight import AsyncClient, Client, EngineError, InvalidInput
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
 from headlight.pb import headlight_pb2 as pb
@@ -32,7 +32,7 @@ OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
     (lambda client: client.tokenize([LARGE]), {"max_request_bytes": 8192}),
     (lambda client: client.attend("one two"), {"max_stream_output_bytes": 64}),
     (lambda client: client.encode(["one"], head_mask=MASK), {"layers": LAYERS + 1}),
-    (lambda client: client.encode(["one"], PooledSpec(dimensions=DIM)), {"pooled_dim": DIM - 1}),
+    (lambda client: client.encode(["one"], dimensions=DIM), {"pooled_dim": DIM - 1}),
 ]
 
 

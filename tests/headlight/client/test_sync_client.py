@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from headlight import Client, InvalidInput
+from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
-from headlight.wire.client_codec import Input
 from tests.headlight.fake_model import (
     DIM,
     HEADS,
@@ -58,8 +58,13 @@ def test_empty_input_makes_no_call(client: Client, servicer: FakeServicer) -> No
     assert servicer.encoded == []
 
 
-def test_a_single_text_is_a_list_of_one(client: Client) -> None:
-    np.testing.assert_array_equal(client.encode("one text"), client.encode(["one text"]))
+def test_a_lone_text_has_one_vector_and_elsewhere_is_a_list_of_one(client: Client) -> None:
+    assert client.encode("one text").shape == (DIM,)
+    np.testing.assert_array_equal(client.encode("one text"), client.encode(["one text"])[0])
+    assert client.encode(("one", "text")).shape == (2, DIM)
+    assert client.encode([("one", "text")]).shape == (1, DIM)
+    assert client.encode_with_info("one text").vectors.shape == (1, DIM)
+    assert client.tokenize("one text") == client.tokenize(["one text"])
 
 
 @pytest.mark.parametrize(

@@ -19,33 +19,33 @@ from tests.tampering import relist
 
 def test_results_come_in_the_order_of_the_inputs(runtime: Runtime) -> None:
     texts = ["a long text with many letters", "b", "middling one", "b"]
-    together = [result.pooled for result in runtime.encode(texts)]
-    alone = [runtime.encode([text])[0].pooled for text in texts]
+    together = [result.pooled for result in runtime.encode_items(texts)]
+    alone = [runtime.encode_items([text])[0].pooled for text in texts]
     np.testing.assert_allclose(np.stack(together), np.stack(alone), atol=1e-6)  # type: ignore[arg-type]
 
 
 def test_a_text_and_its_ids_give_equal_results(runtime: Runtime) -> None:
     assert runtime.tokenizer is not None
     ids = runtime.tokenizer.encode("some text").ids.tolist()
-    text, given_ids = runtime.encode(["some text", ids])
+    text, given_ids = runtime.encode_items(["some text", ids])
     np.testing.assert_array_equal(text.pooled, given_ids.pooled)
 
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        (["fine", ""], r"^inputs\[1\]: is empty"),
-        (["x" * 500], r"^inputs\[0\]: has 502 tokens, the model takes 160"),
-        ([[]], r"^inputs\[0\]: has 0 ids; send 1 to 160"),
-        ([[1] * 161], r"^inputs\[0\]: has 161 ids"),
-        ([[3, -1]], r"^inputs\[0\]: the id at 1 is not in 0 \.\. "),
-        ([[10**6]], r"^inputs\[0\]: the id at 0 is not in"),
-        ([[2**63]], r"^inputs\[0\]: holds something that is not a 64-bit integer"),
+        (["fine", ""], r"^inputs\[1\].text: is empty"),
+        (["x" * 500], r"^inputs\[0\].text: has 502 tokens, the model takes 160"),
+        ([[]], r"^inputs\[0\].ids: has 0 ids; send 1 to 160"),
+        ([[1] * 161], r"^inputs\[0\].ids: has 161 ids"),
+        ([[3, -1]], r"^inputs\[0\].ids: the id at 1 is not in 0 \.\. "),
+        ([[10**6]], r"^inputs\[0\].ids: the id at 0 is not in"),
+        ([[2**63]], r"^inputs\[0\].ids: holds something that is not a 64-bit integer"),
     ],
 )
 def test_bad_input_is_named_by_its_index(runtime: Runtime, inputs: list, message: str) -> None:  # type: ignore[type-arg]
     with pytest.raises(InvalidInput, match=message):
-        runtime.encode(inputs)
+        runtime.encode_items(inputs)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_attention_outputs_are_refused_without_the_attend_graph(
 ) -> None:
     runtime = Runtime(bundle_path, threads=1, attend=False)
     with pytest.raises(InvalidInput, match=rf"^{field}: this runtime was opened with attend=False"):
-        runtime.encode(["a"], **options)
+        runtime.encode_items(["a"], **options)
 
 
 @pytest.mark.parametrize(
@@ -79,18 +79,18 @@ def test_attention_outputs_are_refused_without_the_attend_graph(
 )
 def test_an_invalid_head_mask_is_refused(runtime: Runtime, mask: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^head_mask: {problem}"):
-        runtime.encode(["a"], head_mask=mask)
+        runtime.encode_items(["a"], head_mask=mask)
 
 
 @pytest.mark.parametrize("mask", [np.array([[1, 0, 1], [1, 1, 0.5]]), [[1, 0, 1], [1, 1, 0.5]]])
-def test_a_head_mask_may_have_any_numeric_type(runtime: Runtime, mask: Any) -> None:
-    [got] = runtime.encode(["a"], head_mask=mask)
-    [expected] = runtime.encode(["a"], head_mask=np.asarray(mask, dtype=np.float32))
+def test_a_head_mask_may_be_of_any_numbers(runtime: Runtime, mask: Any) -> None:
+    [got] = runtime.encode_items(["a"], head_mask=mask)
+    [expected] = runtime.encode_items(["a"], head_mask=np.asarray(mask, dtype=np.float32))
     np.testing.assert_array_equal(np.asarray(got.pooled), np.asarray(expected.pooled))
 
 
-def test_empty_input_gives_no_results(runtime: Runtime) -> None:
-    assert runtime.encode([]) == []
+def test_no_inputs_give_no_results(runtime: Runtime) -> None:
+    assert runtime.encode_items([]) == []
 
 
 @given(st.lists(st.integers(1, 3000), max_size=80), st.booleans())
@@ -159,8 +159,8 @@ def test_a_probe_detects_other_numbers_without_the_bundle_files(
         runtime.probe()
 
 
-def test_attention_layers_are_returned_in_the_requested_order(runtime: Runtime) -> None:
-    [result] = runtime.encode(["abc"], attention=AttentionSpec(layers=(1, 0)))
+def test_attention_of_chosen_layers_in_the_order_asked(runtime: Runtime) -> None:
+    [result] = runtime.encode_items(["abc"], attention=AttentionSpec(layers=(1, 0)))
     assert result.attention is not None
     assert result.attention.shape == (2, 3, 5, 5)
 

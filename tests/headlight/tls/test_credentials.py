@@ -348,7 +348,7 @@ def test_a_failed_certificate_reload_is_reported_when_connecting_fails(
 ) -> None:
     trusted = tmp_path / "ca.crt"
     trusted.write_bytes(authority.cert.read_bytes())
-    with Client("127.0.0.1:1", tls_ca=trusted, timeout=20) as client:
+    with Client("127.0.0.1:1", tls_ca=trusted, wait_for_ready=0) as client:
         trusted.write_bytes(b"half of it")
         with pytest.raises(
             Unavailable,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headlight import AttentionSpec, Client, InvalidInput, PooledSpec, Span
+from headlight import AttentionSpec, Client, InvalidInput, Span
 from headlight.runtime.attention.resolved_spec import resolve_attention
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.spec import HiddenSpec
@@ -168,14 +168,13 @@ def test_a_list_for_a_single_choice_is_refused_by_name(
 
 def test_iterators_are_refused_by_name(client: Client) -> None:
     types: Any = (name for name in ("float16", "float32"))
-    for ask in (client.encode, client.encode_with_info):
-        with pytest.raises(
-            InvalidInput,
-            match=r"^outputs\.pooled\.dtypes: must be a tuple of float32, float16, int8",
-        ):
-            ask(["one"], PooledSpec(dtypes=types))
+    with pytest.raises(
+        InvalidInput,
+        match=r"^outputs\.pooled\.dtypes: must be a tuple of float32, float16, int8",
+    ):
+        client.encode_with_info(["one"], dtype=types)
     listed: Any = ["float16", "float32"]
-    assert set(client.encode_with_info(["one"], PooledSpec(dtypes=listed)).by_type) == set(listed)
+    assert set(client.encode_with_info(["one"], dtype=listed).by_type) == set(listed)
 
 
 @pytest.mark.parametrize("entry", [None, "1", b"1"])

@@ -51,7 +51,7 @@ def test_failed_calls_and_failed_stream_requests_raise_the_same_error(
         client.attend("text")
     expected = ERROR_CLASSES.get(code, errors.HeadlightError)
     assert type(of_call.value) is type(of_request.value) is expected
-    assert str(of_call.value) == str(of_request.value)
+    assert str(of_request.value) in str(of_call.value)  # which may say what to do
     if expected is errors.HeadlightError:
         assert str(of_call.value) == f"{code.name}: the reason"
 

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from headlight.description import Limits
 from headlight.errors import InvalidInput
+from headlight.interface.attention_grid import grid
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
-from headlight.wire.attention_codec import OUTPUT_KINDS, grid
+from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared

@@ -86,7 +86,10 @@ def test_a_job_waits_for_an_unavailable_service(
     code, err = embed("--retry-for", "50")
     assert (code, err.splitlines()[1:-1]) == (
         0,
-        ["headlight: error 4f2a; waiting for it, for 50 s at most"],
+        [
+            f"headlight: no answer from {client._target} (error 4f2a); start a service there, or "
+            "name another by --target or HEADLIGHT_TARGET; waiting for it, for 50 s at most"
+        ],
     )
     assert pauses == [0.25, 0.5, 1.0]
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from headlight.analysis.terminal_view import cells
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.vector_preview import as_preview
+from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
-from headlight.wire.client_codec import Input
 
 MODEL = ModelRef("fake", "1", "ab" * 32, "cpu", "fp32")
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, Client
-from headlight.client.calls.attention_pieces import AttentionPiece, Pieces
+from headlight.client.calls.attention_pieces import Pieces
 from headlight.errors import EngineError, InvalidInput, Unavailable
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import AttentionPiece
 from headlight.spec import AttentionSpec
 from headlight.wire.client_codec import from_model
 from tests.headlight.fake_model import answer, frames_of

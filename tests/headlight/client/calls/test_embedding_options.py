@@ -14,7 +14,7 @@ import grpc
 import numpy as np
 import pytest
 
-from headlight import AsyncClient, Client, EngineError, InvalidInput, PooledSpec, TokensSpec
+from headlight import AsyncClient, Client, EngineError, InvalidInput
 from headlight.cli.commands import main
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Usage
@@ -23,7 +23,6 @@ from tests.headlight.fake_model import DIM, hidden_of, pooled_of, tokens_of
 from tests.headlight.fake_server import FakeServicer, Refusal
 
 TYPES: tuple[VectorType, ...] = ("int8", "float32", "ubinary", "binary", "float16")
-EVERY_TYPE = PooledSpec(dtypes=TYPES)
 
 
 def vector(text: str) -> Any:
@@ -32,7 +31,7 @@ def vector(text: str) -> Any:
 
 def test_a_spec_is_sent_unchanged(client: Client, servicer: FakeServicer) -> None:
     client.encode(["a"])
-    client.encode(["a"], PooledSpec(dimensions=3, normalize=False, dtypes=("float16",)))
+    client.encode(["a"], dimensions=3, normalize=False, dtype="float16")
     plain, chosen = (request.outputs for request in servicer.encoded)
     assert plain == pb.Outputs(pooled=pb.PooledOutput())
     assert chosen.pooled == pb.PooledOutput(
@@ -42,8 +41,8 @@ def test_a_spec_is_sent_unchanged(client: Client, servicer: FakeServicer) -> Non
 
 def test_one_type_returns_an_array_and_several_a_mapping(client: Client) -> None:
     np.testing.assert_array_equal(client.encode(["a", "b"]), [vector("a"), vector("b")])
-    assert client.encode(["a"], PooledSpec(dtypes=("ubinary",))).tolist() == [[255]]
-    found = client.encode_with_info(["a", "b"], EVERY_TYPE)
+    assert client.encode(["a"], dtype="ubinary").tolist() == [[255]]
+    found = client.encode_with_info(["a", "b"], dtype=TYPES)
     assert tuple(found.by_type) == TYPES
     assert {name: (each.dtype.name, each.shape) for name, each in found.by_type.items()} == {
         "int8": ("int8", (2, DIM)),
@@ -54,12 +53,12 @@ def test_one_type_returns_an_array_and_several_a_mapping(client: Client) -> None
     }
     np.testing.assert_array_equal(found.vectors, found.by_type["int8"])
     np.testing.assert_array_equal(found.by_type["binary"], [[127], [127]])
-    with pytest.raises(InvalidInput, match=r"spec: names several types.*by_type"):
-        client.encode(["a"], EVERY_TYPE)
+    with pytest.raises(InvalidInput, match=r"dtype: names several types.*by_type"):
+        client.encode(["a"], dtype=TYPES)  # type: ignore[arg-type]
 
 
-def test_empty_input_returns_empty_arrays_of_each_type(client: Client) -> None:
-    found = client.encode_with_info([], PooledSpec(dimensions=8, dtypes=TYPES))
+def test_no_inputs_give_no_rows_of_each_type(client: Client) -> None:
+    found = client.encode_with_info([], dimensions=8, dtype=TYPES)
     assert [each.shape for each in found.by_type.values()] == [
         (0, 8),
         (0, 8),
@@ -74,7 +73,7 @@ def test_empty_input_returns_empty_arrays_of_each_type(client: Client) -> None:
         "int8",
         "float16",
     ]
-    assert client.encode([], PooledSpec(dimensions=3)).shape == (0, 3)
+    assert client.encode([], dimensions=3).shape == (0, 3)
 
 
 @pytest.mark.parametrize("dimensions", [0, DIM + 1, 10**9])
@@ -85,16 +84,16 @@ async def test_impossible_dimensions_are_refused_even_for_empty_input(
         rf"^outputs\.pooled\.dimensions: is {dimensions}; this model's vectors have 1 \.\. {DIM}$"
     )
     with pytest.raises(InvalidInput, match=says):
-        client.encode([], PooledSpec(dimensions=dimensions))
+        client.encode([], dimensions=dimensions)
     async with AsyncClient(target) as other:
         with pytest.raises(InvalidInput, match=says):
-            await other.encode([], PooledSpec(dimensions=dimensions))
+            await other.encode([], dimensions=dimensions)
 
 
 def test_smaller_types_allow_more_texts_per_answer(client: Client, servicer: FakeServicer) -> None:
     servicer.limits.max_unary_response_bytes = 1000
     servicer.limits.max_items = servicer.limits.max_request_tokens = 1000
-    client.encode([f"text {at}" for at in range(50)], PooledSpec(dtypes=("ubinary",)))
+    client.encode([f"text {at}" for at in range(50)], dtype="ubinary")
     assert max(len(request.inputs) for request in servicer.encoded) == 500 // (32 + DIM // 8)
 
 
@@ -105,18 +104,17 @@ def test_types_that_were_not_asked_for_are_refused(
         "headlight.client.calls.unary_calls.pooled_output", lambda spec: pb.PooledOutput()
     )
     with pytest.raises(EngineError, match="malformed: vectors of the types"):
-        client.encode(["a"], PooledSpec(dtypes=("int8",)))
+        client.encode(["a"], dtype="int8")
 
 
 @pytest.mark.parametrize(
     ("values", "says"),
     [
         (
-            {"dtypes": ("float64",)},
+            {"dtype": "float64"},
             "dtypes: is 'float64'; must be one of float32, float16, int8, binary, ubinary",
         ),
-        ({"dtypes": "float16"}, "dtypes: is a text; must be a tuple of types, as ('float16',)"),
-        ({"dtypes": None}, "dtypes: must be a tuple of float32, float16, int8, binary, ubinary"),
+        ({"dtype": None}, "dtypes: must be a tuple of float32, float16, int8, binary, ubinary"),
         (
             {"dimensions": -1},
             "dimensions: must be a whole number from 1 to the width of the vectors, and is -1",
@@ -140,16 +138,16 @@ def test_options_that_the_contract_cannot_express_are_refused_by_the_client(
     client: Client, values: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"^outputs.pooled.{re.escape(says)}"):
-        client.encode(["a"], PooledSpec(**values))
+        client.encode_with_info(["a"], **values)
 
 
 def test_an_invalid_token_vector_option_is_named_with_the_valid_ones(client: Client) -> None:
     with pytest.raises(
         InvalidInput, match=r"^outputs.tokens.dtype: is 'int8'; must be one of float32, float16$"
     ):
-        client.encode_tokens(["a"], TokensSpec(dtype="int8"))  # type: ignore[arg-type]
+        client.encode_tokens(["a"], dtype="int8")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^outputs.tokens.skip_special: must be True or False"):
-        client.token_vectors(["a"], TokensSpec(skip_special="no"))  # type: ignore[arg-type]
+        client.token_vectors(["a"], skip_special="no")  # type: ignore[arg-type]
 
 
 def test_a_refused_prompt_is_reported_under_the_name_the_caller_used(
@@ -222,13 +220,13 @@ def test_usage_is_summed_over_requests(client: Client) -> None:
     assert found.usage == Usage(tokens=7, prompt_tokens=4, original_tokens=7)
 
 
-def test_token_vectors_carry_their_token_indices(client: Client, servicer: FakeServicer) -> None:
-    [found] = client.token_vectors(["one two"], TokensSpec(skip_special=True))
+def test_token_vectors_say_which_they_are(client: Client, servicer: FakeServicer) -> None:
+    [found] = client.token_vectors(["one two"], skip_special=True)
     whole = hidden_of(list(found.tokens.ids), [3])[0]
     assert found.places == (1, 2)
     np.testing.assert_array_equal(found.vectors, whole[1:3])
     np.testing.assert_array_equal(
-        client.encode_tokens(["one two"], TokensSpec(skip_special=True))[0], whole[1:3]
+        client.encode_tokens(["one two"], skip_special=True)[0], whole[1:3]
     )
     [every] = client.token_vectors(["one two"])
     assert every.places == (0, 1, 2, 3)
@@ -240,18 +238,18 @@ async def test_the_asyncio_client_has_the_same_embedding_options(
 ) -> None:
     async with AsyncClient(target) as other:
         np.testing.assert_array_equal(
-            await other.encode(["a"], PooledSpec(dimensions=3), prompt="x"),
-            client.encode(["a"], PooledSpec(dimensions=3), prompt="x"),
+            await other.encode(["a"], dimensions=3, prompt="x"),
+            client.encode(["a"], dimensions=3, prompt="x"),
         )
-        found = await other.encode_with_info(["a"], EVERY_TYPE, prompt_name="query")
+        found = await other.encode_with_info(["a"], dtype=TYPES, prompt_name="query")
         assert tuple(found.by_type) == TYPES
-        [tokens] = await other.token_vectors(["one two"], TokensSpec(skip_special=True))
+        [tokens] = await other.token_vectors(["one two"], skip_special=True)
         assert tokens.places == (1, 2)
-        [bare] = await other.encode_tokens(["one two"], TokensSpec(skip_special=True))
+        [bare] = await other.encode_tokens(["one two"], skip_special=True)
         np.testing.assert_array_equal(bare, tokens.vectors)
         assert len(await other.tokenize(["a"], prompt="")) == 1
         with pytest.raises(InvalidInput, match="by_type"):
-            await other.encode(["a"], EVERY_TYPE)
+            await other.encode(["a"], dtype=TYPES)  # type: ignore[arg-type]
 
 
 def test_the_command_line_sends_options(

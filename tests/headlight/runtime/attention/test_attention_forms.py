@@ -62,7 +62,7 @@ def reference(runtime: Runtime, checkpoint: Path, text: str) -> Text:
 
 
 def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: AttentionSpec) -> None:
-    for text, result in zip(texts, runtime.encode(texts, attention=spec), strict=True):
+    for text, result in zip(texts, runtime.encode_items(texts, attention=spec), strict=True):
         values, scales = result.attention, result.scales
         assert values is not None
         assert values.dtype == spec.dtype
@@ -163,7 +163,7 @@ def test_the_pooled_row_is_that_of_the_pooled_token(opened: Opened) -> None:
 
 def test_special_tokens_of_id_inputs_are_unknown(opened: Opened) -> None:
     runtime, _ = opened("rope")
-    [result] = runtime.encode([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))
+    [result] = runtime.encode_items([[5, 6, 7]], attention=AttentionSpec(reduce=("statistics",)))
     assert result.attention is not None
     assert np.isnan(result.attention[..., 1]).all()
     assert np.isfinite(np.delete(result.attention, 1, axis=-1)).all()
@@ -175,4 +175,4 @@ def test_special_tokens_of_id_inputs_are_unknown(opened: Opened) -> None:
         of_span,
     ):
         with pytest.raises(InvalidInput, match="send texts instead of ids"):
-            runtime.encode([[5, 6, 7]], attention=spec)
+            runtime.encode_items([[5, 6, 7]], attention=spec)

@@ -79,7 +79,7 @@ def test_a_text_with_fewer_tokens_than_top_k_has_zeros_in_order(
     make_bundle: Callable[[str], Path],
 ) -> None:
     runtime = Runtime(make_bundle("causal"), provider="cpu", threads=1)
-    [found] = runtime.encode([range(5, 35)], attention=AttentionSpec(top_k=100))
+    [found] = runtime.encode_items([range(5, 35)], attention=AttentionSpec(top_k=100))
     assert found.indices is not None
     for query, row in enumerate(found.indices[0, 0]):
         assert set(row[: query + 1]) == set(range(query + 1))

@@ -95,7 +95,7 @@ def test_files_changed_after_hashing_are_not_used(
     monkeypatch.setattr(engine, "open_session", change_before)
     ours = Runtime(copy, provider=provider, threads=1)
     ours.check_golden()
-    for got, expected in zip(ours.encode(TEXTS), runtime.encode(TEXTS), strict=True):
+    for got, expected in zip(ours.encode_items(TEXTS), runtime.encode_items(TEXTS), strict=True):
         np.testing.assert_allclose(got.pooled, expected.pooled, atol=1e-5)  # type: ignore[arg-type]
 
 
@@ -110,7 +110,9 @@ def test_an_opened_bundle_needs_no_files(
     ours.warm_up([8, 64])
     spec = AttentionSpec()
     for a, b in zip(
-        ours.encode(TEXTS, attention=spec), runtime.encode(TEXTS, attention=spec), strict=True
+        ours.encode_items(TEXTS, attention=spec),
+        runtime.encode_items(TEXTS, attention=spec),
+        strict=True,
     ):
         np.testing.assert_allclose(a.pooled, b.pooled, atol=1e-5)  # type: ignore[arg-type]
         np.testing.assert_allclose(a.attention, b.attention, atol=1e-5)  # type: ignore[arg-type]

@@ -161,13 +161,13 @@ def test_a_graph_with_a_pool_mask_receives_the_prompt_tokens(
     bundle_path: Path, tmp_path: Path
 ) -> None:
     runtime = Runtime(pooling_bundle(bundle_path, tmp_path / "bundle"), threads=1, attend=False)
-    [plain, longer] = runtime.encode(["ab", "abcdef"], prompt_name="query")
+    [plain, longer] = runtime.encode_items(["ab", "abcdef"], prompt_name="query")
     tokenizer = runtime.tokenizer
     assert tokenizer is not None
     ids = tokenizer.encode("ab", prompt="q: ").ids
     # It was requested, so it is not None.
     np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
-    [bare] = runtime.encode(["ab"])
+    [bare] = runtime.encode_items(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
     [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
     # It was requested, so it is not None.
@@ -184,33 +184,33 @@ def prompted(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Run
     )
 
 
-def test_the_default_prompt_precedes_texts_only(prompted: Runtime, runtime: Runtime) -> None:
-    [joined] = runtime.encode(["q: ab"])
-    [default] = prompted.encode(["ab"])
-    [named] = prompted.encode(["ab"], prompt_name="query")
-    [other] = prompted.encode(["ab"], prompt="")
+def test_the_default_goes_before_texts_alone(prompted: Runtime, runtime: Runtime) -> None:
+    [joined] = runtime.encode_items(["q: ab"])
+    [default] = prompted.encode_items(["ab"])
+    [named] = prompted.encode_items(["ab"], prompt_name="query")
+    [other] = prompted.encode_items(["ab"], prompt="")
     for result in (default, named):
         np.testing.assert_array_equal(result.pooled, joined.pooled)
     assert np.abs(other.pooled - joined.pooled).max() > 1e-3  # type: ignore[operator]  # asked for
     ids = prompted.tokenizer.encode("ab").ids  # type: ignore[union-attr]  # it has one
-    [given_ids] = prompted.encode([ids.tolist()])
+    [given_ids] = prompted.encode_items([ids.tolist()])
     np.testing.assert_array_equal(given_ids.pooled, other.pooled)
     with pytest.raises(
         InvalidInput,
-        match=r"inputs\[0\]: a prompt is put before a text, but ids are used unchanged",
+        match=r"inputs\[0\]\.ids: a prompt is put before a text, but ids are used unchanged",
     ):
-        prompted.encode([[7, 8]], prompt_name="query")
+        prompted.encode_items([[7, 8]], prompt_name="query")
 
 
 def test_spans_and_skips_account_for_the_prompt(prompted: Runtime) -> None:
     spec = AttentionSpec(queries=Span(0, 1), layers=(0,))
-    [result] = prompted.encode(
+    [result] = prompted.encode_items(
         ["ab"], attention=spec, tokens=TokensSpec(skip_special=True, skip_prompt=True)
     )
-    [whole] = prompted.encode(["ab"], attention=AttentionSpec(layers=(0,)), tokens=True)
+    [whole] = prompted.encode_items(["ab"], attention=AttentionSpec(layers=(0,)), tokens=True)
     np.testing.assert_allclose(result.attention[0, :, 0], whole.attention[0, :, 3], atol=1e-6)  # type: ignore[index]
     np.testing.assert_allclose(result.tokens, whole.tokens[3:5], atol=1e-6)  # type: ignore[arg-type, index]
-    [unit] = prompted.encode(
+    [unit] = prompted.encode_items(
         ["ab"], tokens=TokensSpec(skip_prompt=True, normalize=True, dtype="float16")
     )
     assert unit.tokens is not None
@@ -223,9 +223,9 @@ def test_skipping_everything_or_unknown_tokens_is_refused(prompted: Runtime) -> 
     with pytest.raises(
         InvalidInput, match=r"outputs\.tokens\.skip_special: .*send texts instead of ids"
     ):
-        prompted.encode([[7, 8]], tokens=TokensSpec(skip_special=True))
+        prompted.encode_items([[7, 8]], tokens=TokensSpec(skip_special=True))
     with pytest.raises(InvalidInput, match="skips every token of this input"):
-        prompted.encode([" "], tokens=TokensSpec(skip_special=True, skip_prompt=True))
+        prompted.encode_items([" "], tokens=TokensSpec(skip_special=True, skip_prompt=True))
 
 
 def test_pooling_weights_exclude_the_tokens_that_pooling_excludes(prompted: Runtime) -> None:

@@ -128,7 +128,7 @@ def test_results_equal_those_of_the_cpu_provider(
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
         for selected in (texts, texts[:1]):  # maps of a single text are written into their buffer
             expected, got = (
-                each.encode(selected, attention=spec, tokens=True) for each in (runtime, ours)
+                each.encode_items(selected, attention=spec, tokens=True) for each in (runtime, ours)
             )
             for a, b in zip(expected, got, strict=True):
                 for name in ("attention", "tokens", "pooled"):
@@ -230,7 +230,7 @@ def test_a_lost_device_returns_no_more_results(
         runtime.engine.run(items(5))
     break_(None)
     with pytest.raises(DeviceLost):
-        runtime.encode(["a"], attention=AttentionSpec())  # nor does its other graph answer
+        runtime.encode_items(["a"], attention=AttentionSpec())  # nor does its other graph
     with pytest.raises(BundleError):
         runtime.check_golden()
 

@@ -85,7 +85,7 @@ def test_a_failed_numpy_allocation_is_reported(
                 own.engine.run(items(own, 5))
     with pytest.raises(HostFull):
         own.engine.run([EncodeItem(np.arange(5), Selection()), *_endless()])
-    assert len(own.encode(["ab"], attention=AttentionSpec())) == 1
+    assert len(own.encode_items(["ab"], attention=AttentionSpec())) == 1
 
 
 def _endless() -> list[Any]:

@@ -59,7 +59,7 @@ def test_openvino_attention_matches_onnx_runtime(
     """For all layers, for one layer, and for empty selectors."""
     texts = ["join two paths", "a", "read lines of a file and close it"]
     expected, got = (
-        each.encode(texts, attention=spec, tokens=True) for each in (runtime, openvino)
+        each.encode_items(texts, attention=spec, tokens=True) for each in (runtime, openvino)
     )
     for a, b in zip(expected, got, strict=True):
         assert a.attention is not None
@@ -74,7 +74,8 @@ def test_maps_of_a_single_text_are_written_into_their_buffer(
     runtime: Runtime, openvino: Runtime
 ) -> None:
     [a], [b] = (
-        each.encode(["join two paths"], attention=AttentionSpec()) for each in (runtime, openvino)
+        each.encode_items(["join two paths"], attention=AttentionSpec())
+        for each in (runtime, openvino)
     )
     assert a.attention is not None
     assert b.attention is not None
@@ -124,11 +125,11 @@ def test_results_outlast_the_next_batch(openvino: Runtime) -> None:
 )
 def test_bfloat16_is_used_only_if_requested(bundle_path: Path, runtime: Runtime) -> None:
     texts = ["join two paths", "read lines of a file and close it"]
-    exact = runtime.encode(texts)
+    exact = runtime.encode_items(texts)
     by_precision = {
-        precision: Runtime(bundle_path, provider="openvino", precision=precision, threads=1).encode(
-            texts
-        )
+        precision: Runtime(
+            bundle_path, provider="openvino", precision=precision, threads=1
+        ).encode_items(texts)
         for precision in ("fp32", "bf16")
     }
     for a, fp32, bf16 in zip(exact, by_precision["fp32"], by_precision["bf16"], strict=True):

@@ -73,7 +73,7 @@ def test_both_sessions_return_equal_vectors_for_a_single_text(
 def test_attention_does_not_depend_on_the_number_of_threads(bundle_path: Path) -> None:
     narrow, lent = (Runtime(bundle_path, provider="cpu", threads=1, streams=n) for n in (1, 2))
     [[one], [other]] = (
-        each.encode(["join two paths"], attention=AttentionSpec(layers=(-1,)))
+        each.encode_items(["join two paths"], attention=AttentionSpec(layers=(-1,)))
         for each in (narrow, lent)
     )
     np.testing.assert_allclose(there(other.attention), there(one.attention), atol=1e-6)

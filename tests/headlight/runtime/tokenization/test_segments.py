@@ -68,7 +68,7 @@ def test_a_pair_equals_its_ids_with_segments_and_segments_matter(
     assert ids.segments is not None
     assert tokenized.segments is not None
     assert ids.segments.tolist() == tokenized.segments.tolist()
-    [pair, bare] = paired.encode([("first", "second"), tokenized.ids.tolist()])
+    [pair, bare] = paired.encode_items([("first", "second"), tokenized.ids.tolist()])
     [same] = paired.engine.run([EncodeItem(ids.ids, Selection(), ids.segments)])
     # It was requested, so it is not None.
     np.testing.assert_allclose(pair.pooled, same.pooled, atol=1e-6)  # type: ignore[arg-type]
@@ -115,11 +115,9 @@ def test_tokens_of_ids_carry_their_segments(paired: Runtime) -> None:
         assert info.segments == told
 
 
-def test_a_model_without_segments_refuses_pairs_and_segments(runtime: Runtime) -> None:
-    with pytest.raises(
-        InvalidInput, match=r"^inputs\[1\]: is a pair of texts, which the model was not trained on"
-    ):
-        runtime.encode(["a", ("a", "b")])
+def test_a_model_without_segments_takes_neither_pairs_nor_segments(runtime: Runtime) -> None:
+    with pytest.raises(InvalidInput, match=r"^inputs\[1\]\.pair: this model takes text or ids$"):
+        runtime.encode_items(["a", ("a", "b")])
     with pytest.raises(
         InvalidInput, match=r"^segments: this model was trained without segments; leave it empty"
     ):
@@ -127,8 +125,8 @@ def test_a_model_without_segments_refuses_pairs_and_segments(runtime: Runtime) -
 
 
 def test_an_empty_half_of_a_pair_is_named(paired: Runtime) -> None:
-    with pytest.raises(InvalidInput, match=r"^inputs\[0\]\.second: is empty"):
-        paired.encode([("a", "")])
+    with pytest.raises(InvalidInput, match=r"^inputs\[0\]\.pair\.second: is empty"):
+        paired.encode_items([("a", "")])
 
 
 def test_a_tokenizer_with_more_segments_than_the_model_is_refused(

@@ -12,10 +12,10 @@ import pytest
 import tokenizers
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors
 
-from headlight import AttentionSpec, InvalidInput, Span, TokensSpec
+from headlight import AttentionSpec, InvalidInput, Span
 from headlight.results import TokenList
 from headlight.runtime import Runtime, Tokenizer
-from headlight.spec import SpecialTokens
+from headlight.spec import SpecialTokens, TokensSpec
 from tests.factory import declaring
 from tests.unigrams import pieces
 
@@ -238,7 +238,7 @@ def runtime(bundle_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Runt
 
 def test_attention_without_special_tokens_excludes_spelled_out_ones(runtime: Runtime) -> None:
     [parsed, plain] = (
-        runtime.encode(
+        runtime.encode_items(
             ["a [SEP] b"], attention=AttentionSpec(drop_special=True), special_tokens=way
         )[0].attention
         for way in ("parse", "text")
@@ -253,16 +253,18 @@ def test_selectors_treat_spelled_out_special_tokens_as_special(
     runtime: Runtime,
 ) -> None:
     text = ["a [SEP] b"]
-    [rows] = runtime.encode(text, tokens=TokensSpec(skip_special=True))
+    [rows] = runtime.encode_items(text, tokens=TokensSpec(skip_special=True))
     assert rows.tokens is not None
     assert len(rows.tokens) == 2
-    [whole] = runtime.encode(text, attention=AttentionSpec())
-    [chosen] = runtime.encode(text, attention=AttentionSpec(queries="special", keys=Span(2, 7)))
+    [whole] = runtime.encode_items(text, attention=AttentionSpec())
+    [chosen] = runtime.encode_items(
+        text, attention=AttentionSpec(queries="special", keys=Span(2, 7))
+    )
     assert whole.attention is not None
     assert chosen.attention is not None
     assert chosen.attention.shape[-2:] == (3, 1)
     assert (chosen.attention[..., 0] == whole.attention[:, :, [0, 2, 4], 2]).all()
-    [statistics] = runtime.encode(text, attention=AttentionSpec(reduce=("statistics",)))
+    [statistics] = runtime.encode_items(text, attention=AttentionSpec(reduce=("statistics",)))
     assert statistics.attention is not None
     share = whole.attention[..., [0, 2, 4]].sum(-1).mean(-1)
     assert statistics.attention[..., 1] == pytest.approx(share, abs=1e-5)
@@ -272,4 +274,4 @@ def test_an_invalid_special_tokens_option_is_refused(runtime: Runtime) -> None:
     with pytest.raises(
         InvalidInput, match=r"^special_tokens: is 'html'; must be one of parse, text$"
     ):
-        runtime.encode(["a"], special_tokens="html")  # type: ignore[arg-type]
+        runtime.encode_items(["a"], special_tokens="html")  # type: ignore[arg-type]

@@ -1,0 +1,73 @@
+"""Remedies for a service that does not answer, in the words of a client's caller."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+Spelling = Callable[[str], str]  # of an argument of the client, as its caller writes it
+
+# Connection errors of gRPC or its TLS, and their meaning, which needs no other evidence.
+ANOTHER_NAME = "the certificate there is for another name: give that by {tls_server_name}"
+RENEW = "its certificate has to be renewed there"
+NOT_TRUSTED = "its certificate is of an authority that is not trusted here: give that by {tls_ca}"
+CONNECTIONS = {
+    "Hostname Verification Check failed": ANOTHER_NAME,
+    "is not in peer certificate": ANOTHER_NAME,  # the same from gRPC 1.76
+    "unable to get local issuer certificate": NOT_TRUSTED,
+    "self signed certificate": NOT_TRUSTED,
+    "certificate has expired": RENEW,
+    "WRONG_VERSION_NUMBER": (
+        "what answers there has no TLS: leave out {tls} and {tls_}, "
+        "or name another port by {target}"
+    ),
+    "Failed parsing HTTP/2": (
+        "that is no gRPC in plaintext: name the port of gRPC by {target}, or give {tls} or {tls_ca}"
+    ),
+}
+ARGUMENTS = ("target", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name")
+# in the handshake; a connection that is lost later has no last error
+CLOSED = re.compile(r"last error: .*: Socket closed")
+# A service opens its port once its model is loaded; a proxy may let calls in before.
+STARTING = ("Connection refused", "error: No such file or directory", "is still being loaded")
+OF_IPV6 = re.compile(r"last error: .* ipv6:")
+
+
+def no_answer(message: str, target: str, spelling: Spelling, *, tls: bool, certified: bool) -> str:
+    """Return the error for a service that does not answer, with what to do.
+
+    Args:
+        message: of gRPC.
+        target: that was called.
+        spelling: of the client's arguments.
+        tls: whether TLS was asked for.
+        certified: whether the client has a certificate.
+    """
+    message = " ".join(message.split())
+    names = {name: spelling(name) for name in ARGUMENTS} | {"tls_": spelling("tls_...")}
+    known = [means for words, means in CONNECTIONS.items() if words in message]
+    found = known[:1] or ["start a service there, or name another by {target} or HEADLIGHT_TARGET"]
+    if not known and OF_IPV6.search(message) and not target.startswith(("[", "ipv6:")):
+        found.append(
+            "that was its IPv6 address: what another one says is told where {target} has it, "
+            "as 127.0.0.1:PORT"
+        )
+    if not known and CLOSED.search(message):
+        wanted = "TLS, by {tls} or {tls_ca}"
+        if certified:
+            wanted = "another certificate than that of {tls_cert}"
+        elif tls:
+            wanted = "a certificate, by {tls_cert} and {tls_key}"
+        found.append(f"if there is one, it closed the connection at once: it may want {wanted}")
+    remedies = [each.format_map(names) for each in found]
+    return "; ".join([f"no answer from {target} ({message})", *remedies])
+
+
+def starting(message: str) -> bool:
+    """Return whether nobody listens yet, as while a service starts."""
+    return any(words in message for words in STARTING)
+
+
+def misdirected(message: str) -> bool:
+    """Return whether a connection failed for a cause that stays: TLS, names, authorities, port."""
+    return any(words in message for words, means in CONNECTIONS.items() if means != RENEW)

@@ -1,0 +1,1 @@
+"""What clients and runtime share: their methods, arguments and the checks of these."""

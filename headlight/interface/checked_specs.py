@@ -1,0 +1,197 @@
+"""Specs as the contract can express them, whoever made them: tuples of names and numbers.
+
+Whether a model can answer them is checked where the model is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar, cast, get_args
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.spec import (
+    AXIS_OF,
+    NUMBER_BYTES,
+    VECTOR_BITS,
+    AttentionSpec,
+    HiddenSpec,
+    Indices,
+    NamedChoice,
+    PooledSpec,
+    RowType,
+    Run,
+    Span,
+    TokenChoice,
+    TokensSpec,
+    Unit,
+    check_name,
+    check_no_run,
+)
+
+T = TypeVar("T")
+INT32, UINT32, UINT64 = (-(2**31), 2**31 - 1), (0, 2**32 - 1), (0, 2**64 - 1)
+SPAN = "a start, an end and a text that are whole numbers from 0"
+
+
+def checked_pooled(spec: PooledSpec) -> PooledSpec:
+    """Return a spec of pooled vectors.
+
+    Raises:
+        InvalidInput: a value does not fit its type, or is no name that there is. The error names
+            the field and the accepted values.
+    """
+    field, given = "outputs.pooled", cast("Any", spec.dtypes)
+    # an iterator can be read once, and others read it too
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidInput(f"{field}.dtypes", f"must be a tuple of {', '.join(VECTOR_BITS)}")
+    for name in given:
+        check_name(f"{field}.dtypes", name, VECTOR_BITS)
+    if spec.normalize is not None:
+        _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
+    width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+    return PooledSpec(
+        dimensions=_optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        normalize=None if spec.normalize is None else bool(spec.normalize),
+        dtypes=tuple(given),
+    )
+
+
+def checked_tokens(spec: TokensSpec) -> TokensSpec:
+    """Return a spec of token vectors. Raises InvalidInput as `checked_pooled`."""
+    field = "outputs.tokens"
+    check_name(f"{field}.dtype", spec.dtype, get_args(RowType))
+    for name in ("skip_special", "skip_prompt", "normalize"):
+        _flag(f"{field}.{name}", getattr(spec, name))
+    return spec
+
+
+def checked_hidden(spec: HiddenSpec) -> HiddenSpec:
+    """Return a spec of hidden states. Raises InvalidInput as `checked_pooled`."""
+    field = "outputs.hidden"
+    tokens = checked_choice(f"{field}.tokens", spec.tokens)
+    check_name(f"{field}.dtype", spec.dtype, NUMBER_BYTES)
+    return HiddenSpec(
+        layers=_indices(f"{field}.layers", spec.layers), tokens=tokens, dtype=spec.dtype
+    )
+
+
+def checked_attention(spec: AttentionSpec) -> AttentionSpec:
+    """Return a spec of attention.
+
+    Raises:
+        InvalidInput: it is no AttentionSpec; else as `checked_pooled`.
+    """
+    if not isinstance(spec, AttentionSpec):
+        raise InvalidInput("spec", f"is a {type(spec).__name__}; must be a headlight.AttentionSpec")
+    field = "outputs.attention"
+    queries = checked_choice(f"{field}.queries", spec.queries)
+    keys = checked_choice(f"{field}.keys", spec.keys)
+    check_name(f"{field}.unit", spec.unit, get_args(Unit))
+    check_name(f"{field}.dtype", spec.dtype, NUMBER_BYTES)
+    names = f"must be a tuple of {', '.join(AXIS_OF)}"
+    reduce = _tuple(f"{field}.reduce", spec.reduce, names, lambda name: name)
+    for name in reduce:
+        check_name(f"{field}.reduce", name, AXIS_OF)
+    for name in ("scores", "drop_special"):
+        _flag(f"{field}.{name}", getattr(spec, name))
+    return dataclasses.replace(
+        spec,
+        layers=_indices(f"{field}.layers", spec.layers),
+        heads=_indices(f"{field}.heads", spec.heads),
+        pairs=_tuple(
+            f"{field}.pairs",
+            spec.pairs,
+            "must be a list of (layer, head), two whole numbers each",
+            _pair,
+        ),
+        reduce=reduce,
+        queries=queries,
+        keys=keys,
+        spans=_tuple(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", _span),
+        top_k=_optional(
+            f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1 to 4294967295"
+        ),
+        max_bytes=_optional(
+            f"{field}.max_bytes", spec.max_bytes, UINT64, "must be a whole number from 0"
+        ),
+    )
+
+
+def check_pieces(spec: AttentionSpec) -> None:
+    """Raise InvalidInput for attention whose rows cannot be returned one by one."""
+    if spec.dtype == "uint8" or spec.top_k is not None:
+        raise InvalidInput(
+            "attention",
+            "with uint8 or top_k comes in two parts; use `attention`, or leave these out",
+        )
+
+
+def checked_choice(field: str, choice: TokenChoice) -> TokenChoice:
+    """Return a choice of tokens, numbers as a tuple. Raises InvalidInput for another value."""
+    check_no_run(field, choice)
+    if isinstance(choice, str):
+        check_name(field, choice, get_args(NamedChoice))
+        return choice
+    if isinstance(choice, Span):
+        return _tuple(field, [choice], f"must have {SPAN}", _span)[0]
+    names = ", ".join(get_args(NamedChoice))
+    remedy = f"must be one of {names}, a list of whole numbers, or a Span"
+    return _tuple(field, choice, remedy, lambda token: _whole(token, INT32))
+
+
+def _indices(field: str, indices: Indices) -> Indices:
+    """Return layers or heads, single ones before runs, as a message holds them."""
+
+    def index(given: int | Run) -> int | Run:
+        if not isinstance(given, Run):
+            return _whole(given, INT32)
+        end = None if given.end is None else _whole(given.end, INT32)
+        return Run(_whole(given.begin, INT32), end)
+
+    remedy = "must hold whole numbers (of 32 bits) or runs of them"
+    return tuple(sorted(_tuple(field, indices, remedy, index), key=lambda one: type(one) is Run))
+
+
+def _tuple(
+    field: str, values: Iterable[Any], remedy: str, make: Callable[[Any], T]
+) -> tuple[T, ...]:
+    """Convert each value. Raises InvalidInput if there is no list, or one cannot be converted."""
+    try:
+        return tuple([make(value) for value in values])
+    except (TypeError, ValueError):
+        raise InvalidInput(field, remedy) from None
+
+
+def _whole(value: Any, bounds: tuple[int, int]) -> int:
+    """Return a whole number as Python's. Raises TypeError or ValueError."""
+    number = operator.index(value)
+    if not bounds[0] <= number <= bounds[1]:
+        raise ValueError
+    return number
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    layer, head = given
+    return _whole(layer, INT32), _whole(head, INT32)
+
+
+def _span(given: Any) -> Span:
+    return Span(*(_whole(number, UINT32) for number in Span(*given)))
+
+
+def _optional(field: str, value: int | None, bounds: tuple[int, int], remedy: str) -> int | None:
+    return (
+        None
+        if value is None
+        else _tuple(field, [value], remedy, lambda one: _whole(one, bounds))[0]
+    )
+
+
+def _flag(field: str, value: object, remedy: str = "must be True or False") -> None:
+    """Raise InvalidInput unless a value is true or false."""
+    if not isinstance(value, int | np.bool_):
+        raise InvalidInput(field, remedy)

@@ -1,0 +1,465 @@
+"""Methods that `Client` and `Runtime` share, and `AsyncClient` has as coroutines."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headlight.description import ModelDescription
+from headlight.errors import InvalidInput
+from headlight.interface.arguments import Input, Prompting, Reading
+from headlight.results import (
+    Attention,
+    AttentionMaps,
+    AttentionPiece,
+    Embeddings,
+    Hidden,
+    Occlusion,
+    TokenList,
+    TokenVectors,
+)
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    IndicesLike,
+    Number,
+    PooledSpec,
+    Priority,
+    RowType,
+    SpecialTokens,
+    TokensLike,
+    TokensSpec,
+    Truncate,
+    VectorType,
+    indices_of,
+    tokens_like,
+)
+
+T = TypeVar("T")
+
+
+def _pooled_spec(
+    dimensions: int | None, dtype: VectorType | Sequence[VectorType], normalize: bool | None
+) -> PooledSpec:
+    """Return the spec of the arguments of `encode`, unchecked."""
+    dtypes: Any = (dtype,) if isinstance(dtype, str) else dtype
+    if isinstance(dtypes, list | tuple):
+        # The default goes without saying: a service has a shorter way for it.
+        dtypes = () if list(dtypes) == ["float32"] else tuple(dtypes)
+    return PooledSpec(dimensions=dimensions, normalize=normalize, dtypes=dtypes)
+
+
+def _reading(
+    prompt_name: str | None,
+    prompt: str | None,
+    truncate: Truncate | None,
+    special_tokens: SpecialTokens | None,
+    priority: Priority | None,
+) -> Reading:
+    return Reading(
+        prompt_name=prompt_name,
+        prompt=prompt,
+        truncate=truncate,
+        special_tokens=special_tokens,
+        priority=priority,
+    )
+
+
+class Encoder(abc.ABC):
+    """A model that encodes texts: code written for one kind of encoder runs on the others.
+
+    `headlight.Client` asks a service, `headlight.runtime.Runtime` computes in this process.
+    `headlight.AsyncClient` has the same methods as coroutines.
+
+    An input is a text, a pair of texts (a tuple of two), or token ids with special tokens included.
+    Token ids are integers, in a list or a NumPy array. A method that takes `texts` returns one
+    result for each, and a lone text counts as a list of one; `encode` alone returns one vector for
+    a lone text.
+
+    Every method may raise the errors of `headlight.errors`. The caller can correct InvalidInput and
+    NotFound. A closed encoder raises ValueError.
+    """
+
+    def encode(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        dimensions: int | None = None,
+        dtype: VectorType = "float32",
+        normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+        head_mask: ArrayLike | None = None,
+    ) -> NDArray[Any]:
+        """Return pooled vectors in the order of the inputs, or the vector of a lone text.
+
+        Args:
+            texts: the inputs, any number. A tuple of two texts is two inputs here; for one pair
+                write `[("first", "second")]`.
+            dimensions: entries kept, from the first; None: all.
+            dtype: "float32", "float16", "int8" (needs ranges in the bundle), "binary" or "ubinary"
+                (8 signs a byte; needs dimensions that 8 divides).
+            normalize: whether the entries kept get unit length; None: as the model does.
+            prompt_name: one of the model's prompts, to go before each text. Neither this nor
+                `prompt`: the model's default, if it has one.
+            prompt: any text instead; empty: no prompt, not even the default.
+            truncate: side of a too-long text to cut off, "end" or "start", or "refuse"; None: as
+                the service does (`ModelDescription.truncation`); without a service, refuse. A
+                prompt is never cut.
+            special_tokens: for special tokens spelled out in a text or prompt, as "[SEP]". "parse"
+                makes special tokens of them, "text" plain characters. None: as the service does
+                (`ModelDescription.special_tokens`).
+            priority: "interactive", or "bulk" for requests that may wait for all others; None:
+                "interactive". Without a service it has no effect.
+            head_mask: [layers, heads] from 0 to 1, factors of each head's contribution: 0 removes
+                it; None: ones.
+
+        Returns:
+            float32 [D] for a lone text, else [N, D]; or in the requested type and width.
+        """
+        if not isinstance(dtype, str):
+            raise InvalidInput("dtype", "names several types; use encode_with_info(...).by_type")
+        lone = isinstance(texts, str)
+        return self._pooled(
+            texts,
+            _pooled_spec(dimensions, dtype, normalize),
+            head_mask,
+            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            lambda found: found.vectors[0] if lone else found.vectors,
+        )
+
+    def encode_with_info(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        dimensions: int | None = None,
+        dtype: VectorType | Sequence[VectorType] = "float32",
+        normalize: bool | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+        head_mask: ArrayLike | None = None,
+    ) -> Embeddings:
+        """Encode in one or several types, with token counts, truncation and weights.
+
+        Arguments as `encode`, but `dtype` may name several. A lone text gives one row.
+        """
+        return self._pooled(
+            texts,
+            _pooled_spec(dimensions, dtype, normalize),
+            head_mask,
+            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+            lambda found: found,
+        )
+
+    def encode_tokens(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        skip_special: bool = False,
+        skip_prompt: bool = False,
+        normalize: bool = False,
+        dtype: RowType = "float32",
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> list[NDArray[Any]]:
+        """Return the vector of each token: [n, D] for an input of n tokens.
+
+        Args:
+            texts: the inputs, as in `encode`.
+            skip_special: leave out special tokens, as late interaction does.
+            skip_prompt: leave out the tokens of the prompt.
+            normalize: make each vector have unit length.
+            dtype: "float32" or "float16".
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+        """
+        return self._encode_tokens(
+            texts,
+            TokensSpec(
+                skip_special=skip_special,
+                skip_prompt=skip_prompt,
+                normalize=normalize,
+                dtype=dtype,
+            ),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+        )
+
+    def token_vectors(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        skip_special: bool = False,
+        skip_prompt: bool = False,
+        normalize: bool = False,
+        dtype: RowType = "float32",
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> list[TokenVectors]:
+        """Return the vectors of `encode_tokens` together with their tokens and positions."""
+        return self._token_vectors(
+            texts,
+            TokensSpec(
+                skip_special=skip_special,
+                skip_prompt=skip_prompt,
+                normalize=normalize,
+                dtype=dtype,
+            ),
+            _reading(prompt_name, prompt, truncate, special_tokens, priority),
+        )
+
+    def attend(
+        self,
+        text: Input,
+        layers: IndicesLike = None,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> Attention:
+        """Return the whole attention maps of one text of any length.
+
+        Args:
+            text: one input: a tuple of two texts is a pair here, but two inputs for `encode`.
+            layers: indices from 0, or negative from the end; None: all.
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._attend(text, layers, reading)
+
+    def attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+        head_mask: ArrayLike | None = None,
+    ) -> list[AttentionMaps]:
+        """Return the attention of each input as a spec selects and reduces it.
+
+        Args:
+            texts: the inputs, as in `encode`.
+            spec: see `AttentionSpec.of`.
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+            head_mask: as in `encode`.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._attention(texts, spec, head_mask, reading)
+
+    def attention_pieces(
+        self,
+        text: Input,
+        spec: AttentionSpec,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> Iterator[AttentionPiece]:
+        """Yield the attention of one text in order, in pieces.
+
+        From a service a piece has at most 1 MiB (or one row), to save memory. The service sends no
+        faster than the caller takes pieces. It ends the call if the caller takes none for its
+        `--stall-seconds`. There is a retry only before the first piece. A runtime in this process
+        yields a piece for each layer. Arguments as for `attention`, without a head mask; not with
+        uint8 or top_k. The arguments are checked, and a client's timeout begins, now. A client's
+        request is sent with the first piece.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._attention_pieces(text, spec, reading)
+
+    def attention_bytes(
+        self,
+        text: Input,
+        spec: AttentionSpec,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> int:
+        """Return the bytes of data of `attention` for one text. Computes nothing.
+
+        Arguments as `attention`, without a head mask.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._attention_bytes(text, spec, reading)
+
+    def occlusion(
+        self,
+        text: Input,
+        tokens: TokensLike | None = None,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> Occlusion:
+        """Return how far the pooled vector of one text moves as each token is hidden.
+
+        It shows the tokens that the vector depends on, without attention. It costs one encoding for
+        each hidden token.
+
+        Args:
+            text: the input, as in `attend`.
+            tokens: the tokens to hide; None: all but special tokens. See
+                `headlight.spec.TokensLike`.
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+        """
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._occlusion(text, tokens, reading)
+
+    def hidden(
+        self,
+        text: Input,
+        layers: IndicesLike = None,
+        *,
+        tokens: TokensLike = "all",
+        dtype: Number = "float32",
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> Hidden:
+        """Return hidden states of one text: 0 is the embedding output, l the output of block l.
+
+        Args:
+            text: the input, as in `attend`.
+            layers: indices from 0, or negative from the end; None: all.
+            tokens: the tokens; see `headlight.spec.TokensLike`.
+            dtype: "float32" or "float16".
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+        """
+        spec = HiddenSpec(
+            layers=indices_of("layers", layers), tokens=tokens_like("tokens", tokens), dtype=dtype
+        )
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._hidden(text, spec, reading)
+
+    def tokenize(
+        self,
+        texts: Iterable[Input] | str,
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        special_tokens: SpecialTokens | None = None,
+    ) -> list[TokenList]:
+        """Return the tokens of each input, without running the model. Nothing is truncated.
+
+        Arguments as in `encode`.
+        """
+        prompting = Prompting(prompt=prompt, prompt_name=prompt_name, special_tokens=special_tokens)
+        return self._tokens(texts, prompting)
+
+    def similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+        """Compare vectors by the model's measure: `ModelDescription.similarity`, else cosine.
+
+        Args:
+            a: floats [N, D], or [D] for one vector, as from `encode`.
+            b: floats [M, D] or [D].
+
+        Returns:
+            float32 [N, M]; a larger number means nearer. Distances ("euclidean", "manhattan") are
+            negative, as in sentence-transformers.
+        """
+        return self._similarity(a, b)
+
+    @abc.abstractmethod
+    def model(self) -> ModelDescription:
+        """Return the model, its runtime, limits and parity with PyTorch.
+
+        A client asks the service each time. Without a service there are no limits: each is 0.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End it. Running and later methods raise ValueError."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abc.abstractmethod
+    def _pooled(
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+        read: Callable[[Embeddings], T],
+    ) -> T:
+        """Return what `read` takes from the embeddings."""
+
+    @abc.abstractmethod
+    def _encode_tokens(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> list[NDArray[Any]]: ...
+
+    @abc.abstractmethod
+    def _token_vectors(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> list[TokenVectors]: ...
+
+    @abc.abstractmethod
+    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention: ...
+
+    @abc.abstractmethod
+    def _attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+    ) -> list[AttentionMaps]: ...
+
+    @abc.abstractmethod
+    def _attention_pieces(
+        self, text: Input, spec: AttentionSpec, reading: Reading
+    ) -> Iterator[AttentionPiece]: ...
+
+    @abc.abstractmethod
+    def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> int: ...
+
+    @abc.abstractmethod
+    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Occlusion: ...
+
+    @abc.abstractmethod
+    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden: ...
+
+    @abc.abstractmethod
+    def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]: ...
+
+    @abc.abstractmethod
+    def _similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]: ...

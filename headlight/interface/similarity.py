@@ -1,0 +1,61 @@
+"""Similarity of vectors, by the measure that a model names."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headlight.errors import InvalidInput
+
+TINIEST = np.float32(1e-12)  # length of a shorter vector, as in PyTorch: zeros stay zeros
+
+
+def similarity(measure: str | None, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+    """Compare each vector with each.
+
+    Args:
+        measure: "cosine", "dot", or the distances "euclidean" and "manhattan", which become
+            negative; None: cosine.
+        a: floats [N, D], or [D] for one vector.
+        b: floats [M, D] or [D].
+
+    Returns:
+        float32 [N, M].
+
+    Raises:
+        InvalidInput: they are no vectors of floats, or have different widths.
+    """
+    one, other = _vectors("a", a), _vectors("b", b)
+    if one.shape[1] != other.shape[1]:
+        raise InvalidInput(
+            "b", f"has vectors of {other.shape[1]} numbers, and a of {one.shape[1]}; cut both alike"
+        )
+    if measure in ("euclidean", "manhattan"):
+        order = 2 if measure == "euclidean" else 1
+        rows = [-np.linalg.norm(other - row, order, axis=1) for row in one]
+        return np.array(rows, np.float32).reshape(len(one), len(other))
+    if measure != "dot":
+        one, other = _unit(one), _unit(other)
+    return one @ other.T
+
+
+def _vectors(name: str, given: ArrayLike) -> NDArray[np.float32]:
+    """Return vectors as float32 [N, D]. Raises InvalidInput."""
+    try:
+        found = np.asarray(given)
+    except ValueError:  # rows of different lengths
+        found = np.empty(0, object)
+    if found.dtype.kind != "f" or found.ndim not in (1, 2):
+        raise InvalidInput(
+            name,
+            f"is {found.dtype} of {found.ndim} axes; must be float vectors [N, D] or [D], "
+            "as encode returns them",
+        )
+    return np.atleast_2d(found).astype(np.float32, copy=False)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    scaled: NDArray[np.float32] = vectors / np.maximum(
+        np.linalg.norm(vectors, axis=1, keepdims=True), TINIEST
+    )
+    return scaled

@@ -1,0 +1,297 @@
+"""Methods of `headlight.Encoder` on an engine in this process."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headlight.description import ModelDescription
+from headlight.errors import InvalidInput
+from headlight.interface.arguments import (
+    Input,
+    Prompting,
+    Reading,
+    as_list,
+    check_reading,
+    checked_input,
+    in_arguments,
+    text_of,
+)
+from headlight.interface.attention_grid import layer_pieces
+from headlight.interface.checked_specs import (
+    check_pieces,
+    checked_attention,
+    checked_choice,
+    checked_hidden,
+    checked_pooled,
+    checked_tokens,
+)
+from headlight.interface.encoder import Encoder
+from headlight.interface.similarity import similarity
+from headlight.results import (
+    Attention,
+    AttentionMaps,
+    AttentionPiece,
+    Embeddings,
+    Hidden,
+    Occlusion,
+    TokenList,
+    TokenVectors,
+)
+from headlight.runtime import local_results
+from headlight.runtime.attention.occluded_tokens import hidden_tokens
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.encode_items import ItemResult, Selection
+from headlight.runtime.engine.engine import Engine
+from headlight.runtime.local_results import Prepared
+from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.vectors.vector_forms import as_types
+from headlight.spec import (
+    AttentionSpec,
+    HiddenSpec,
+    IndicesLike,
+    PooledSpec,
+    SpecialTokens,
+    TokensLike,
+    TokensSpec,
+    Truncate,
+    tokens_like,
+)
+
+T = TypeVar("T")
+CLOSED = "the runtime is closed; make another"
+TRUNCATIONS: Mapping[Truncate, Truncation] = {
+    "refuse": "refuse",
+    "end": "cut_end",
+    "start": "cut_start",
+}
+
+
+class LocalEncoder(Encoder):
+    """The methods of an encoder on items of an engine."""
+
+    bundle: Bundle
+    engine: Engine
+    _description: ModelDescription
+    _closed = False
+
+    @abc.abstractmethod
+    def prepare(
+        self,
+        inputs: Iterable[str | tuple[str, str] | Sequence[int]],
+        selection: Selection,
+        *,
+        with_info: bool,
+        prompt_name: str | None,
+        prompt: str | None,
+        head_mask: ArrayLike | None,
+        truncation: Truncation,
+        special_tokens: SpecialTokens,
+        limit: bool = True,
+    ) -> list[Prepared]:
+        """Tokenise inputs and make their items."""
+
+    @abc.abstractmethod
+    def select(
+        self,
+        *,
+        pooled: bool | PooledSpec = True,
+        tokens: bool | TokensSpec = False,
+        attention: AttentionSpec | None = None,
+        hidden: HiddenSpec | None = None,
+    ) -> Selection:
+        """Resolve the requested outputs."""
+
+    def model(self) -> ModelDescription:
+        """Return the model, its runtime and its parity with PyTorch; all limits are 0."""
+        with self._used():
+            return self._description
+
+    def close(self) -> None:
+        """Give the model's memory back. Running and later methods raise ValueError."""
+        self._closed = True
+        self.engine.close()
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """Refuse use after the end, and name arguments as a client's errors do."""
+        if self._closed:
+            raise ValueError(CLOSED)
+        try:
+            yield
+        except InvalidInput as error:
+            raise in_arguments(error.field, error.problem) from None
+        except Exception:
+            if self._closed:
+                raise ValueError(CLOSED) from None
+            raise
+
+    def _prepared(
+        self,
+        texts: Iterable[Input] | str,
+        reading: Prompting,
+        selection: Selection,
+        head_mask: ArrayLike | None = None,
+        *,
+        with_info: bool = False,
+        limit: bool = True,
+    ) -> list[Prepared]:
+        check_reading(reading)
+        return self.prepare(
+            [checked_input(each, f"inputs[{at}]") for at, each in enumerate(as_list(texts))],
+            selection,
+            with_info=with_info,
+            prompt_name=reading.get("prompt_name"),
+            prompt=reading.get("prompt"),
+            head_mask=head_mask,
+            truncation=TRUNCATIONS[cast("Reading", reading).get("truncate") or "refuse"],
+            special_tokens=reading.get("special_tokens") or "parse",
+            limit=limit,
+        )
+
+    def _results(
+        self, prepared: Sequence[Prepared], make: Callable[[Prepared, ItemResult, Any], T]
+    ) -> list[T]:
+        """Compute the items, and return what `make` makes of each."""
+        results, ref = self._computed(prepared), self._description.ref
+        return [make(each, result, ref) for each, result in zip(prepared, results, strict=True)]
+
+    def _computed(self, prepared: Sequence[Prepared]) -> list[ItemResult]:
+        return self.engine.run_in_batches([each.item for each in prepared])
+
+    def _pooled(
+        self,
+        texts: Iterable[Input] | str,
+        spec: PooledSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+        read: Callable[[Embeddings], T],
+    ) -> T:
+        with self._used():
+            selection = self.select(pooled=checked_pooled(spec))
+            prepared = self._prepared(texts, reading, selection, head_mask)
+            rows = [each.pooled for each in self._computed(prepared)]
+            width = selection.vector.width or self._description.pooled_dim
+            vectors = np.array(rows, np.float32).reshape(len(rows), width)
+            inputs = [each.tokenized for each in prepared]
+            found = Embeddings(
+                as_types(vectors, selection.vector),
+                np.array([len(each.ids) for each in inputs], np.int64),
+                np.array([each.prompt_length for each in inputs], np.int64),
+                np.array([each.original_length for each in inputs], np.int64),
+                self._description.ref,
+            )
+            return read(found)
+
+    def _encode_tokens(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> list[NDArray[Any]]:
+        return [each.vectors for each in self._token_vectors(texts, spec, reading)]
+
+    def _token_vectors(
+        self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
+    ) -> list[TokenVectors]:
+        with self._used():
+            selection = self.select(pooled=False, tokens=checked_tokens(spec))
+            prepared = self._prepared(texts, reading, selection, with_info=True)
+            return self._results(prepared, local_results.token_vectors)
+
+    def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention:
+        [maps] = self._attention([text], AttentionSpec.of(layers), None, reading)
+        return Attention(maps.weights, maps.layers, maps.tokens, maps.model, text_of(text))
+
+    def _attention(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        head_mask: ArrayLike | None,
+        reading: Reading,
+    ) -> list[AttentionMaps]:
+        with self._used():
+            prepared = self._attending(texts, spec, reading, head_mask)
+            self._check_bytes(prepared, spec.max_bytes)
+            return self._results(prepared, local_results.attention_maps)
+
+    def _attending(
+        self,
+        texts: Iterable[Input] | str,
+        spec: AttentionSpec,
+        reading: Reading,
+        head_mask: ArrayLike | None = None,
+    ) -> list[Prepared]:
+        selection = self.select(pooled=False, attention=checked_attention(spec))
+        return self._prepared(texts, reading, selection, head_mask, with_info=True)
+
+    def _check_bytes(self, prepared: Sequence[Prepared], most: int | None) -> None:
+        """Raise InvalidInput if the attention of an input is larger than its spec allows."""
+        for each in prepared:
+            if most is not None and (size := self._bytes(each)) > most:
+                raise InvalidInput(
+                    "outputs.attention.max_bytes",
+                    f"attention would have {size} bytes, over the {most} allowed; "
+                    "ask for less, or allow more",
+                )
+
+    def _bytes(self, each: Prepared) -> int:
+        return each.item.output_bytes(self.bundle.manifest.architecture)["attention"]
+
+    def _attention_pieces(
+        self, text: Input, spec: AttentionSpec, reading: Reading
+    ) -> Iterator[AttentionPiece]:
+        with self._used():
+            check_pieces(checked_attention(spec))
+            prepared = self._attending([text], spec, reading)
+            self._check_bytes(prepared, spec.max_bytes)
+        return self._pieces(prepared)
+
+    def _pieces(self, prepared: Sequence[Prepared]) -> Iterator[AttentionPiece]:
+        with self._used():
+            [maps] = self._results(prepared, local_results.attention_maps)
+        yield from layer_pieces(maps.axes, maps.layers, maps.values)
+
+    def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> int:
+        with self._used():
+            [prepared] = self._attending([text], spec, reading)
+            return self._bytes(prepared)
+
+    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Occlusion:
+        with self._used(), of_one_input():
+            choice = (
+                None if tokens is None else checked_choice("tokens", tokens_like("tokens", tokens))
+            )
+            [each] = self._prepared([text], reading, self.select(), with_info=True)
+            hidden = hidden_tokens(choice, self.bundle.manifest.pooling, each.tokenized).tolist()
+            items = [each.item, *(each.item._replace(occluded=token) for token in hidden)]
+            whole, *holes = [result.pooled for result in self.engine.run_in_batches(items)]
+            moved = np.linalg.norm(np.array(holes) - np.array(whole), axis=1).astype(np.float32)
+            return Occlusion(moved, tuple(hidden), each.tokens, self._description.ref)
+
+    def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden:
+        with self._used():
+            selection = self.select(pooled=False, hidden=checked_hidden(spec))
+            prepared = self._prepared([text], reading, selection, with_info=True)
+            [found] = self._results(prepared, local_results.hidden)
+            return found
+
+    def _tokens(self, texts: Iterable[Input] | str, prompting: Prompting) -> list[TokenList]:
+        with self._used():
+            found = self._prepared(texts, prompting, self.select(), with_info=True, limit=False)
+            return [each.tokens for each in found]
+
+    def _similarity(self, a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+        with self._used():
+            return similarity(self.bundle.manifest.similarity, a, b)
+
+
+@contextlib.contextmanager
+def of_one_input() -> Iterator[None]:
+    """Name the only input of a request `input`."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None

@@ -1,0 +1,78 @@
+"""Results that a runtime makes of the engine's arrays, as a client makes them of an answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import NamedTuple
+
+from headlight.results import AttentionMaps, Hidden, ModelRef, TokenList, TokenVectors, Units
+from headlight.runtime.attention import token_units
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.runtime.values import Tokenized
+from headlight.spec import STATISTICS
+
+
+class Prepared(NamedTuple):
+    """One input, tokenised, and its item for the engine."""
+
+    tokenized: Tokenized
+    item: EncodeItem
+
+    @property
+    def tokens(self) -> TokenList:
+        """The tokens, which must have been asked for."""
+        info = self.tokenized.info
+        if info is None:
+            raise RuntimeError("an input was prepared without its tokens. This is a bug.")
+        # without a tokenizer, ids have no spelling
+        return info if info.pieces else dataclasses.replace(info, pieces=("",) * len(info))
+
+
+def token_vectors(each: Prepared, result: ItemResult, model: ModelRef) -> TokenVectors:
+    """Return the vectors of the requested tokens of one input."""
+    if result.tokens is None:
+        raise RuntimeError("token vectors were not computed. This is a bug.")
+    rows = each.item.rows
+    places = range(len(each.item.ids)) if rows is None else rows.tolist()
+    return TokenVectors(result.tokens, tuple(places), each.tokens, model)
+
+
+def attention_maps(each: Prepared, result: ItemResult, model: ModelRef) -> AttentionMaps:
+    """Return the attention of one input in the form of its spec."""
+    choice, where = each.item.selection.attention, each.item.where
+    if choice is None or result.attention is None:
+        raise RuntimeError("attention was not computed. This is a bug.")
+    heads = [own[0] for own in choice.heads] if choice.spec.pairs else choice.heads[0]
+    return AttentionMaps(
+        values=result.attention,
+        axes=choice.axes,
+        layers=choice.layers,
+        heads=tuple(heads),
+        queries=_units(where.queries, where.length),
+        keys=_units(where.keys, where.length),
+        tokens=each.tokens,
+        model=model,
+        indices=result.indices,
+        scales=result.scales,
+        statistics=STATISTICS if "statistics" in choice.spec.reduce else (),
+    )
+
+
+def hidden(each: Prepared, result: ItemResult, model: ModelRef) -> Hidden:
+    """Return the hidden states of one input."""
+    states, chosen = each.item.selection.hidden, each.item.states
+    if states is None or result.hidden is None:
+        raise RuntimeError("hidden states were not computed. This is a bug.")
+    places = None if chosen is None else tuple(chosen.tolist())
+    return Hidden(result.hidden, states.layers, each.tokens, model, places)
+
+
+def _units(units: token_units.Units | None, length: int) -> Units:
+    """Return the tokens of each unit of an axis; None: each token of the input."""
+    if units is None:
+        return Units(tuple((token,) for token in range(length)))
+    tokens = units.tokens.tolist()
+    starts = range(len(tokens)) if units.starts is None else units.starts.tolist()
+    bounds = itertools.pairwise((*starts, len(tokens)))
+    return Units(tuple(tuple(tokens[begin:end]) for begin, end in bounds))

@@ -1,0 +1,60 @@
+"""Description of a model that is computed in this process."""
+
+from __future__ import annotations
+
+from headlight.description import Limits, ModelDescription
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.vectors.vector_forms import AvailableForms
+
+NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
+
+
+def describe(
+    bundle: Bundle,
+    forms: AvailableForms,
+    *,
+    provider: str,
+    precision: str,
+    attends: bool,
+    texts: bool,
+) -> ModelDescription:
+    """Return the description of a bundle on a provider, without limits.
+
+    Args:
+        bundle: verified.
+        forms: of its vectors.
+        provider, precision: in use.
+        attends: whether attention and hidden states can be returned.
+        texts: whether there is a tokenizer.
+    """
+    manifest, architecture = bundle.manifest, bundle.manifest.architecture
+    return ModelDescription(
+        name=manifest.name,
+        version=manifest.version,
+        bundle_sha256=bundle.sha256,
+        provider=provider,
+        precision=precision,
+        positions=architecture.positions,
+        layers=architecture.layers,
+        heads=architecture.heads,
+        dim=architecture.dim,
+        vocab_size=architecture.vocab_size,
+        trained_length=manifest.trained_length,
+        max_length=manifest.max_length,
+        pooling=manifest.pooling,
+        normalized=manifest.normalize,
+        accepts=tuple(kind for kind in manifest.accepts if kind == "ids" or texts),
+        outputs=("pooled", "tokens", *(("attention", "hidden") if attends else ()), "token_info"),
+        limits=NO_LIMITS,
+        variants=manifest.variants,
+        parity=manifest.parity,
+        pooled_dim=architecture.pooled_dim,
+        quality=manifest.quality,
+        prompts=manifest.prompts,
+        default_prompt=manifest.default_prompt,
+        include_prompt=manifest.include_prompt,
+        trained_dimensions=manifest.dimensions,
+        pooled_types=forms.dtypes,
+        int8_dimensions=tuple(sorted(forms.ranges)),
+        similarity=manifest.similarity,
+    )

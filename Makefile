@@ -139,8 +139,10 @@ run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctr
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
-dist: $(SETUP) build/bundles/docs-rope/manifest.json ## build the wheel into dist/, with the shipped model ready to be served
+# Nothing is published.
+dist: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## wheel, source archive and release notes in dist/, checked and installed (two minutes)
 	$(PY) -m deploy.distribution dist --bundle build/bundles/docs-rope
+	$(RELEASE_VENV)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
 # In as many processes as there are cores, up to four, each of which loads PyTorch; its threads would only be in each other's way.
 spread = OMP_NUM_THREADS=1 $(1) -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal

@@ -140,8 +140,10 @@ run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctr
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
-dist: $(SETUP) build/bundles/docs-rope/manifest.json ## build the wheel into dist/, with the shipped model as a bundle
+# Nothing is published.
+dist: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## wheel, source archive and release notes in dist/, checked and installed (two minutes)
 	$(PY) -m deploy.distribution dist --bundle build/bundles/docs-rope
+	$(RELEASE_VENV)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 
 # One process per core, up to four, because each loads PyTorch; one thread each, because more would
 # compete for the cores.

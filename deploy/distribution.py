@@ -1,6 +1,7 @@
-"""python -m deploy.distribution OUT [--bundle FOLDER]: the wheel, built from a copy of the sources.
+"""python -m deploy.distribution OUT [--bundle FOLDER]: source archive, wheel and release notes.
 
-With `--bundle` it holds the shipped model as a bundle, ready to be served.
+With `--bundle` both archives hold the shipped model as a bundle, ready to be served. Nothing is
+published.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
+
+from deploy.distribution_checks import SHIPPED, contents, installs
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
@@ -22,8 +26,17 @@ PACKAGES = (
     "export/headlight_export",
     "model/headlight_model",
 )
-SHIPPED = "docs-rope"
+# Of the lab and of evaluations; the package has the shipped model alone.
+LEFT_OUT = ("__pycache__", "bundles", "docs-sinusoidal", "reverse-learned")
 RELATIVE_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
+SECTION = re.compile(r"^## \[(.+?)\].*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+
+
+class Archives(NamedTuple):
+    """Paths of what `pip install` takes."""
+
+    sdist: Path
+    wheel: Path
 
 
 def absolute(text: str, address: str) -> str:
@@ -31,60 +44,79 @@ def absolute(text: str, address: str) -> str:
     return RELATIVE_LINK.sub(rf"]({address.rstrip('/')}/\1)", text) if address else text
 
 
-def build(out: Path, bundle: Path | None = None) -> Path:
-    """Build the wheel from a copy, because building leaves files behind in the source tree.
+def build(out: Path, bundle: Path | None = None) -> Archives:
+    """Build the source archive, and the wheel from it.
+
+    It is built from a copy, because building leaves files behind in the source tree.
 
     Args:
-        out: folder of the wheel.
-        bundle: of the shipped model; None: the wheel has its checkpoint alone.
-
-    Returns:
-        Path of the wheel.
+        out: folder of both; earlier ones there are removed.
+        bundle: of the shipped model; None: the archives have its checkpoint alone.
 
     Raises:
-        subprocess.CalledProcessError: pip failed; its output has the reason.
+        RuntimeError: the build failed; the message has its last lines.
     """
+    for old in out.glob("headlight_serving-*"):
+        old.unlink()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder)
         for name in FILES:
             shutil.copy(ROOT / name, source)
         for name in PACKAGES:
-            shutil.copytree(
-                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "bundles")
-            )
-        address = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
-            "headlight"
-        ]["address"]
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
         readme = source / "README.md"
-        readme.write_text(absolute(readme.read_text(encoding="utf-8"), address), encoding="utf-8")
+        readme.write_text(absolute(readme.read_text(encoding="utf-8"), address()), encoding="utf-8")
         if bundle is not None:
             shutil.copytree(bundle, source / "model/headlight_model/bundles" / SHIPPED)
-        wheel = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(out),
-            str(source),
-        ]
-        subprocess.run(wheel, check=True)
-    return max(out.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+        command = [sys.executable, "-m", "build", "--outdir", str(out.absolute()), folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the build failed: {(done.stdout + done.stderr)[-2000:]}")
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    return Archives(sdist, wheel)
 
 
-def main() -> None:
-    """Build the wheel, and print its path and size."""
+def address() -> str:
+    """Return the address of the project; empty: not known yet."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(settings["tool"]["headlight"]["address"])
+
+
+def release_notes(changelog: str, version: str, address: str = "") -> str:
+    """Return the newest section of the changelog that says anything, as a page.
+
+    Raises:
+        ValueError: no section says anything.
+    """
+    for name, text in SECTION.findall(changelog):
+        if text.strip():
+            title = version if name == version else f"{name}, after {version}"
+            return f"# Headlight {title}\n\n{absolute(text.strip(), address)}\n"
+    raise ValueError("CHANGELOG.md has no section with content")
+
+
+def main() -> int:
+    """Build, check and write the notes; print a line for each. Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m deploy.distribution", description=__doc__)
-    parser.add_argument("out", type=Path, help="folder of the wheel")
+    parser.add_argument("out", type=Path, help="folder of the archives and of NOTES.md")
     parser.add_argument(
-        "--bundle", type=Path, help="of the shipped model, to be put into the wheel"
+        "--bundle", type=Path, help="of the shipped model, to be put into the archives"
     )
     options = parser.parse_args()
-    wheel = build(options.out, options.bundle)
-    sys.stdout.write(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB\n")
+    archives = build(options.out, options.bundle)
+    version = archives.wheel.name.split("-")[1]
+    notes = options.out / "NOTES.md"
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    notes.write_text(release_notes(changelog, version, address()), encoding="utf-8")
+    for path in (*archives, notes):
+        sys.stdout.write(f"{path}: {path.stat().st_size / 1e6:.1f} MB\n")
+    problems = [line for path in archives for line in contents(path)]
+    problems += installs(archives.sdist, version) + installs(archives.wheel, version, "serve")
+    sys.stdout.write(
+        "".join(f"FAILED  {line}\n" for line in problems) or "contents, installs: ok\n"
+    )
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -22,6 +22,11 @@ LINKED = [
 MOST_LINES = 200
 MOST_WORDS = 15  # of a sentence, on average
 COLUMNS = 100
+INSTALLS = ROOT / "docs/getting-started.md"
+# From an index, where the package is not, or from a clone.
+OWN_INSTALL = re.compile(
+    r"pip install\s+(?:-\S+\s+)*['\"]?(headlight[-_]serving|dist/|\.[\s\[`'\"])"
+)
 GENERATED = ("positions.md", "reliability.md")  # figures are put into their lines
 PLAIN = [README, *DOCS]
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
@@ -100,3 +105,17 @@ def test_lines_fit_the_columns(page: Path) -> None:
     """Tables and pictures have one line each; code is copied as it is."""
     lines = without_code(page).splitlines() if page.name not in GENERATED else []
     assert not [line for line in lines if len(line) > COLUMNS and line.lstrip()[0] not in "|!<"]
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_one_page_shows_how_to_install_it_and_none_from_an_index(page: Path) -> None:
+    """Until it is published; then this line and headlight.extras.INSTALL change."""
+    found = OWN_INSTALL.findall(page.read_text(encoding="utf-8"))
+    assert [each[:1] for each in found] == (["."] if page == INSTALLS else [])
+
+
+@pytest.mark.parametrize("line", ["pip install .", "pip install '.[serve]'", "`pip install .`"])
+def test_a_line_that_installs_it_is_found(line: str) -> None:
+    assert OWN_INSTALL.search(f"{line}\n")
+    assert OWN_INSTALL.search("pip install 'headlight-serving[serve]'")
+    assert not OWN_INSTALL.search("pip install torch bertviz")

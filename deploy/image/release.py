@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -74,10 +73,9 @@ def found(pattern: str, path: str) -> str:
 
 
 def versions() -> Problems:
-    """Check for one version everywhere: package, module, label, changelog, overlays."""
-    version = tomllib.loads(text("pyproject.toml"))["project"]["version"]
+    """Check for one version everywhere: package, label, changelog, overlays."""
+    version = found(r'^__version__ = "(.+)"', "headlight/__init__.py")
     said = {
-        "headlight/__init__.py": found(r'^__version__ = "(.+)"', "headlight/__init__.py"),
         "deploy/image/Dockerfile (ARG VERSION)": found(
             r"^ARG VERSION=(.+)$", "deploy/image/Dockerfile"
         ),
@@ -98,7 +96,7 @@ def versions() -> Problems:
     if not tags:
         yield "no overlay under deploy/ names a tag of the image"
     yield from (
-        f"{where} says {what}, pyproject.toml {version}"
+        f"{where} says {what}, headlight/__init__.py {version}"
         for where, what in said.items()
         if what != version
     )

@@ -4,5 +4,11 @@
 # gives the same bytes.
 #   deploy/image/sbom.sh CYCLONEDX PYTHON OUT
 set -eu
-"$1" environment --pyproject "$(dirname "$0")/../../pyproject.toml" --mc-type application --spec-version 1.6 --output-format JSON \
+root="$(cd "$(dirname "$0")/../.." && pwd)"
+version="$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$root/headlight/__init__.py")"
+# cyclonedx-py knows no version that is not written there.
+project="$(mktemp)"
+trap 'rm -f "$project"' EXIT
+sed "s/^dynamic = .*/version = \"$version\"/" "$root/pyproject.toml" >"$project"
+"$1" environment --pyproject "$project" --mc-type application --spec-version 1.6 --output-format JSON \
   --output-reproducible --validate --output-file "$3" "$2"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import headlight
 from deploy.checkout import requirements
 from deploy.image import licences
 from deploy.image.locked import (
@@ -135,7 +136,7 @@ def test_the_labels_name_this_version_and_licence() -> None:
     assert {name.removeprefix(prefix) for name in labels} == {
         "title", "description", "version", "revision", "created", "source", "base.name", "licenses",
     }  # fmt: skip
-    assert settings(FINAL, "ARG")["VERSION"] == project["version"]
+    assert settings(FINAL, "ARG")["VERSION"] == headlight.__version__
     assert labels[prefix + "licenses"] == project["license"]
     assert labels[prefix + "title"] == "headlight"
     assert labels[prefix + "description"].startswith(project["description"])

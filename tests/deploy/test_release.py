@@ -17,7 +17,7 @@ import pytest
 from deploy.image import release
 from deploy.image.locked import IMAGE, ROOT, read_lock, requirements_file
 
-FILES = ("pyproject.toml", "headlight/__init__.py", "deploy/image/Dockerfile")
+FILES = ("headlight/__init__.py", "deploy/image/Dockerfile")
 DIGEST = "a" * 64
 
 
@@ -58,13 +58,7 @@ def test_one_version_everywhere_and_a_base_by_digest_are_no_problem(repository: 
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        (
-            "pyproject.toml",
-            'version = "0.1.0"',
-            'version = "0.2.0"',
-            "headlight/__init__.py says 0.1.0",
-        ),
-        ("headlight/__init__.py", '"0.1.0"', '"0.2.0"', "headlight/__init__.py says 0.2.0"),
+        ("headlight/__init__.py", '"0.1.0"', '"0.2.0"', "0.1.0, headlight/__init__.py 0.2.0"),
         (
             "deploy/image/Dockerfile",
             "ARG VERSION=0.1.0",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from headlight.archive import (
     write_safetensors,
 )
 from headlight.cli import commands
+from headlight.extras import remedy
 
 TEXT = 'def 日本(): "quoted"'
 WAYS = [(write_npz, read_npz), (write_safetensors, read_safetensors)]
@@ -199,6 +201,6 @@ def test_without_safetensors_the_error_says_what_to_install(
         lambda: write_safetensors(tmp_path / "a", client.hidden(TEXT)),
         lambda: read_safetensors(tmp_path / "a"),
     ):
-        with pytest.raises(ImportError, match=r"pip install 'headlight-serving\[safetensors\]'"):
+        with pytest.raises(ImportError, match=re.escape(remedy("safetensors"))):
             action()
     assert not (tmp_path / "a").exists()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+import headlight
 from deploy.image.locked import IMAGE, ROOT, canonical, read_lock, read_names, requirements_file
 from headlight import Client
 from headlight.runtime import Runtime
@@ -210,7 +211,8 @@ def test_the_bill_of_materials_is_complete_and_reproducible(tree: Tree, tmp_path
     assert written[0] == written[1]
     bill = json.loads(written[0])
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert bill["metadata"]["component"]["name"] == "headlight-serving"
+    component = bill["metadata"]["component"]
+    assert (component["name"], component["version"]) == ("headlight-serving", headlight.__version__)
     listed = {canonical(part["name"]): part for part in bill["components"]}
     assert {name: part["version"] for name, part in listed.items()} == {
         name: found.version for name, found in installed(tree).items()

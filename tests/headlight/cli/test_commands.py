@@ -14,6 +14,7 @@ import pytest
 import headlight
 from headlight.cli.commands import main
 from headlight.client.sync_client import Client
+from headlight.extras import remedy
 from headlight.spec import VectorType
 from tests.headlight.fake_model import HEADS, LAYERS
 from tests.headlight.fake_server import FakeServicer, Refusal
@@ -236,7 +237,7 @@ def test_a_picture_without_matplotlib_is_refused_with_the_remedy(
     code, _, err = run("attend", "a b", "--png", "a.png")
     assert (code, err) == (
         2,
-        "headlight: --png needs matplotlib: pip install '.[plot]' in a clone of Headlight\n",
+        f"headlight: --png needs matplotlib: {remedy('plot')}\n",
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from headlight.extras import remedy
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
 from headlight_service.telemetry import tracing
@@ -52,7 +53,7 @@ def test_tracing_without_the_extra_is_an_error_that_names_it() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "error: --otlp-endpoint needs OpenTelemetry, which is not installed;"
-        " pip install '.[otel]' in a clone of Headlight, or leave the option out\n"
+        f" {remedy('otel')}, or leave the option out\n"
     )
 
 

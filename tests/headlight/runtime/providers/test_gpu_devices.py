@@ -6,6 +6,7 @@ The driver is a fake: no machine here has one.
 from __future__ import annotations
 
 import ctypes
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import onnxruntime
 import pytest
 
 from headlight.errors import BundleError
+from headlight.extras import remedy
 from headlight.runtime import Runtime
 from headlight.runtime.providers import cuda_session, provider_choice
 from headlight.runtime.providers.cuda_session import Devices, Gpu, devices
@@ -83,7 +85,7 @@ def test_a_wheel_without_cuda_is_reported(
     install(monkeypatch, Devices(1), wheel=False)
     with pytest.raises(
         BundleError,
-        match=r"pip uninstall onnxruntime`, then `pip install 'headlight-serving\[gpu\]'",
+        match=re.escape(f"pip uninstall onnxruntime`, then `{remedy('gpu')}`"),
     ):
         Runtime(bundle_path, provider="cuda")
 

@@ -5,6 +5,7 @@ Equal answers, and a clear error if it cannot give them.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from headlight import AttentionSpec
 from headlight.errors import BundleError
+from headlight.extras import remedy
 from headlight.runtime import EncodeItem, ItemResult, Runtime, Selection
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers import openvino_session as ours
@@ -175,7 +177,7 @@ def test_a_missing_openvino_package_is_reported_with_the_remedy(
     ours._core.cache_clear()
     monkeypatch.setitem(sys.modules, "openvino", None)
     try:
-        with pytest.raises(BundleError, match=r"pip install 'headlight-serving\[openvino\]'"):
+        with pytest.raises(BundleError, match=re.escape(remedy("openvino"))):
             Runtime(bundle_path, provider="openvino")
         assert Runtime(bundle_path, threads=1).provider == "cpu"
     finally:

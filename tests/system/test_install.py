@@ -170,7 +170,7 @@ def test_with_serve_the_shipped_model_is_served_without_torch(
     assert remedy("export") in refused(serve.command, "export", "x", "--out", "y")
     shutil.rmtree(serve.package("headlight_model") / "bundles")  # as in a wheel from a bare clone
     # Whatever a cache holds.
-    assert remedy("serve,export") in refused(serve.command, "serve")
+    assert remedy("serve,export") in refused(serve.command, "serve", "--log-format", "text")
 
 
 def test_with_export_a_wheel_without_a_bundle_exports_its_checkpoint_and_serves_it(

@@ -111,7 +111,7 @@ def test_masked_heads_match_pytorch(small: Small) -> None:
         for wrong in (np.nan, np.inf, 3e38, -0.5):
             with pytest.raises(
                 InvalidInput,
-                match=r"inputs\[0\]\.head_mask: has a value outside 0 to 1",
+                match=r"^head_mask: has a value outside 0 to 1",
             ):
                 client.encode([ids], head_mask=np.full_like(mask, wrong))
     with torch.inference_mode():

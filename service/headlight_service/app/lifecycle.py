@@ -189,8 +189,9 @@ class Server:
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
-        message = "listening; to gRPC once the model is loaded"
-        log.info(message, extra={"event": "listening", "text": message, **ports})
+        log.info(
+            "listening; to gRPC once the model is loaded", extra={"event": "listening", **ports}
+        )
         return Address(config.http.host, http.server_port)
 
     def _is_stalled(self) -> bool:

@@ -93,8 +93,12 @@ def printable(text: str) -> str:
 
 
 def noteworthy(record: logging.LogRecord) -> bool:
-    """Return whether a reader misses the line: a drain without calls ends in the next one."""
-    return json_logs.event_of(record) != "draining" or bool(vars(record).get("calls"))
+    """Return whether a reader would miss the line.
+
+    The table shows the ports, and a drain without calls ends in the next line.
+    """
+    event = json_logs.event_of(record)
+    return event != "listening" and (event != "draining" or bool(vars(record).get("calls")))
 
 
 def is_text(log_format: str) -> bool:

@@ -216,6 +216,9 @@ def test_a_token_and_a_service_that_is_not_ready_have_their_remedies() -> None:
     wanted = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
     none = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
     assert advice(Unauthenticated(none), arguments) == f"the call has no token; {wanted}"
+    wrong = "the token is not one of this server's; was it replaced?"
+    said = f"the token is not one of this server's; {wanted}"
+    assert advice(Unauthenticated(wrong), arguments) == said
     loading = "the model is still being loaded; try again soon, or another replica"
     assert advice(Unavailable(loading), arguments) == (
         "h:1: the model is still being loaded; try again soon, or name another service by --target"

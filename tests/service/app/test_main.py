@@ -161,13 +161,12 @@ def test_on_a_terminal_it_shows_a_table_and_ends_with_one_line(bundle: Path) -> 
     terminal.process.send_signal(signal.SIGINT)
     end = terminal.read()[len(rows) :]
     assert max(map(len, rows)) <= 80, rows
-    assert [row.split(None, 2)[2] for row in rows[:4]] == [
-        "listening; to gRPC once the model is loaded",
+    assert [row.split(None, 2)[2] for row in rows[:3]] == [
         "opening the bundle",
         "running the self-test",
         "warming up",
     ]
-    table = {row.split()[0]: row.split(None, 1)[1] for row in rows[4:] if row.startswith("  ")}
+    table = {row.split()[0]: row.split(None, 1)[1] for row in rows[3:] if row.startswith("  ")}
     assert table["model"].startswith("small-rope, version ")
     assert table["provider"] == "cpu"
     assert " from PyTorch, limit 1.0e-05" in table["proof"]
@@ -194,6 +193,21 @@ def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) 
     assert f" s error: --http {address} is in use; end what listens there, or choose" in said
     assert said.count("error") == 1
     assert terminal.end() == 1
+
+
+def test_an_unknown_model_is_one_line_with_the_remedy() -> None:
+    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "text")
+    done = subprocess.run(
+        [sys.executable, "-m", "headlight", "serve", "no/such/folder", *ports],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert " s  error: 'no/such/folder' does not exist, and is no Hub id; name a bundle" in line
 
 
 def test_text_can_be_asked_for_without_a_terminal(bundle: Path) -> None:

@@ -46,6 +46,9 @@ FIELDS = {
 # Remedies in the words of the wire or of the library, and those of a command line.
 PHRASES = {
     "shorten it or ask for truncation": "shorten it, or cut it by --truncate end",
+    'as truncate="end"; for all requests of a service: headlight serve --truncation end': (
+        "or start the service with --truncation end"
+    ),
     "ask for fewer layers or inputs, reduce attention, or use EncodeStream": LESS,
     "ask for fewer layers or inputs per request, or reduce attention": LESS,
     "send fewer or shorter inputs": FEWER,

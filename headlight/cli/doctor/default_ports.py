@@ -44,7 +44,7 @@ def grpc_port(number: int) -> Port:
     if is_free(number):
         return Port(address, "gRPC", "free")
     try:
-        with Client(address, timeout=SECONDS) as client:
+        with Client(address, timeout=SECONDS, wait_for_ready=0) as client:
             model = client.model()
     except Unauthenticated:
         return Port(address, "gRPC", "headlight", "a service that wants a token")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 INVALID, SHED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
 # Names of fields, messages and parts of the wire, which a user of the command line never sees.
 OF_THE_WIRE = re.compile(
-    r"inputs\[|outputs\.|prompt_text|\btruncation\b|GetModel|EncodeStream|\breplica\b|metadata"
+    r"inputs\[|outputs\.|prompt_text|(?<!--)\btruncation\b|GetModel|EncodeStream|\breplica\b|metadata"
     r"|\bfield\b|\bcontract\b|\.proto\b|\bsend\b"
 )
 SAID = (
@@ -221,7 +221,7 @@ def test_a_token_and_a_service_that_is_not_ready_have_their_remedies() -> None:
     assert advice(Unauthenticated(wrong), arguments) == said
     loading = "the model is still being loaded; try again soon, or another replica"
     assert advice(Unavailable(loading), arguments) == (
-        "h:1: the model is still being loaded; try again soon, or name another service by --target"
+        "the model is still being loaded; try again soon, or name another service by --target"
     )
 
 

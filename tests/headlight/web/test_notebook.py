@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from headlight import Attention
-from headlight.web import page as page_module
 from headlight.web.page import attention_page
 from tests.headlight.test_results import REF, TOKENS
 
@@ -38,15 +37,6 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
 
 def test_attention_without_its_text_shows_pieces() -> None:
     assert html.escape(attention_page(attention(None), None)) in attention(None)._repr_html_()
-
-
-def test_a_page_too_large_for_a_notebook_says_what_would_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(page_module, "MAX_BYTES", 100)
-    shown = attention()._repr_html_()
-    assert shown.startswith("<pre>&lt;Attention m: 2 layers × 3 heads × 3 tokens&gt;: the page ")
-    assert "choose a layer; 1 of these 2 layers would fit" in shown
 
 
 def test_show_displays_it_below_the_cell_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,10 @@ def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) 
         terminal = Terminal(bundle, "--http", address)
         rows = terminal.read()
     said = " ".join(" ".join(rows).split())
-    assert f" s error: --http {address} is in use; end what listens there, or choose" in said
+    assert (
+        f" s error: --http {address} is in use; stop the process that listens there, or choose"
+        in said
+    )
     assert said.count("error") == 1
     assert terminal.end() == 1
 

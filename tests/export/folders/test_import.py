@@ -243,7 +243,7 @@ def test_texts_that_cannot_be_encoded_are_reported_in_one_line(
     )
     assert main() == 2
     assert (
-        "inputs[0]: its prompt and special tokens are 42 tokens, the model takes 40"
+        "inputs[0].text: its prompt and special tokens are 42 tokens, the model takes 40"
         in capsys.readouterr().err
     )
     assert not list(out.parent.glob("*"))

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import sysconfig
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -37,12 +37,13 @@ def execute(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
         notebook,
-        km=AsyncKernelManager(kernel_name="python3", transport="ipc"),
+        kernel_name="python3",
+        extra_arguments=["--IPKernelApp.log_level=40"],  # no warning of TCP; it is on loopback
         timeout=CELL_SECONDS,
         resources={"metadata": {"path": str(FOLDER)}},
         coalesce_streams=True,
     ).execute()
-    notebook.metadata = nbformat.from_dict(METADATA)  # type: ignore[no-untyped-call]
+    notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         cell.metadata = {}  # times
         refuse_standard_error(cell)
@@ -63,7 +64,10 @@ def main() -> None:
     names = parser.parse_args().names or NAMES
     if unknown := set(names) - set(NAMES):
         parser.error(f"no notebook {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    commands = sysconfig.get_path("scripts")  # as in an activated environment
+    os.environ["PATH"] = os.pathsep.join((commands, os.environ["PATH"]))
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # a warning of the kernel's debugger
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # of tqdm, without ipywidgets
     with tempfile.TemporaryDirectory() as profile:
         for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
             os.environ[variable] = profile  # nothing of the user's own

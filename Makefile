@@ -12,6 +12,7 @@ RELEASE_VENV := .venv-release
 GPU_VENV := .venv-gpu
 DEPLOY_VENV := .venv-deploy
 DOCS_VENV := .venv-docs
+NOTEBOOKS_VENV := .venv-notebooks
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
@@ -38,6 +39,7 @@ INFINITY_SETUP := $(INFINITY_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
 DOCS_SETUP := $(DOCS_VENV)/.installed
+NOTEBOOKS_SETUP := $(NOTEBOOKS_VENV)/.installed
 GPU_SETUP := $(GPU_VENV)/.installed
 ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
 
@@ -51,7 +53,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -162,7 +164,8 @@ $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
-$(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
+$(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -252,6 +255,9 @@ docs: $(SETUP) $(DOCS_SETUP) $(PROTO_SETUP) ## build the documentation site into
 	@$(DOCS_VENV)/bin/zensical build --strict --clean --config-file build/zensical.toml
 	@$(PY) -m docs.site.built build/site
 	@echo "The site: build/site/index.html. To read it with search: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
+
+notebooks: $(NOTEBOOKS_SETUP) build/bundles/docs-rope/manifest.json ## run the notebooks of docs/notebooks in place and keep their outputs (ONLY=search: one of them)
+	$(NOTEBOOKS_VENV)/bin/python -m docs.notebooks.execute $(ONLY)
 
 lint: $(SETUP) proto-check ## check formatting, ruff, mypy --strict, and that stubs match the contract
 	$(VENV)/bin/ruff format --check .

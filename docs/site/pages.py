@@ -1,7 +1,8 @@
 """Pages of the repository as the source of the site.
 
 The source has the folders of the repository, so links between pages need no change. A link to
-another file leads to a page that shows the file, a link to a folder to a list of its files.
+another file leads to a page that shows the file, a link to a folder to a list of its files. The
+page of a notebook has its outputs, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+
+from docs.site.notebooks import notebook_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -20,6 +23,7 @@ PAGES = (
     "deploy/**/*.md",
     "bench/results/*.md",
 )
+NOTEBOOKS = "docs/notebooks/*.ipynb"
 PICTURES = {".gif", ".jpg", ".png", ".svg", ".webp"}
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".sh": "sh", ".proto": "proto"}
 FENCE = re.compile(r"(^ *```.*?^ *```[^\n]*$)", re.DOTALL | re.MULTILINE)
@@ -41,10 +45,23 @@ def write_pages(root: Path, out: Path) -> set[Path]:
         target.write_text(rewritten(text, page), encoding="utf-8")
         for file in linked_files(text, page):
             write_file(file, root, out)
+    notebooks = set(root.glob(NOTEBOOKS))
+    for notebook in notebooks:
+        write_notebook(notebook, root, out)
     for picture in root.glob("docs/**/*"):  # HTML in a page may show it
         if picture.suffix in PICTURES:
             write_file(picture, root, out)
-    return {page.relative_to(root) for page in pages}
+    shown = {notebook.with_name(f"{notebook.name}.md") for notebook in notebooks}
+    return {page.relative_to(root) for page in pages | shown}
+
+
+def write_notebook(notebook: Path, root: Path, out: Path) -> None:
+    """Write a notebook, and the page that shows it."""
+    target = out / notebook.relative_to(root)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(notebook, target)
+    page = rewritten(notebook_page(notebook), notebook)
+    target.with_name(f"{notebook.name}.md").write_text(page, encoding="utf-8")
 
 
 def prose(text: str) -> str:
@@ -76,7 +93,7 @@ def linked_files(text: str, page: Path) -> Iterator[Path]:
     """Yield the files and folders that a page links to, without pages."""
     for target in LINK.findall(prose(text)):
         path = (page.parent / target).resolve()
-        if path.exists() and path.suffix != ".md":
+        if path.exists() and path.suffix not in {".md", ".ipynb"}:
             yield path
 
 

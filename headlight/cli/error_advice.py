@@ -43,12 +43,14 @@ FIELDS = {
     "outputs.token_info": "the tokens",
     "head_mask": "--importance",
 }
+CUT_IT = "shorten it, or cut it by --truncate end"
+# What the service adds for callers of the library, and for its operator.
+ASKING = 'as truncate="end"; for all requests of a service: headlight serve --truncation end'
 # Remedies in the words of the wire or of the library, and those of a command line.
 PHRASES = {
-    "shorten it or ask for truncation": "shorten it, or cut it by --truncate end",
-    'as truncate="end"; for all requests of a service: headlight serve --truncation end': (
-        "or start the service with --truncation end"
-    ),
+    f"shorten it or ask for truncation, {ASKING}": CUT_IT,
+    "shorten it or ask for truncation": CUT_IT,
+    ASKING: "by --truncate end",
     "ask for fewer layers or inputs, reduce attention, or use EncodeStream": LESS,
     "ask for fewer layers or inputs per request, or reduce attention": LESS,
     "send fewer or shorter inputs": FEWER,

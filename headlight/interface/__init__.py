@@ -1,1 +1,1 @@
-"""What clients and runtime share: their methods, arguments and the checks of these."""
+"""Interface of clients and runtime: their methods, arguments and the checks of these."""

@@ -1,4 +1,4 @@
-"""What is found of archives that hold too little or too much, and the notes of a release."""
+"""Archives that hold too little or too much, and the notes of a release."""
 
 from __future__ import annotations
 

@@ -46,8 +46,9 @@ async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
         found = await asyncio.to_thread(find_model, config.model, config.revision)
         asked = _asked(config)
         if isinstance(found, Path):
-            if asked:
-                names = " and ".join(f"--{name.replace('_', '-')}" for name in asked)
+            # A precision is chosen among those of the bundle; the others only an export can set.
+            if idle := asked.keys() - {"precision"}:
+                names = " and ".join(f"--{name.replace('_', '-')}" for name in sorted(idle))
                 raise ConfigError(f"{found} is a bundle already; leave out {names}")
             return found
         entry = entry_of(found, asked, environ)

@@ -163,7 +163,9 @@ WRONG_USES = {
     ),
     "an altered bundle": WrongUse(altered, "weights.bin", code=3),
     "a precision that the bundle lacks": WrongUse(
-        lambda scene: ["--bundle", str(scene.bundle), "--precision", "int8"], "int8", code=3
+        lambda scene: [str(scene.bundle), "--precision", "int8"],
+        "no embed graph for cpu/int8; the bundle has cpu/fp32",
+        code=3,
     ),
     "a provider that is not installed": WrongUse(
         lambda scene: [str(scene.bundle), "--provider", "cuda"], "onnxruntime-gpu", code=3

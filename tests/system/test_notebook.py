@@ -6,20 +6,22 @@ import io
 from pathlib import Path
 
 import matplotlib.image
-import numpy as np
 
 from headlight import Attention
 from tests.system.browser import Browser
 from tests.system.pages import MIDDLE
 
 MOST_FRAMES = 100  # until a frame in a process of its own is drawn
-LINES = 10_000  # coloured pixels of the lines; the marks of the eight heads alone have 1,600
+# Rows and columns of the screen where lines run from queries to keys, and nothing else is. Which
+# head is shown, and so its colour, depends on the machine: several have a weight of 1.000.
+BETWEEN = slice(500, 760), slice(320, 640)
+LINES = 1000  # pixels; 10 straight lines have some 8,000
 
 
-def coloured(browser: Browser) -> int:
-    """Number of pixels in strong colours: the lines of a head, and the marks of the heads."""
+def inked(browser: Browser) -> int:
+    """Number of pixels between the columns of tokens that are not white."""
     picture = matplotlib.image.imread(io.BytesIO(browser.picture()))
-    return int((np.ptp(picture[..., :3], axis=-1) > 0.5).sum())
+    return int((picture[BETWEEN][..., :3].min(axis=-1) < 0.95).sum())
 
 
 def test_the_page_draws_in_the_frame_of_a_notebook(
@@ -30,7 +32,7 @@ def test_the_page_draws_in_the_frame_of_a_notebook(
     still.write_text(cell.replace("allow-scripts", ""), encoding="utf-8")
     alive.write_text(cell, encoding="utf-8")
     browser.open(still)
-    assert not any(coloured(browser) for _ in range(3))
+    assert not any(inked(browser) for _ in range(3))
     browser.open(alive)
-    assert any(coloured(browser) > LINES for _ in range(MOST_FRAMES))
+    assert any(inked(browser) > LINES for _ in range(MOST_FRAMES))
     assert browser.evaluate("document.querySelector('iframe').contentDocument") is None

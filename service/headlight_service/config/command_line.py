@@ -101,6 +101,7 @@ def parser_of(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentPars
     """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",
+        usage="headlight serve [MODEL] [OPTION]...",
         description="Serve a model over gRPC.",
         epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
         allow_abbrev=False,

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,10 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.measuring import machine, publish
+from bench.serving.processes import Process, wait_for
 from headlight import Client
 
 OUT = Path("bench/results/first-answer.md")
-START_SECONDS, STOP_SECONDS = 600, 60
+START_SECONDS = 600
 LOOK_SECONDS = 0.02
 
 
@@ -32,32 +31,27 @@ LOOK_SECONDS = 0.02
 def served(folder: Path, cache: Path) -> Iterator[float]:
     """Serve the model, ask it once, and yield the seconds that it took."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        target = f"127.0.0.1:{free.getsockname()[1]}"
+        port = free.getsockname()[1]
+    target = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "headlight", "serve", str(folder), "--grpc", target]
+    command += ["--http", "127.0.0.1:0", "--log-level", "warning"]
+    log = cache.parent / "serve.log"
     begun = time.monotonic()
-    process = subprocess.Popen(
-        [*command, "--http", "127.0.0.1:0", "--log-level", "warning"],
-        env={**os.environ, "HEADLIGHT_CACHE": str(cache)},
-    )
+    process = Process(command, log, {"HEADLIGHT_CACHE": str(cache)})
     try:
-        wait_for(target)
+        # A client's own pauses between attempts are up to a second.
+        wait_for(lambda: is_open(port), process, START_SECONDS, LOOK_SECONDS)
         with Client(target) as client:
             client.encode("two paths")
         yield time.monotonic() - begun
     finally:
-        process.terminate()
-        process.wait(STOP_SECONDS)
+        process.close()
 
 
-def wait_for(target: str) -> None:
-    """Wait until the port is open. A client's own pauses between attempts are up to a second."""
-    host, _, port = target.rpartition(":")
-    for _ in range(int(START_SECONDS / LOOK_SECONDS)):
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection((host, int(port))).close()
-            return
-        time.sleep(LOOK_SECONDS)
-    raise TimeoutError(f"nothing listens on {target} after {START_SECONDS} s")
+def is_open(port: int) -> bool:
+    """Return whether something listens on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def measure(folder: Path, cold: int, warm: int) -> tuple[list[float], list[float]]:

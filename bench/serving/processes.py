@@ -125,13 +125,17 @@ class Worker(Process):
         return found
 
 
-def wait_for(ready: Any, process: Process, seconds: float) -> Any:
-    """Call until the result is true. Raises Failed if the process ends first, or the time is up."""
+def wait_for(ready: Any, process: Process, seconds: float, pause: float = 0.1) -> Any:
+    """Call until the result is true, with pauses between.
+
+    Raises:
+        Failed: the process ends first, or the time is up.
+    """
     deadline = time.monotonic() + seconds
     while not (found := ready()):
         if process.ended:
             raise process.failure()
         if time.monotonic() > deadline:
             raise Failed(f"not ready after {seconds:.0f} s (see {process.log.name})")
-        time.sleep(0.1)
+        time.sleep(pause)
     return found

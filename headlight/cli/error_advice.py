@@ -13,6 +13,7 @@ from headlight.errors import (
     Overloaded,
     Unauthenticated,
 )
+from headlight.spec import HOW_TO_TRUNCATE
 from headlight.wire.status_errors import FIELD, TOO_LATE
 
 LESS = "choose a layer by --layer, or give fewer or shorter texts"
@@ -44,13 +45,11 @@ FIELDS = {
     "head_mask": "--importance",
 }
 CUT_IT = "shorten it, or cut it by --truncate end"
-# What the service adds for callers of the library, and for its operator.
-ASKING = 'as truncate="end"; for all requests of a service: headlight serve --truncation end'
 # Remedies in the words of the wire or of the library, and those of a command line.
 PHRASES = {
-    f"shorten it or ask for truncation, {ASKING}": CUT_IT,
+    f"shorten it or ask for truncation, {HOW_TO_TRUNCATE}": CUT_IT,
     "shorten it or ask for truncation": CUT_IT,
-    ASKING: "by --truncate end",
+    HOW_TO_TRUNCATE: "by --truncate end",
     "ask for fewer layers or inputs, reduce attention, or use EncodeStream": LESS,
     "ask for fewer layers or inputs per request, or reduce attention": LESS,
     "send fewer or shorter inputs": FEWER,

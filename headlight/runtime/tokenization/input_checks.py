@@ -12,11 +12,11 @@ from headlight.errors import InvalidInput
 from headlight.results import TokenList
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.values import Ids, Marks
+from headlight.spec import HOW_TO_TRUNCATE
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int]
 Truncation = Literal["refuse", "cut_end", "cut_start"]
-ASKING = 'as truncate="end"; for all requests of a service: headlight serve --truncation end'
 
 
 def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
@@ -110,7 +110,7 @@ def truncate(
         have = (
             f"has {len(stays)} tokens{' with its prompt' if prompt else ''}, the model takes {most}"
         )
-        raise InvalidInput("", f"{have}; shorten it or ask for truncation, {ASKING}")
+        raise InvalidInput("", f"{have}; shorten it or ask for truncation, {HOW_TO_TRUNCATE}")
     room = most - int(stays.sum())
     if room < 1:
         what, remedy = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from headlight.extras import remedy
 from headlight.model_store.model_cache import Entry, entry_of, make_entry
 from headlight.model_store.model_source import ModelSource, ModelSourceError, find_model
-from headlight_service.config.command_line import ConfigError
+from headlight_service.config.command_line import ConfigError, flag_of
 from headlight_service.config.options import Config
 from headlight_service.telemetry.text_logs import is_text
 
@@ -48,7 +48,7 @@ async def prepare(config: Config, environ: Mapping[str, str]) -> Path:
         if isinstance(found, Path):
             # A precision is chosen among those of the bundle; the others only an export can set.
             if idle := asked.keys() - {"precision"}:
-                names = " and ".join(f"--{name.replace('_', '-')}" for name in sorted(idle))
+                names = " and ".join(map(flag_of, sorted(idle)))
                 raise ConfigError(f"{found} is a bundle already; leave out {names}")
             return found
         entry = entry_of(found, asked, environ)
@@ -104,7 +104,7 @@ async def _export(
     command += ["--out", str(entry.bundle), "--name", source.name]
     command += ["--revision", source.revision] if source.revision else []
     for name, value in asked.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
+        command += [flag_of(name), str(value)]
     log.info(
         f"exporting {source.location}, once",
         extra={"event": "exporting", "model_source": source.location},

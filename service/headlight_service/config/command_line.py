@@ -63,7 +63,7 @@ def read(
 
 def _closed(fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str]) -> list[str]:
     """Return the arguments, with a value for each bare flag: MODEL may follow it."""
-    flags = {_flag(known.name) for known in fields if isinstance(known.default, bool)}
+    flags = {flag_of(known.name) for known in fields if isinstance(known.default, bool)}
     return [
         f"{argument}=true" if argument in flags and value not in ("true", "false") else argument
         for argument, value in itertools.zip_longest(arguments, arguments[1:])
@@ -112,21 +112,21 @@ def parser_of(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentPars
             parser.add_argument(known.name, help=text, nargs="?", metavar=_shown(known))
         elif isinstance(known.default, bool):
             parser.add_argument(
-                _flag(known.name), help=text, nargs="?", const="true", metavar="true|false"
+                flag_of(known.name), help=text, nargs="?", const="true", metavar="true|false"
             )
         else:
             parser.add_argument(
-                _flag(known.name), help=text, metavar=known.name.rpartition("_")[2].upper()
+                flag_of(known.name), help=text, metavar=known.name.rpartition("_")[2].upper()
             )
     return parser
 
 
 def _shown(known: dataclasses.Field[Any]) -> str:
     """Return the name of an option on the command line: --max-items, or MODEL."""
-    return known.name.upper() if known.metadata["bare"] else _flag(known.name)
+    return known.name.upper() if known.metadata["bare"] else flag_of(known.name)
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
     """Return the flag of an option: --max-items, for max_items."""
     return "--" + name.replace("_", "-")
 

@@ -108,7 +108,7 @@ def test_lines_fit_the_columns(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_one_page_shows_how_to_install_it_and_none_from_an_index(page: Path) -> None:
+def test_two_pages_show_how_to_install_it_and_none_from_an_index(page: Path) -> None:
     """Until it is published; then these lines and headlight.extras.INSTALL change."""
     found = OWN_INSTALL.findall(page.read_text(encoding="utf-8"))
     assert [each[:1] for each in found] == (["."] if page in INSTALLS else [])

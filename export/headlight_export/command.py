@@ -122,7 +122,15 @@ def command_parser() -> argparse.ArgumentParser:
         usage="headlight export MODEL --out DIR [OPTION]...",
         description="Turn a checkpoint into a bundle to be served.",
     )
-    parser.add_argument(
+    _add_model(parser)
+    _add_bundle(parser)
+    _add_precisions(parser)
+    return parser
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument(
         "model",
         metavar="MODEL",
         help=(
@@ -130,42 +138,48 @@ def command_parser() -> argparse.ArgumentParser:
             "of the Hugging Face Hub, as org/name"
         ),
     )
-    parser.add_argument(
-        "--revision", help="of a Hub id: a branch, a tag or a commit; default: main"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help="bundle directory to write; an older bundle there is replaced",
-    )
-    parser.add_argument(
-        "--if-missing",
-        action="store_true",
-        help="do nothing if --out is a bundle; wait for another process that writes it",
-    )
-    parser.add_argument("--quiet", action="store_true", help="show the steps, and no report")
-    parser.add_argument("--name", help="name that clients use; default: the last part of --out")
-    parser.add_argument(
-        "--version", help="default: the first 12 digits of the SHA-256 of the weights"
-    )
-    parser.add_argument(
+    group.add_argument("--revision", help="of a Hub id: a branch, a tag or a commit; default: main")
+    group.add_argument(
         "--pooling",
         help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len",
     )
-    parser.add_argument(
+    group.add_argument(
         "--max-length",
         type=int,
         help=(
             "tokens to be accepted; default: what the folder says, as far as the model was trained"
         ),
     )
-    parser.add_argument(
+    group.add_argument(
         "--ids-only",
         action="store_true",
         help="serve a folder without a tokenizer, for token ids alone",
     )
-    parser.add_argument(
+
+
+def _add_bundle(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("bundle")
+    group.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="bundle directory to write; an older bundle there is replaced",
+    )
+    group.add_argument(
+        "--if-missing",
+        action="store_true",
+        help="do nothing if --out is a bundle; wait for another process that writes it",
+    )
+    group.add_argument("--name", help="name that clients use; default: the last part of --out")
+    group.add_argument(
+        "--version", help="default: the first 12 digits of the SHA-256 of the weights"
+    )
+    group.add_argument("--quiet", action="store_true", help="show the steps, and no report")
+
+
+def _add_precisions(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("precisions and providers")
+    group.add_argument(
         "--precision",
         action="append",
         choices=("fp32", *PRECISIONS),
@@ -174,7 +188,7 @@ def command_parser() -> argparse.ArgumentParser:
             "also write graphs in this precision; may be given several times, fp32 is always there"
         ),
     )
-    parser.add_argument(
+    group.add_argument(
         "--provider",
         action="append",
         default=[],
@@ -183,7 +197,7 @@ def command_parser() -> argparse.ArgumentParser:
             "for which every bundle has graphs"
         ),
     )
-    parser.add_argument(
+    group.add_argument(
         "--texts",
         type=Path,
         help=(
@@ -191,7 +205,7 @@ def command_parser() -> argparse.ArgumentParser:
             "docstrings of Python's library"
         ),
     )
-    parser.add_argument(
+    group.add_argument(
         "--calibration",
         type=Path,
         help=(
@@ -199,7 +213,6 @@ def command_parser() -> argparse.ArgumentParser:
             "the bundle has none"
         ),
     )
-    return parser
 
 
 def _export(options: argparse.Namespace) -> Exported:

@@ -77,6 +77,8 @@ draw();
 const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
 byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight - byId("scroller").clientHeight / 2;
 addEventListener("resize", draw);
+// A frame may be laid out after this script, and sends no event for its first size.
+new ResizeObserver(() => requestAnimationFrame(draw)).observe(document.documentElement);
 addEventListener("keydown", (event) => {
   if (event.key === "Escape") choose({ focus: null });
 });

@@ -12,8 +12,7 @@ from tests.system.browser import Browser
 from tests.system.pages import MIDDLE
 
 MOST_FRAMES = 100  # until a frame in a process of its own is drawn
-# Rows and columns of the screen where lines run from queries to keys, and nothing else is. Which
-# head is shown, and so its colour, depends on the machine: several have a weight of 1.000.
+# Rows and columns of the screen where lines run from queries to keys, and nothing else is.
 BETWEEN = slice(500, 760), slice(320, 640)
 LINES = 1000  # pixels; 10 straight lines have some 8,000
 

@@ -218,7 +218,7 @@ def test_long_texts_stay_below_2_megabytes_and_the_page_says_what_is_left_out() 
 
 
 def test_a_layer_alone_leaves_out_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = made_of(("token",) * 60, layers=(0, 1, 2), heads=4)
+    many = made_of(("token",) * 100, layers=(0, 1, 2), heads=4)
     one = dataclasses.replace(many, weights=many.weights[:1], layers=(0,))
     monkeypatch.setattr(page_module, "MAX_BYTES", len(attention_page(one)) - 10_000)
     floors = [

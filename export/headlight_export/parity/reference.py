@@ -77,6 +77,14 @@ class Reference:
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
+        self._random: dict[tuple[int, int], dict[str, Floats]] = {}
+
+    def outputs_of_random(self, length: int, seed: int) -> dict[str, Floats]:
+        """Return the outputs of a random text, with weights; computed once, and kept."""
+        key = (length, seed)
+        if key not in self._random:
+            self._random[key] = self.outputs(*self._text(length, seed))
+        return self._random[key]
 
     def outputs(
         self,
@@ -108,8 +116,10 @@ class Reference:
         It is the largest over random texts of the lengths to try. Any provider that computes in
         bfloat16 may be as far off; providers differ in the operations that they round.
         """
-        texts = self._texts(lengths_to_try(self.encoder.config), seed)
-        return _worst((self._rounded(*text), self.outputs(*text)) for text in texts)
+        return _worst(
+            (self._rounded(*self._text(length, seed)), self.outputs_of_random(length, seed))
+            for length in lengths_to_try(self.encoder.config)
+        )
 
     def _rounded(self, ids: Ids, segments: Ids | None) -> dict[str, Floats]:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -124,16 +134,7 @@ class Reference:
         Raises:
             ValueError: float32 cannot hold the model's numbers.
         """
-        config = self.encoder.config
-        lengths = set(lengths_to_try(config))
-        texts = self._texts(sorted(lengths | {longest_to_try(config)}), seed)
-
-        exact = copy.deepcopy(self.encoder).double()  # twice the bytes: freed after the last text
-
-        def run(encoder: Encoder, text: tuple[Ids, Ids | None]) -> dict[str, Floats]:
-            return _run(encoder, *text, weights=len(text[0]) in lengths)
-
-        worst = _worst((run(self.encoder, text), run(exact, text)) for text in texts)
+        worst = _worst(self._with_exact(seed))
         if (
             max(worst[output] for output in SCALED_BY_ROW) > MOST_ERROR
             or math.inf in worst.values()
@@ -147,10 +148,22 @@ class Reference:
             )
         return worst
 
-    def _texts(self, lengths: Iterable[int], seed: int) -> Iterator[tuple[Ids, Ids | None]]:
-        """Return a random text of each length, with its segments."""
+    def _with_exact(self, seed: int) -> Iterator[tuple[dict[str, Floats], dict[str, Floats]]]:
+        """Yield the float32 and the float64 outputs of random texts."""
+        exact = copy.deepcopy(self.encoder).double()  # twice the bytes: freed after the last text
+        lengths = tuple(lengths_to_try(self.encoder.config))
+        for length in lengths:
+            text = self._text(length, seed)
+            yield self.outputs_of_random(length, seed), _run(exact, *text, weights=True)
+        longest = longest_to_try(self.encoder.config)
+        if longest > lengths[-1]:
+            text = self._text(longest, seed)
+            yield _run(self.encoder, *text, weights=False), _run(exact, *text, weights=False)
+
+    def _text(self, length: int, seed: int) -> tuple[Ids, Ids | None]:
+        """Return a random text, with its segments."""
         config = self.encoder.config
-        return ((random_ids(config, n, seed), random_segments(config, n, seed)) for n in lengths)
+        return random_ids(config, length, seed), random_segments(config, length, seed)
 
 
 def _worst(pairs: Iterable[tuple[Mapping[str, Floats], Mapping[str, Floats]]]) -> dict[str, float]:

@@ -83,7 +83,7 @@ class Reference:
         """Return the outputs of a random text, with weights; computed once, and kept."""
         key = (length, seed)
         if key not in self._random:
-            self._random[key] = self.outputs(*self._text(length, seed))
+            self._random[key] = _run(self.encoder, *self._text(length, seed), weights=True)
         return self._random[key]
 
     def outputs(

@@ -19,7 +19,7 @@ def test_the_documented_service_config_is_that_of_the_client() -> None:
 
 def test_the_documented_dns_interval_is_that_of_the_client() -> None:
     milliseconds = dict(DEFAULT_OPTIONS)["grpc.dns_min_time_between_resolutions_ms"]
-    assert f"`grpc.dns_min_time_between_resolutions_ms` of {milliseconds}," in README.read_text(
+    assert f"`grpc.dns_min_time_between_resolutions_ms` to {milliseconds}." in README.read_text(
         encoding="utf-8"
     )
 

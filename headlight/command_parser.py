@@ -20,6 +20,11 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     return f" (did you mean {bare[near[0]]}?)" if near else ""
 
 
+def examples_text(examples: Iterable[str]) -> str:
+    """Return the end of a help: command lines, each of which a test runs."""
+    return "\n".join(("examples:", *(f"  {example}" for example in examples)))
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Help of at most 100 columns, whose description and examples keep their lines."""
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headlight.command_parser import CommandParser
+from headlight.command_parser import CommandParser, examples_text
 from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import locked
 from headlight.model_store.model_source import DEFAULT_REVISION, is_hub_id
@@ -26,6 +26,11 @@ from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.quality import table as quality_table
 from headlight_export.progress import Lines
 from headlight_export.writer.bundle_writer import Exported, ParityError, export_origin
+
+EXAMPLES = (
+    "headlight export sentence-transformers/all-MiniLM-L6-v2 --out minilm",
+    "headlight export ./my-model --out my-bundle --pooling mean --precision bf16",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,7 +125,10 @@ def command_parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="headlight export",
         usage="headlight export MODEL --out DIR [OPTION]...",
-        description="Turn a checkpoint into a bundle to be served.",
+        description=(
+            "Turn a model into a bundle that `headlight serve` serves, and compare it with PyTorch."
+        ),
+        epilog=examples_text(EXAMPLES),
     )
     _add_model(parser)
     _add_bundle(parser)
@@ -138,22 +146,27 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
             "of the Hugging Face Hub, as org/name"
         ),
     )
-    group.add_argument("--revision", help="of a Hub id: a branch, a tag or a commit; default: main")
+    group.add_argument(
+        "--revision", metavar="NAME", help="branch, tag or commit of a Hub id; default: main"
+    )
     group.add_argument(
         "--pooling",
-        help="for folders that do not say: mean, cls, max, last, weighted_mean, mean_sqrt_len",
+        metavar="NAME",
+        help=(
+            "for a model that does not name its pooling: mean, cls, max, last, weighted_mean, "
+            "mean_sqrt_len"
+        ),
     )
     group.add_argument(
         "--max-length",
         type=int,
-        help=(
-            "tokens to be accepted; default: what the folder says, as far as the model was trained"
-        ),
+        metavar="TOKENS",
+        help=("tokens of the longest text; default: as the model says, at most its trained length"),
     )
     group.add_argument(
         "--ids-only",
         action="store_true",
-        help="serve a folder without a tokenizer, for token ids alone",
+        help="for a folder without a tokenizer: the bundle takes token ids alone",
     )
 
 
@@ -163,7 +176,8 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         required=True,
-        help="bundle directory to write; an older bundle there is replaced",
+        metavar="DIR",
+        help="folder of the bundle; an older bundle there is replaced",
     )
     group.add_argument(
         "--if-missing",
@@ -172,9 +186,10 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--name", help="name that clients use; default: the last part of --out")
     group.add_argument(
-        "--version", help="default: the first 12 digits of the SHA-256 of the weights"
+        "--version",
+        help="version that clients see; default: the first 12 digits of the SHA-256 of the weights",
     )
-    group.add_argument("--quiet", action="store_true", help="show the steps, and no report")
+    group.add_argument("--quiet", action="store_true", help="show only the steps, no report")
 
 
 def _add_precisions(parser: argparse.ArgumentParser) -> None:
@@ -193,24 +208,26 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "also measure on this provider, in each precision that it has here: openvino, "
-            "for which every bundle has graphs"
+            "also measure on this provider, in each precision that it has here: openvino; may be "
+            "given several times"
         ),
     )
     group.add_argument(
         "--texts",
         type=Path,
+        metavar="FILE",
         help=(
-            "file of a text a line to judge precisions and providers by; default: "
-            "docstrings of Python's library"
+            "texts to compare precisions and providers on, one a line; default: docstrings of "
+            "Python's library"
         ),
     )
     group.add_argument(
         "--calibration",
         type=Path,
+        metavar="FILE",
         help=(
-            "file of a text a line, whose vectors set the ranges of int8 vectors; default: "
-            "the bundle has none"
+            "texts whose vectors set the ranges of int8 vectors, one a line; default: the bundle "
+            "has no ranges"
         ),
     )
 

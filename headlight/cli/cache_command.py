@@ -11,7 +11,7 @@ from headlight.archive import to_json
 from headlight.cli.files import UsageError, say, show
 from headlight.cli.output_files import size_text
 from headlight.cli.result_output import aligned
-from headlight.cli.shared_options import examples_text
+from headlight.command_parser import examples_text
 from headlight.description import Parity, worst_pooled
 from headlight.model_store.model_cache import Entry, cache_folder, entries, remove_entry
 from headlight.model_store.model_source import ModelSourceError

@@ -10,8 +10,7 @@ from typing import Any
 
 from headlight.cli.files import UsageError, show
 from headlight.cli.main import PARTS
-from headlight.cli.shared_options import examples_text
-from headlight.command_parser import CommandParser
+from headlight.command_parser import CommandParser, examples_text
 from headlight.extras import MissingExtra, require
 
 EXAMPLES = (
@@ -19,7 +18,7 @@ EXAMPLES = (
     "mkdir -p ~/.zfunc && headlight completion zsh > ~/.zfunc/_headlight",
 )
 # Placeholders of files and folders in the help.
-FILES = ("FILE", "F.png", "F.html", "MODEL", "BUNDLE", "CERT", "KEY", "CA")
+FILES = ("FILE", "DIR", "F.png", "F.html", "MODEL")
 
 
 def add_completion(commands: Any, top: CommandParser) -> None:

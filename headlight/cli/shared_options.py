@@ -12,7 +12,7 @@ from headlight.cli.output_files import SUFFIXES
 from headlight.cli.signals import undisturbed
 from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_target
 from headlight.client.sync_client import Client
-from headlight.command_parser import CommandParser
+from headlight.command_parser import CommandParser, examples_text
 from headlight.interface.arguments import Reading
 from headlight.spec import PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
 
@@ -48,11 +48,6 @@ def command(
     )
     made.set_defaults(run=run)
     return made
-
-
-def examples_text(examples: Sequence[str]) -> str:
-    """Return the end of a help: command lines, each of which a test runs."""
-    return "\n".join(("examples:", *(f"  {example}" for example in examples)))
 
 
 def add_output(made: argparse.ArgumentParser, formats: Sequence[str]) -> Any:

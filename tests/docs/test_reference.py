@@ -81,8 +81,7 @@ def test_every_option_of_help_has_a_row(name: str) -> None:
 
 def test_options_are_listed_with_values_and_defaults() -> None:
     page = commands.page()
-    # `serve` takes text: its help has the values
-    assert "(`fp32`" not in row_of(page, "--precision PRECISION")
+    assert "(`fp32`" not in row_of(page, r"--precision fp32\|bf16\|fp16\|int8")
     assert "(`interactive`, `bulk`)" in row_of(page, "--priority")
     assert "(default 512)" in row_of(page, "--max-items ITEMS")
     assert "%(" not in page

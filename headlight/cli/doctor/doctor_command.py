@@ -21,7 +21,7 @@ from headlight.cli.doctor.usable_providers import Provider, usable_providers
 from headlight.cli.files import show, terminal_width
 from headlight.cli.output_files import count_text, size_text
 from headlight.cli.result_output import aligned
-from headlight.cli.shared_options import examples_text
+from headlight.command_parser import examples_text
 from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import cache_folder, entries
 from headlight.model_store.model_source import ModelSourceError

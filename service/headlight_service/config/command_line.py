@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from headlight.command_parser import CommandParser
+from headlight.command_parser import CommandParser, examples_text
 from headlight.model_store.model_cache import VARIABLE
 from headlight_service.config.option_types import Address
 
@@ -26,18 +26,27 @@ OF_KUBERNETES = re.compile(
 )
 ADDRESS_OF_KUBERNETES = re.compile(PREFIX + r"([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*")
 
+Groups = Mapping[str, Sequence[dataclasses.Field[Any]]]
+EXAMPLES = (
+    "headlight serve   # the shipped model",
+    "headlight serve sentence-transformers/all-MiniLM-L6-v2 --truncation end",
+    "headlight serve --bundle minilm --check",
+    "headlight serve minilm --grpc 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem",
+    "HEADLIGHT_ATTENTION=off HEADLIGHT_LOG_FORMAT=json headlight serve",
+)
+
 
 class ConfigError(ValueError):
     """An option has an unusable value; the message names the option and the remedy."""
 
 
 def read(
-    fields: Sequence[dataclasses.Field[Any]], arguments: Sequence[str], environ: Mapping[str, str]
+    groups: Groups, arguments: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the values of the given options, by name, and the names on the command line.
 
     Args:
-        fields: fields of the options, with "parse" and "why" in their metadata.
+        groups: the options, made by `option`, by the titles of their groups.
         arguments: the command line, without the program; it overrides the environment.
         environ: the environment.
 
@@ -45,7 +54,8 @@ def read(
         ConfigError: naming the option (or the variable) and its accepted values.
         SystemExit: after --help.
     """
-    given = vars(parser_of(fields).parse_args(_closed(fields, arguments)))
+    fields = [*itertools.chain.from_iterable(groups.values())]
+    given = vars(parser_of(groups).parse_args(_closed(fields, arguments)))
     values = {}
     for known in fields:
         source, text = _shown(known), given[known.name]
@@ -97,28 +107,36 @@ class _Parser(CommandParser):
         raise ConfigError(f"{message}; see --help")
 
 
-def parser_of(fields: Sequence[dataclasses.Field[Any]]) -> argparse.ArgumentParser:
+def parser_of(groups: Groups) -> argparse.ArgumentParser:
     """Return a parser that takes every option as text; None if it is not given."""
     parser = _Parser(
         prog="headlight serve",
         usage="headlight serve [MODEL] [OPTION]...",
-        description="Serve a model over gRPC.",
-        epilog=f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS.",
+        description=(
+            "Serve a model over gRPC.\n\n"
+            f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS."
+        ),
+        epilog=examples_text(EXAMPLES),
         allow_abbrev=False,
     )
-    for known in fields:
-        text = known.metadata["why"] + _default(known.default)
-        if known.metadata["bare"]:
-            parser.add_argument(known.name, help=text, nargs="?", metavar=_shown(known))
-        elif isinstance(known.default, bool):
-            parser.add_argument(
-                flag_of(known.name), help=text, nargs="?", const="true", metavar="true|false"
-            )
-        else:
-            parser.add_argument(
-                flag_of(known.name), help=text, metavar=known.name.rpartition("_")[2].upper()
-            )
+    for title, fields in groups.items():
+        group = parser.add_argument_group(title)
+        for known in fields:
+            _add(group, known)
     return parser
+
+
+def _add(group: argparse._ArgumentGroup, known: dataclasses.Field[Any]) -> None:
+    text = known.metadata["why"] + _default(known.default)
+    if known.metadata["bare"]:
+        group.add_argument(known.name, help=text, nargs="?", metavar=_shown(known))
+    elif isinstance(known.default, bool):
+        group.add_argument(
+            flag_of(known.name), help=text, nargs="?", const="true", metavar="true|false"
+        )
+    else:
+        value = known.metadata["metavar"] or known.name.rpartition("_")[2].upper()
+        group.add_argument(flag_of(known.name), help=text, metavar=value)
 
 
 def _shown(known: dataclasses.Field[Any]) -> str:

@@ -1,9 +1,10 @@
-"""Parsers of option values. Each raises ValueError with the accepted values."""
+"""Fields and parsers of options. A parser raises ValueError with the accepted values."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from headlight.command_parser import did_you_mean
@@ -126,3 +127,37 @@ def endpoint(text: str) -> str:
 def flag(text: str) -> bool:
     """Parse true or false."""
     return one_of("true", "false")(text) == "true"
+
+
+def option(
+    default: object,
+    parse: Callable[[str], Any],
+    why: str,
+    *,
+    metavar: str = "",
+    bare: bool = False,
+) -> Any:
+    """Return the field of an option.
+
+    Args:
+        default: value if it is not given.
+        parse: returns the value of a text; raises ValueError.
+        why: text for --help, without the default.
+        metavar: name of the value in --help; by default, the last word of the option's name.
+        bare: whether it is given without a flag, as MODEL is.
+    """
+    metadata = {"parse": parse, "why": why, "metavar": metavar, "bare": bare}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def choice_option(default: str, why: str, *choices: str) -> Any:
+    """Return the field of an option that has one of some values, which --help lists."""
+    return option(default, one_of(*choices), why, metavar="|".join(choices))
+
+
+SECONDS = between(0, 86400)
+BYTES = whole(1024)
+MESSAGE_BYTES = whole(1024, (1 << 31) - 1)  # neither gRPC nor protobuf has larger messages
+# No message has more entries, and GetModel reports limits as uint32.
+COUNT = whole(1, (1 << 31) - 1)
+THREADS = whole(1, 1024)  # far more than CPUs; with many more, a process can die without a message

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 from collections.abc import Iterator
 
 import pytest
 
 from headlight.cli.commands import COMMANDS, main, parser
 from headlight.cli.main import PARTS
+from headlight_service.config.options import Config
 
 GROUPS = {
     "embed": ["input", "reading", "vectors", "output", "connection"],
@@ -17,6 +19,11 @@ GROUPS = {
     "heads": ["input", "reading", "output", "connection"],
     "tokens": ["input", "reading", "output", "connection"],
     "info": ["output", "connection"],
+    "serve": [
+        *("model", "addresses", "TLS and clients", "computation", "texts"),
+        *("limits of a request", "queue", "batches", "process", "log and traces"),
+    ],
+    "export": ["model", "bundle", "precisions and providers"],
 }
 
 
@@ -25,13 +32,21 @@ def parsers(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, each in action.choices.items():
-                if name not in PARTS:  # of another package, which has its own
-                    yield from parsers(each)
+                yield from parsers(part_parser(name) if name in PARTS else each)
+
+
+def part_parser(name: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = importlib.import_module(PARTS[name].options).command_parser()
+    return made
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
     [found] = [each for each in parser()._actions if isinstance(each, argparse._SubParsersAction)]
-    return dict(found.choices)
+    return dict(found.choices) | {name: part_parser(name) for name in PARTS}
+
+
+def example_lines(made: argparse.ArgumentParser) -> list[str]:
+    return made.format_help().partition("\nexamples:\n")[2].splitlines()
 
 
 def test_the_table_has_every_command_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,9 +80,9 @@ def test_every_help_fits_the_columns_and_ends_with_examples(
         widest = max(lines, key=len)
         assert len(widest) <= 100, widest
         if each.prog != "headlight":
-            _, _, examples = each.format_help().partition("\nexamples:\n")
-            assert 1 <= len(examples.splitlines()) <= 3
-            assert all("headlight " in line for line in examples.splitlines())
+            examples = example_lines(each)
+            assert 1 <= len(examples) <= 5
+            assert all("headlight " in line for line in examples)
 
 
 @pytest.mark.parametrize("command", GROUPS)
@@ -79,5 +94,19 @@ def test_options_stand_in_groups(command: str) -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_the_parsers_of_other_packages_are_where_completion_looks(name: str) -> None:
-    made = importlib.import_module(PARTS[name].options).command_parser()
-    assert made.prog == f"headlight {name}"
+    assert part_parser(name).prog == f"headlight {name}"
+
+
+@pytest.mark.parametrize(
+    "line", [line.strip() for each in parsers(parser()) for line in example_lines(each)]
+)
+def test_every_example_has_arguments_that_its_command_takes(line: str) -> None:
+    before, _, after = line.partition("headlight ")
+    name, *arguments = shlex.split(after.partition(" > ")[0], comments=True)
+    environ = dict(word.split("=") for word in shlex.split(before) if "=" in word)
+    if name == "serve":
+        Config.parse(arguments, environ)
+    elif name in PARTS:
+        part_parser(name).parse_args(arguments)
+    else:
+        parser().parse_args([name, *arguments])

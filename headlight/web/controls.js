@@ -22,7 +22,7 @@ function buildControls() {
     choose({ several: event.target.checked, heads: event.target.checked ? state.heads : state.heads.slice(0, 1) });
   });
   byId("all-heads").addEventListener("click", () => choose({ several: true, heads: Array.from({ length: HEADS }, (_, at) => at) }));
-  document.querySelector(".views").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
+  byId("view").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
   byId("most").addEventListener("change", (event) => choose({ most: Number(event.target.value) }));
   // The square gives small weights, of which there are many, the larger part of the slider.
   byId("least").addEventListener("input", (event) => choose({ least: Math.max(FLOOR, Math.round((event.target.value / 100) ** 2 * 1e4) / 1e4) }));
@@ -39,11 +39,14 @@ function listChoices() {
   byId("hide-special").disabled = !data.special.some(Boolean) || data.special.every(Boolean);
 }
 
+function drawTheme() {
+  document.documentElement.dataset.theme = state.theme;
+  byId("theme").textContent = `Theme: ${state.theme}`;
+}
+
 /** Updates every control to the state. */
 function drawControls() {
-  document.documentElement.dataset.theme = state.theme;
   document.body.dataset.view = state.view;
-  byId("theme").textContent = `Theme: ${state.theme}`;
   for (const input of document.querySelectorAll("input[name=view]")) input.checked = input.value === state.view;
   for (const input of document.querySelectorAll("input[name=layer]")) input.checked = Number(input.value) === data.layers[state.layer];
   for (const input of document.querySelectorAll("input[name=head]")) {
@@ -81,11 +84,12 @@ function draw() {
 /** Returns whether the weights of the view are here; if not, their arrival draws. A page with all its data has them. */
 let arrived = () => true;
 
-/** Shows what is held, from the place at which it opens. */
-function openViews() {
+/** Shows what is held, where it opens; `place` may change the state to another place before. */
+function openViews(place = readAddress) {
   openState();
   listChoices();
-  readAddress();
+  place();
+  drawTheme();
   draw();
   const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
   byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight() - byId("scroller").clientHeight / 2;

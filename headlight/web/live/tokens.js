@@ -68,7 +68,7 @@ function showTokens(item, { input }) {
   const kind = (at) => [tokens.special[at] && "special", tokens.prompt?.[at] && "prompt", input.pair && !tokens.special[at] && `text ${tokens.segments[at] + 1}`].filter(Boolean).join(", ");
   const offsets = (at) => (tokens.ends[at] > tokens.starts[at] ? `${tokens.starts[at]}–${tokens.ends[at]}` : "");
   const rows = tokens.ids.map((id, at) => [at, labels[at], visible(tokens.pieces[at] ?? ""), id, offsets(at), kind(at)]);
-  fillTable(byId("token-table"), ["#", "token", "piece", "id", "characters", ""], rows, ["number", "mono", "mono", "number", "number", ""]);
+  fillTable(byId("token-table"), ["#", "token", "piece", "id", "characters", "kind"], rows, ["number", "mono", "mono", "number", "number", ""]);
   byId("tokens-count").textContent = `${item.token_count}`;
   const cut = item.truncated ? ` ${item.original_token_count - item.token_count} of ${item.original_token_count} tokens were cut off: the model takes no more.` : "";
   byId("tokens-said").textContent = `Offsets count code points, the first 0, the last excluded.${cut}`;

@@ -132,7 +132,7 @@ async function fetchPart(place, head) {
 }
 
 const tooLong = (bytes) =>
-  `One head of ${source.count} tokens has ${(bytes / 1e6).toFixed(1)} MB; the service sends at most ${(answerLimit() / 1e6).toFixed(1)} MB in one answer. ` +
+  `One head of ${source.count} tokens has ${(bytes / 1e6).toFixed(1)} MB; one answer has at most ${(answerLimit() / 1e6).toFixed(1)} MB. ` +
   "The model view has its largest weights. For all of them shorten the text, or use “headlight attend --html”.";
 
 function showSums({ kept }) {

@@ -1,7 +1,9 @@
 // The model's card: what it is, its limits, and its measured distance from PyTorch.
 
 const card = { description: null };
-const answerLimit = () => Number(card.description?.limits?.max_unary_response_bytes) || 2 ** 22;
+const MOST_BYTES = 2 ** 24; // of one answer: a tab takes so many without a noticeable pause
+/** Returns how many bytes of numbers one answer may have; base64 makes them a third larger. */
+const answerLimit = () => Math.min(MOST_BYTES, (Number(card.description?.limits?.max_stream_output_bytes) || 2 ** 22) * 0.74);
 const grouped = (number) => Number(number).toLocaleString("en");
 const POSITIONS = { rope: "rotary (RoPE)", alibi: "ALiBi" };
 

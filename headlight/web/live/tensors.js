@@ -26,15 +26,18 @@ function numbersOf({ dtype, data: coded }) {
   const { buffer } = bytesOf(coded ?? "");
   if (dtype === "DATA_TYPE_UINT16") return new Uint16Array(buffer);
   if (dtype !== "DATA_TYPE_FLOAT16") return new Float32Array(buffer);
-  const table = halves();
-  return Float32Array.from(new Uint16Array(buffer), (bits) => table[bits]);
+  const [table, coded16] = [halves(), new Uint16Array(buffer)];
+  const values = new Float32Array(coded16.length);
+  for (let at = 0; at < values.length; at++) values[at] = table[coded16[at]]; // from() with a function takes 20 times as long
+  return values;
 }
 
 /** Returns the map of one head, [count, count] from `start` in the values, without its zeros. */
 function denseMap(values, start, count) {
   const map = { starts: new Uint32Array(count + 1) };
   const whole = values.subarray(start, start + count * count);
-  const held = whole.reduce((sum, weight) => sum + (weight > 0), 0);
+  let held = 0;
+  for (const weight of whole) held += weight > 0;
   [map.keys, map.weights] = [new Uint32Array(held), new Float32Array(held)];
   let to = 0;
   for (let query = 0; query < count; query++) {

@@ -137,11 +137,12 @@ function drawSaid() {
     parts.push(`${lines.length.toLocaleString("en")} of ${all.toLocaleString("en")} weights drawn: ${rule}, if at least ${state.least}.`);
     if (total > lines.length) parts.push(`${(total - lines.length).toLocaleString("en")} weaker ones would be too many to draw.`);
   }
-  if (state.view === "model") parts.push(`${mapsNamed()}, ${count} × ${count} weights each; queries downwards, keys to the right.${data.kept ? ` Only the ${data.kept} largest weights of each row were asked for.` : ""}`);
+  if (state.view === "model") parts.push(`${mapsNamed()}, ${count} × ${count} weights each; queries downwards, keys to the right.`);
   if (state.view === "matrix") parts.push(`${titled(state.layer, meanNamed(state.heads))}: ${count} × ${count} weights.`);
   if (state.hideSpecial) {
     parts.push(`${COUNT - count} special tokens are hidden, nothing is computed anew: the rows shown sum to less than 1.`);
   }
+  if (data.topK && data.isPartial()) parts.push(`Only the ${data.topK} largest weights of each row are here.`);
   if (FLOOR) {
     const here = state.view === "model" ? "" : `, ${percent(leftOut(meanOf(state.layer, state.heads)))} of this map`;
     parts.push(`Weights below ${FLOOR.toFixed(4)} are left out: ${percent(data.leftOut)} of all weight${here}. Rows sum to less than 1.`);

@@ -198,12 +198,12 @@ def test_the_card_shows_the_measured_distance_from_pytorch(page: Browser, rope: 
     expected = {
         each.output: each.max_error
         for each in model.parity
-        if (each.provider, each.precision) == (model.model.provider, model.model.precision)
+        if (each.provider, each.precision) == (model.provider, model.precision)
     }
     assert dict(rows).keys() == expected.keys()
     for output, error in rows:
         assert error == pytest.approx(expected[output], rel=0.06)
-    assert model.model.bundle_sha256 in page.text("#card")
+    assert model.bundle_sha256 in page.text("#card")
 
 
 def test_the_address_never_holds_the_text(page: Browser) -> None:
@@ -213,3 +213,16 @@ def test_the_address_never_holds_the_text(page: Browser) -> None:
     address = json.dumps(page.evaluate("location.href"))
     assert "head=2" in address
     assert "json" not in address
+
+
+def test_the_largest_weights_stay_if_a_layer_is_refused(page: Browser) -> None:
+    page.evaluate(
+        "(() => { const ask = window.fetch; window.fetch = (path, options) =>"
+        " options.body?.includes('\"layers\"') ? Promise.reject(new TypeError('cut')) :"
+        " ask(path, options); })()"
+    )
+    send(page, LONG)
+    send(page, "\n".join([LONG] * 3))
+    assert page.text("#problem").startswith("The service does not answer.")
+    assert "largest weights of each row are here" in page.text("#said")
+    assert ink(page, "#lines")[0] > 500

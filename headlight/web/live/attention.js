@@ -10,7 +10,7 @@ const FORMS = {
   max: { reduce: ["REDUCTION_HEAD_MAX"] },
   rollout: { reduce: ["REDUCTION_ROLLOUT"] },
 };
-const source = { asked: null, count: 0, overview: [], parts: [], waiting: new Set(), controller: new AbortController() };
+const source = { asked: null, count: 0, overview: [], parts: [], waiting: new Set(), failed: null, controller: new AbortController() };
 
 /** Returns a request of these inputs, and of attention in a form. */
 const attentionRequest = (asked, attention) =>
@@ -39,9 +39,10 @@ async function showAttention(asked) {
   const places = kept && numbersOf(answer.attention_indices);
   const overview = Array.from({ length: layers * heads }, (_, at) => lazily(() =>
     (kept ? topMap(values, places, at * count * kept, count, kept) : denseMap(values, at * count * count, count))));
-  Object.assign(source, { asked, count, overview, parts: [], waiting: new Set() });
+  Object.assign(source, { asked, count, overview, parts: [], waiting: new Set(), failed: null });
   const described = {
-    ...tokens, heads, layers: answer.attention.layers, floor: 0, kept,
+    ...tokens, heads, layers: answer.attention.layers, floor: 0, topK: kept,
+    isPartial: () => state.view === "model" || missingHeads().length > 0,
     reduced: { mean: "mean of all heads", max: "largest of all heads", rollout: "rollout" }[asked.form],
     rollout: asked.form === "rollout",
   };
@@ -59,7 +60,7 @@ const chosen = { layer: null, heads: null };
 
 function show(described, answer) {
   const whole = (place, head) => {
-    const part = source.parts.find((each) => each.place === place && head >= each.begin && head < each.end);
+    const part = partOf(place, head);
     return part ? part.maps[head - part.begin]() : source.overview[place * described.heads + head]();
   };
   described.start = opening(described, whole);
@@ -97,12 +98,24 @@ function opening({ layers, heads, labels, special }, map) {
 
 /** Returns whether the view's weights are here, all of each row; if not, asks for them. */
 arrived = () => {
-  const missing = state.view === "model" || !data.kept ? [] : state.heads.filter((head) => !source.parts.some((part) =>
-    part.place === state.layer && head >= part.begin && head < part.end));
+  const here = `${state.layer}:${state.heads}`;
+  if (here !== source.failed) source.failed = null;
+  const missing = state.view === "model" || source.failed ? [] : missingHeads();
   document.querySelector("main").setAttribute("aria-busy", String(missing.length > 0));
-  if (missing.length) fetchPart(state.layer, missing[0]).catch(showProblem);
+  if (missing.length) {
+    fetchPart(state.layer, missing[0]).catch((error) => {
+      if (error.name === "AbortError") return;
+      source.failed = here; // not asked for again before another place was; its largest weights are drawn
+      showProblem(error);
+      draw();
+    });
+  }
   return !missing.length;
 };
+
+const partOf = (place, head) => source.parts.find((part) => part.place === place && head >= part.begin && head < part.end);
+/** Returns the chosen heads of which only the largest weights are here. */
+const missingHeads = () => (data.topK ? state.heads.filter((head) => !partOf(state.layer, head)) : []);
 
 /** Fetches the layer, or as many of its heads as one answer carries, from `head` on; then draws. */
 async function fetchPart(place, head) {
@@ -128,16 +141,17 @@ async function fetchPart(place, head) {
     source.waiting.delete(key);
   }
   edition += 1;
+  clearProblem();
   draw();
 }
 
 const tooLong = (bytes) =>
   `One head of ${source.count} tokens has ${(bytes / 1e6).toFixed(1)} MB; one answer has at most ${(answerLimit() / 1e6).toFixed(1)} MB. ` +
-  "The model view has its largest weights. For all of them shorten the text, or use “headlight attend --html”.";
+  "The largest weights of each row are shown. For all of them shorten the text, or use “headlight attend --html”.";
 
-function showSums({ kept }) {
+function showSums({ topK }) {
   const rows = { max: "The largest of the heads is taken entry by entry, so rows do not sum to 1.", rollout: "Rollout: the heads’ mean plus the identity, multiplied over all layers (Abnar & Zuidema 2020)." };
-  const numbers = kept ? " Weights came as float16, each off by at most 1/2048 of itself." : "";
+  const numbers = topK ? " Weights came as float16, each off by at most 1/2048 of itself." : "";
   byId("sums").textContent = `Rows are queries, columns keys. ${rows[source.asked.form] ?? "Each row of a map sums to 1."}${numbers} ` +
     "Attention shows where a head takes its input from; it is not an explanation of the model’s output.";
 }

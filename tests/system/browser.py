@@ -215,7 +215,7 @@ class Browser:
             )
         self.settle()
 
-    def type(self, selector: str, text: str) -> None:
+    def fill(self, selector: str, text: str) -> None:
         """Put a text into a field, in place of what it holds."""
         self.evaluate(f"document.querySelector({json.dumps(selector)}).select()")
         self.call("Input.insertText", text=text)

@@ -41,7 +41,7 @@ def visit(browser: Browser, rest: str, *, refused: bool = False) -> Iterator[Bro
 
 def send(browser: Browser, text: str, field: str = "#text") -> None:
     """Type a text, send it with a click, and wait for the answer."""
-    browser.type(field, text)
+    browser.fill(field, text)
     browser.click("#send")
     browser.wait(ANSWERED)
 

@@ -106,14 +106,12 @@ def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
     assert tokens > len(labels)
 
 
-def test_both_texts_of_a_pair_are_shown(
-    chromium: Browser, fresh: dict[str, Future[Path]]
-) -> None:
+def test_both_texts_of_a_pair_are_shown(chromium: Browser, fresh: dict[str, Future[Path]]) -> None:
     bundle = fresh["learned"].result() / "bundle"
     with Service(bundle) as service, visit(chromium, service.rest) as page:
         page.wait("document.querySelector('#pair-label').checkVisibility()")
         page.click("#pair")
-        page.type("#second", "def b")
+        page.fill("#second", "def b")
         send(page, "return a")
         page.click("#tokens-part summary")
         kinds = page.evaluate(

@@ -22,7 +22,7 @@ from tests.system.pages import LONG, MIDDLE, SHORT
 from tests.system.processes import ROOT, Service
 
 TOKEN = "a-token-of-the-page"
-HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"> it's $HOME `id` \\ \n\u202e\"\"\""
+HOSTILE = '</script><img src=x onerror="document.title=\'owned\'"> it\'s $HOME `id` \\ \n\u202e"""'
 
 
 @pytest.fixture
@@ -66,9 +66,7 @@ def test_a_token_is_asked_for_used_and_kept_in_memory_alone(
         page.click("#forget")
 
 
-def test_an_error_of_the_service_is_shown_in_plain_words(
-    chromium: Browser, rope: Service
-) -> None:
+def test_an_error_of_the_service_is_shown_in_plain_words(chromium: Browser, rope: Service) -> None:
     with visit(chromium, rope.rest, refused=True) as page:
         send(page, "\n".join([LONG] * 14))
         assert page.text("#problem").startswith("The service refused this. It says: inputs[0].text")

@@ -155,7 +155,7 @@ class Server:
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
-            self._rest = rest = self._reserve_rest(access)
+            self._rest = rest = self._reserve_rest(access, address.port)
             http = await self._answer_probes(address.port)
             runtime = await self._load()
             if runtime is None:
@@ -183,13 +183,14 @@ class Server:
         )
         return model.scheduler
 
-    def _reserve_rest(self, access: AccessPolicy) -> HttpServer | None:
+    def _reserve_rest(self, access: AccessPolicy, grpc_port: int) -> HttpServer | None:
         """Reserve the port of the HTTP frontend; None: it is off, or the default port is taken."""
         return build_rest(
             self._config,
             self._pipeline,
             self._metrics,
             lambda: self._readiness.serving,
+            grpc_port=grpc_port,
             tls=access.tls,
             authenticator=access.authenticator,
             tracing=self._tracing,

@@ -117,12 +117,15 @@ def build_rest(
     metrics: Metrics,
     serving: Callable[[], bool],
     *,
+    grpc_port: int,
     tls: ssl.SSLContext | None = None,
     authenticator: Authenticator | None = None,
     tracing: Tracing | None = None,
     on_lost: Callable[[], None] = lambda: None,
 ) -> HttpServer | None:
     """Return the HTTP frontend with its port reserved; None: it is off, or has no port.
+
+    Its page names `grpc_port` in the requests that it writes to copy.
 
     Raises:
         PortTaken: a named address cannot be listened on. If it is the default, that is a warning.
@@ -145,6 +148,8 @@ def build_rest(
         hosts=_hosts(config.rest, config.rest_host),
         most_connections=_most_connections(),
         metrics_address=str(config.http),
+        page=config.page == "on",
+        grpc_port=grpc_port,
     )
     door = Door(
         pipeline,

@@ -106,6 +106,11 @@ class Config:
             "any other is refused there: a web page may have rebound it"
         ),
     )
+    page: str = option(
+        "on",
+        one_of("on", "off"),
+        "a page to look at attention, for browsers, at / of --rest; off: / is an empty 200",
+    )
     health: Address | None = option(
         None,
         address,

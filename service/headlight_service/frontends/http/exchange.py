@@ -59,6 +59,8 @@ class Options(NamedTuple):
             other machines reach.
         most_connections: open connections; a further one replaces the oldest idle one.
         metrics_address: where `/metrics` is, for the message of a wrong path.
+        page: whether GET / is a page for browsers.
+        grpc_port: port of gRPC, for the requests that the page writes to copy.
     """
 
     stall_seconds: float = 20.0
@@ -66,6 +68,8 @@ class Options(NamedTuple):
     hosts: frozenset[str] | None = frozenset()
     most_connections: int = 4096
     metrics_address: str = "--http"
+    page: bool = True
+    grpc_port: int = 50051
 
 
 class DoorParts(Protocol):

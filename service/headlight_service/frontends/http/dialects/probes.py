@@ -12,16 +12,11 @@ PROTOCOL = "http"
 
 
 def routes(door: Door) -> list[Route]:
-    """Return the routes. GET / is 200 always, for clients that take it for health."""
+    """Return the routes. GET / is the page's (`home_page.py`)."""
     return [
-        Route("GET", "/", _home, public=True),
         Route("GET", "/health", _health, public=True),
         Route("GET", "/ping", _health, public=True),
     ]
-
-
-async def _home(exchange: Exchange) -> Response:
-    return Response(b"Headlight\n", content_type="text/plain; charset=utf-8")
 
 
 async def _health(exchange: Exchange) -> Response:

@@ -24,8 +24,9 @@ ENCODING = {
 }
 NUMBERS = {
     "description": (
-        "As the request's `encoding` says. In lists, null is minus infinity, which only attention "
-        "scores hold. Absent in the answer to a dry run."
+        "As the request's `encoding` says. In lists, null is an infinite number: the attention "
+        "score of a key that the query does not see, or a number beyond the range of FLOAT16. "
+        "Absent in the answer to a dry run."
     ),
     "oneOf": [
         {"type": "string", "contentEncoding": "base64"},

@@ -16,8 +16,6 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
-from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.models import ServedModel
 from headlight_service.core.occlusion import Occluded
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
@@ -31,11 +29,12 @@ from headlight_service.frontends.contract.json_encoding import json_value
 
 NumberEncoding = Literal["list", "base64"]
 ENCODING = "encoding"  # the member of a request that is not of the contract
+PIECE_BYTES = 1 << 18  # of an array, written in about 2 ms
 FRAMING_BYTES = 512  # at most: timings, and the names of the data of ten tensors
-# Bytes of a number's binary form, and of its longest text with a comma: "-1.17549435e-38,".
+# Bytes of a number's binary form, and of its longest text with a comma: "-0.0000030398369,".
 ITEM_BYTES: Mapping[int, tuple[int, int]] = {
-    pb.DATA_TYPE_FLOAT32: (4, 16),
-    pb.DATA_TYPE_FLOAT16: (2, 16),
+    pb.DATA_TYPE_FLOAT32: (4, 17),
+    pb.DATA_TYPE_FLOAT16: (2, 17),
     pb.DATA_TYPE_UINT8: (1, 4),
     pb.DATA_TYPE_UINT16: (2, 6),
     pb.DATA_TYPE_INT8: (1, 5),
@@ -59,17 +58,16 @@ class JsonEncodeForm:
     _told: dict[str, Any]
 
     def __init__(
-        self, model: ServedModel, encoding: NumberEncoding, *, dry_run: bool = False
+        self, encoding: NumberEncoding, limit_bytes: int, *, dry_run: bool = False
     ) -> None:
         """Prepare the form of one answer.
 
         Args:
-            model: the model that answers, whose admission limits the answer.
             encoding: of its numbers.
+            limit_bytes: of the answer; `largest_output` of the model's admission.
             dry_run: the answer is its header, without data.
         """
-        self._limit_bytes = largest_output(model.admission.outputs.limit)
-        self._encoding, self._dry_run = encoding, dry_run
+        self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Return how much larger the answer can be, as JSON, than its data.
@@ -100,7 +98,7 @@ class JsonEncodeForm:
             if name in told:
                 arrays = [getattr(result, attribute) for result in answer.results]
                 _put(told[name], self._encoding, arrays)
-        return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(told)
 
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
         room = max(0, self._limit_bytes - info)
@@ -140,7 +138,7 @@ class JsonOccludeForm:
         assert isinstance(answer, Occluded)
         told = json_value(self._response)
         _put(told["moved"], self._encoding, [answer.moved], single=True)
-        return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY)
+        return orjson.dumps(told)
 
 
 def _tensors(message: pb.EncodeResponse) -> Iterable[tuple[int, list[Sequence[int]]]]:
@@ -183,5 +181,16 @@ def _put(
     elif encoding == "base64":
         told["data"] = base64.b64encode(b"".join([raw(each).data for each in arrays])).decode()
     else:
-        native = [np.ascontiguousarray(each, each.dtype.newbyteorder("=")) for each in arrays]
-        told["data"] = native[0] if single else native
+        lists = [orjson.Fragment(_text(each)) for each in arrays]
+        told["data"] = lists[0] if single else lists
+
+
+def _text(array: NDArray[Any]) -> bytes:
+    """Return an array as nested lists of JSON; one without axes as a number.
+
+    Large ones are written piece by piece: orjson holds the interpreter's lock.
+    """
+    if array.ndim > 1 and array.nbytes > PIECE_BYTES:
+        return b"[" + b",".join(map(_text, array)) + b"]"
+    native = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+    return orjson.dumps(native if array.ndim else native[()], option=orjson.OPT_SERIALIZE_NUMPY)

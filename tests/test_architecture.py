@@ -43,6 +43,10 @@ CONTRACT, GRPC, SECURITY, TELEMETRY = (
     "headlight_service.security",
     "headlight_service.telemetry",
 )
+HTTP = f"{FRONTENDS}.http"
+SHARED_BY_FRONTENDS = tuple(
+    f"{FRONTENDS}.{name}" for name in ("answer_wait", "failure", "stall_timeout")
+)
 CODECS = (
     "headlight.pb",
     *(f"headlight.wire.{name}" for name in ("attention_codec", "vector_codec")),
@@ -151,7 +155,8 @@ ALLOWED = {
         *(f"{CORE}.{name}" for name in ("heartbeat", "timers", "worker_threads")),
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
-    FRONTENDS: (),
+    # Modules that frontends of several protocols share.
+    FRONTENDS: (*SHARED, CORE, TELEMETRY),
     # What the frontends of headlight.v1 share; no transport.
     CONTRACT: (
         *SHARED,
@@ -167,9 +172,12 @@ ALLOWED = {
         CORE,
         CONTRACT,
         GRPC,
+        *SHARED_BY_FRONTENDS,
         SECURITY,
         TELEMETRY,
     ),
+    HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+    f"{HTTP}.dialects": (*SHARED, "headlight.runtime", CORE, HTTP, TELEMETRY),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (
         "headlight.errors",

@@ -250,7 +250,9 @@ async def test_a_full_queue_has_a_retry_delay() -> None:
     body = {"inputs": [json_value(text_of(8))]}
     async with rest(max_queue_tokens=10, max_request_tokens=10) as client:
         client.service.engine.gate.clear()
-        first = asyncio.ensure_future(client.service.stub.Encode(pb.EncodeRequest(inputs=[text_of(8)])))
+        first = asyncio.ensure_future(
+            client.service.stub.Encode(pb.EncodeRequest(inputs=[text_of(8)]))
+        )
         await client.service.started()
         error = await client.refused("/v1/encode", body)
         client.service.engine.gate.set()
@@ -270,7 +272,9 @@ NAMES = ["text", "ids", "inputs", "outputs", "attention", "encoding", "top_k", "
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Return every container of a JSON value with each of its keys."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
-    inner = [place for key in keys if isinstance(value[key], dict | list) for place in places(value[key])]
+    inner = [
+        place for key in keys if isinstance(value[key], dict | list) for place in places(value[key])
+    ]
     return [*((value, key) for key in keys), *inner]
 
 

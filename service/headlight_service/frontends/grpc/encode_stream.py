@@ -20,10 +20,10 @@ from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.answer_wait import done
-from headlight_service.frontends.grpc.answer_forms import StreamForm, frames
+from headlight_service.frontends.contract.answer_forms import StreamForm, frames
+from headlight_service.frontends.contract.request_decoding import counted, decode_encode
 from headlight_service.frontends.grpc.grpc_status import refusal
 from headlight_service.frontends.grpc.peer_timeouts import no_more
-from headlight_service.frontends.grpc.request_decoding import counted, decode_encode
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.frontends.stall_timeout import ReplyTimeout
 

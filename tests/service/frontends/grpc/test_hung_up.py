@@ -20,8 +20,8 @@ from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.answer_wait import done
+from headlight_service.frontends.contract.answer_forms import UnaryForm
 from headlight_service.frontends.grpc import peer_timeouts
-from headlight_service.frontends.grpc.answer_forms import UnaryForm
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 

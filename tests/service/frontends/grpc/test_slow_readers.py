@@ -15,8 +15,8 @@ import pytest
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
 from headlight_service.frontends import stall_timeout
+from headlight_service.frontends.contract.answer_forms import CHUNK_BYTES
 from headlight_service.frontends.grpc import peer_timeouts
-from headlight_service.frontends.grpc.answer_forms import CHUNK_BYTES
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
 from headlight_service.frontends.stall_timeout import PACE_BYTES, ReplyTimeout
 from headlight_service.telemetry.metrics import CANCEL_STAGES

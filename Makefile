@@ -79,9 +79,15 @@ $(PROTO_SETUP): Makefile
 # protoc's virtual path makes the stubs import each other as headlight.pb, without patching.
 generate = $(PROTO_PY) -m grpc_tools.protoc -Iheadlight/pb=$(dir $(PROTO)) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTO)
 
-proto: $(PROTO_SETUP) ## regenerate headlight/pb, which is committed
+# The contract's descriptors with its comments, for the site and for /openapi.json.
+CONTRACT := build/contract.binpb
+OPENAPI := service/headlight_service/frontends/http/openapi.json
+describe = mkdir -p build && $(PROTO_PY) -m grpc_tools.protoc -I$(dir $(PROTO)) --include_source_info --descriptor_set_out=$(CONTRACT) $(PROTO)
+
+proto: $(PROTO_SETUP) ## regenerate headlight/pb and the OpenAPI document, which are committed
 	$(call generate,.)
 	mkdir -p headlight/$(dir $(PROTO)) && cp $(PROTO) headlight/$(PROTO)
+	$(describe) && $(PROTO_PY) -m docs.site.openapi $(CONTRACT) > $(OPENAPI)
 
 # Fails if a stub was edited by hand, or the contract changed without `make proto`.
 proto-check: $(PROTO_SETUP)
@@ -89,6 +95,7 @@ proto-check: $(PROTO_SETUP)
 	@$(call generate,build/proto)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
+	@$(describe) && $(PROTO_PY) -m docs.site.openapi $(CONTRACT) | cmp - $(OPENAPI) || { echo "$(OPENAPI) is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }
 	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
 # The shipped docs-sinusoidal is of an earlier recipe; MODEL=docs-sinusoidal uses the present one.
@@ -249,9 +256,8 @@ $(DOCS_SETUP): docs/requirements.txt
 # Zensical reads build/zensical.toml and build/docs, which docs.site writes. A broken link, a page
 # outside the navigation, or an element of the contract without a comment fails.
 docs: $(SETUP) $(DOCS_SETUP) $(PROTO_SETUP) ## build the documentation site into build/site; a broken link fails
-	@mkdir -p build && rm -rf build/site
-	@$(PROTO_PY) -m grpc_tools.protoc -I$(dir $(PROTO)) --include_source_info --descriptor_set_out=build/contract.binpb $(PROTO)
-	@$(PY) -m docs.site build build/contract.binpb
+	@rm -rf build/site && $(describe)
+	@$(PY) -m docs.site build $(CONTRACT)
 	@$(DOCS_VENV)/bin/zensical build --strict --clean --config-file build/zensical.toml
 	@$(PY) -m docs.site.built build/site
 	@echo "The site: build/site/index.html. To read it with search: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"

@@ -37,10 +37,15 @@ SHARED = tuple(
     f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
 )
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
-GRPC, SECURITY, TELEMETRY = (
+CONTRACT, GRPC, SECURITY, TELEMETRY = (
+    f"{FRONTENDS}.contract",
     f"{FRONTENDS}.grpc",
     "headlight_service.security",
     "headlight_service.telemetry",
+)
+HTTP = f"{FRONTENDS}.http"
+SHARED_BY_FRONTENDS = tuple(
+    f"{FRONTENDS}.{name}" for name in ("answer_wait", "failure", "stall_timeout")
 )
 CODECS = (
     "headlight.pb",
@@ -56,6 +61,8 @@ PROTOCOLS = (
     "grpc_health",
     "google",
 )
+
+TRANSPORTS = ("grpc", "grpc_status", "grpc_health", "starlette", "uvicorn")
 
 CORE_TELEMETRY = ("json_logs", "metrics", "request_trace")
 
@@ -148,17 +155,29 @@ ALLOWED = {
         *(f"{CORE}.{name}" for name in ("heartbeat", "timers", "worker_threads")),
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
-    FRONTENDS: (),
-    GRPC: (
+    # Modules that frontends of several protocols share.
+    FRONTENDS: (*SHARED, CORE, TELEMETRY),
+    # What the frontends of headlight.v1 share; no transport.
+    CONTRACT: (
         *SHARED,
         *CODECS,
         "headlight.interface.attention_grid",
         "headlight.runtime",
         CORE,
+        CONTRACT,
+    ),
+    GRPC: (
+        *SHARED,
+        "headlight.pb",
+        CORE,
+        CONTRACT,
         GRPC,
+        *SHARED_BY_FRONTENDS,
         SECURITY,
         TELEMETRY,
     ),
+    HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+    f"{HTTP}.dialects": (*SHARED, "headlight.runtime", CORE, HTTP, TELEMETRY),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (
         "headlight.errors",
@@ -322,6 +341,22 @@ def test_the_core_knows_no_protocol() -> None:
     assert len(walked) == len(files)
     # ONNX Runtime brings libraries of Google's.
     assert {name for name in loaded if of_a_protocol(name) and not under(name, "google")} == set()
+
+
+def test_the_shared_frontend_of_the_contract_knows_no_transport() -> None:
+    files = [
+        path
+        for path in python_files("headlight_service")
+        if under(module_name("headlight_service", path), CONTRACT)
+    ]
+    named = {
+        f"{path.name} -> {name}"
+        for path in files
+        for name in imports(path)
+        if name.split(".")[0] in TRANSPORTS
+    }
+    assert len(files) > 4
+    assert named == set()
 
 
 def of_a_protocol(module: str) -> bool:

@@ -1,66 +1,30 @@
-// The page's data, and sums over it. Nothing here changes the display.
+// What is shown, and sums over it. Nothing here changes the display.
 
 const byId = (id) => document.getElementById(id);
-const data = JSON.parse(byId("data").textContent);
-const COUNT = data.labels.length; // tokens
-const HEADS = data.heads;
-const FLOOR = data.floor; // smaller weights are left out; 0: none is
-
-const stored = (() => {
-  const block = byId("weights");
-  const binary = atob(block.textContent);
-  block.remove(); // megabytes that are not read again
-  const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
-  return bytes;
-})();
-
-/** Reads the pairs of a head, as headlight/web/packing.py writes them: distance to the next place, and weight. */
-function unpacked(start, end) {
-  const starts = new Uint32Array(COUNT + 1);
-  const keys = new Uint32Array((end - start) >> 1); // a pair has two bytes or more
-  const weights = new Float64Array(keys.length);
-  let at = start;
-  const integer = () => {
-    let [value, shift, byte] = [0, 0, 0];
-    do {
-      byte = stored[at++];
-      value |= (byte & 127) << shift;
-      shift += 7;
-    } while (byte > 127);
-    return value;
-  };
-  let [place, held, row] = [-1, 0, 0];
-  while (at < end) {
-    place += integer();
-    while (row < Math.floor(place / COUNT)) starts[++row] = held;
-    keys[held] = place % COUNT;
-    weights[held++] = integer() / data.steps;
-  }
-  while (row < COUNT) starts[++row] = held;
-  return { starts, keys, weights };
-}
+let data = null; // null: nothing yet
+let COUNT = 0; // tokens
+let HEADS = 0;
+let FLOOR = 0; // smaller weights are left out; 0: none is
+let edition = 0; // part of every key under which something is kept
+let mapSource = null;
 
 /**
- * The map of one head, sparse: row q has `weights` from 0 to 1 at `keys` in the entries from starts[q] to starts[q + 1].
- * `place` counts the layers held.
+ * Replaces what is shown. `source(place, head)` returns the map of one head, sparse: row q has `weights` from 0 to 1 at
+ * `keys` in the entries from starts[q] to starts[q + 1]. `place` counts the layers held.
  */
-const mapOf = (() => {
-  const kept = new Map();
-  let end = 0;
-  const ends = data.sizes.map((size) => (end += size));
-  return (place, head) => {
-    const at = place * HEADS + head;
-    if (!kept.has(at)) kept.set(at, unpacked(ends[at] - data.sizes[at], ends[at]));
-    return kept.get(at);
-  };
-})();
+function hold(described, source) {
+  [data, mapSource] = [described, source];
+  [COUNT, HEADS, FLOOR] = [data.labels.length, data.heads, data.floor];
+  edition += 1;
+}
+
+const mapOf = (place, head) => mapSource(place, head);
 
 /** The mean of some heads of a layer, a map; what is left out counts as 0. The last one asked for is kept. */
 const meanOf = (() => {
   let kept = { key: null, map: null };
   return (place, heads) => {
-    const key = `${place}:${heads.join()}`;
+    const key = `${edition}:${place}:${heads.join()}`;
     if (kept.key !== key) kept = { key, map: heads.length === 1 ? mapOf(place, heads[0]) : mean(heads.map((head) => mapOf(place, head))) };
     return kept.map;
   };
@@ -156,8 +120,14 @@ const heldWeight = (weight) => (FLOOR && !weight ? `left out (below ${FLOOR.toFi
 /** A token with its number, as it is named in sentences. */
 const named = (token) => `${token} “${data.labels[token]}”`;
 const headsNamed = (heads) => {
+  if (data.reduced) return data.reduced;
   if (heads.length === 1) return `head ${heads[0]}`;
   return heads.length === HEADS ? `all ${HEADS} heads` : `heads ${heads.join(", ")}`;
 };
 /** Returns the name of a map of these heads: of one head, or of the mean of several. */
 const meanNamed = (heads) => (heads.length === 1 ? headsNamed(heads) : `mean of ${headsNamed(heads)}`);
+/** Returns what the model view shows. */
+const mapsNamed = () =>
+  (data.reduced ? `${data.reduced}, ${data.layers.length === 1 ? "1 map" : `${data.layers.length} layers`}` : `${data.layers.length} × ${HEADS} heads`);
+/** Returns the name of a place on the axes of layers and heads, for a title. */
+const titled = (place, name) => (data.rollout ? "Rollout of all layers" : `Layer ${data.layers[place]}, ${name}`);

@@ -1,6 +1,7 @@
 // The text beside the pictures: the focused token or cell, and the meaning of lines and colours.
 
 const LISTED = 12;
+const lowered = (title) => title[0].toLowerCase() + title.slice(1);
 
 function element(name, text, className) {
   const made = document.createElement(name);
@@ -32,7 +33,7 @@ function describeToken({ side, token }) {
   title.append(element("bdi", named(token)));
   const parts = [title, element("p", piece(token), "fine")];
   const what = side === "query" ? "attends to" : "is attended to by (a column need not sum to 1)";
-  parts.push(element("p", `${what}, in layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}:`));
+  parts.push(element("p", `${what}, in ${lowered(titled(state.layer, meanNamed(state.heads)))}:`));
   parts.push(weightList(entries.slice(0, LISTED)));
   if (FLOOR) parts.push(element("p", saidLeftOut(side, all.length - entries.length, weights), "fine"));
   const rest = entries.slice(LISTED).reduce((sum, entry) => sum + entry.weight, 0);
@@ -73,7 +74,7 @@ function describeCell({ query, key }) {
   }
   const missing = state.heads.filter((head) => !weightsOf(mapOf(state.layer, head), { side: "query", token: query })[key]).length;
   if (FLOOR && weight && missing) table.append(element("p", `Left out in ${missing} of ${state.heads.length} heads, counted as 0.`, "fine"));
-  return [element("h2", `Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}`), table];
+  return [element("h2", titled(state.layer, meanNamed(state.heads))), table];
 }
 
 const HINTS = {
@@ -94,10 +95,10 @@ function saidOpening() {
 }
 
 function drawDetail() {
-  const here = element("h2", `Layer ${data.layers[state.layer]}, ${headsNamed(state.heads)}`);
+  const here = element("h2", titled(state.layer, headsNamed(state.heads)));
   const focus = focused();
   let parts = [here, element("p", HINTS[state.view]), ...saidOpening()];
-  if (state.view === "model") parts = [element("h2", `${data.layers.length} × ${HEADS} heads`), element("p", HINTS.model)];
+  if (state.view === "model") parts = [element("h2", mapsNamed()), element("p", HINTS.model)];
   if (state.view === "head" && focus) parts = [...describeToken(focus)];
   if (state.view === "matrix" && state.at) parts = [...describeCell(state.at)];
   byId("detail").replaceChildren(...parts);
@@ -136,11 +137,12 @@ function drawSaid() {
     parts.push(`${lines.length.toLocaleString("en")} of ${all.toLocaleString("en")} weights drawn: ${rule}, if at least ${state.least}.`);
     if (total > lines.length) parts.push(`${(total - lines.length).toLocaleString("en")} weaker ones would be too many to draw.`);
   }
-  if (state.view === "model") parts.push(`${data.layers.length * HEADS} heads, ${count} × ${count} weights each; queries downwards, keys to the right.`);
-  if (state.view === "matrix") parts.push(`Layer ${data.layers[state.layer]}, ${meanNamed(state.heads)}: ${count} × ${count} weights.`);
+  if (state.view === "model") parts.push(`${mapsNamed()}, ${count} × ${count} weights each; queries downwards, keys to the right.`);
+  if (state.view === "matrix") parts.push(`${titled(state.layer, meanNamed(state.heads))}: ${count} × ${count} weights.`);
   if (state.hideSpecial) {
     parts.push(`${COUNT - count} special tokens are hidden, nothing is computed anew: the rows shown sum to less than 1.`);
   }
+  if (data.topK && data.isPartial()) parts.push(`Only the ${data.topK} largest weights of each row are here.`);
   if (FLOOR) {
     const here = state.view === "model" ? "" : `, ${percent(leftOut(meanOf(state.layer, state.heads)))} of this map`;
     parts.push(`Weights below ${FLOOR.toFixed(4)} are left out: ${percent(data.leftOut)} of all weight${here}. Rows sum to less than 1.`);

@@ -4,7 +4,7 @@ const MOST_LINES = 20000; // a browser draws so many without a noticeable pause
 const columns = { query: byId("queries"), key: byId("keys") };
 const OTHER = { query: "key", key: "query" };
 const CAPTION = 26; // pixels of the line above the columns, as in the style sheet
-const rowHeight = COUNT <= 12 ? 38 : COUNT <= 60 ? 26 : 19; // pixels
+const rowHeight = () => (COUNT <= 12 ? 38 : COUNT <= 60 ? 26 : 19); // pixels
 const listed = { key: null, tokens: [], rowOf: new Map(), cells: { query: [], key: [] } };
 const drawnLines = { key: null, lines: [], total: 0, top: 0 }; // top: the greatest weight on the canvas
 
@@ -30,12 +30,12 @@ function tokenCell(side, token, joint) {
 
 /** Fills both columns again if the shown tokens have changed. */
 function listTokens() {
-  const key = String(state.hideSpecial);
+  const key = `${edition}|${state.hideSpecial}`;
   if (listed.key === key) return;
   Object.assign(listed, { key, tokens: shown() });
   listed.rowOf = new Map(listed.tokens.map((token, row) => [token, row]));
-  byId("scroller").style.setProperty("--row", `${rowHeight}px`);
-  byId("scroller").classList.toggle("dense", rowHeight < 22);
+  byId("scroller").style.setProperty("--row", `${rowHeight()}px`);
+  byId("scroller").classList.toggle("dense", rowHeight() < 22);
   for (const side of ["query", "key"]) {
     const joint = (token, row) => row > 0 && data.segments[token] !== data.segments[listed.tokens[row - 1]];
     listed.cells[side] = listed.tokens.map((token, row) => tokenCell(side, token, joint(token, row)));
@@ -46,7 +46,7 @@ function listTokens() {
 
 /** Returns the lines of the chosen heads, the weakest first, so that strong lines are on top. */
 function chosenLines() {
-  const key = [state.layer, state.heads, state.most, state.least, state.hideSpecial].join("|");
+  const key = [edition, state.layer, state.heads, state.most, state.least, state.hideSpecial].join("|");
   if (drawnLines.key === key) return drawnLines;
   let lines = [];
   for (const head of state.heads) {
@@ -76,16 +76,16 @@ function drawLines() {
   const canvas = byId("lines");
   const scroller = byId("scroller");
   const width = canvas.parentElement.clientWidth;
-  const height = Math.min(scroller.clientHeight - CAPTION, listed.tokens.length * rowHeight);
+  const height = Math.min(scroller.clientHeight - CAPTION, listed.tokens.length * rowHeight());
   const context = fitted(canvas, width, height);
   const focus = focused();
   const lines = focus ? linesOf(focus) : chosenLines().lines;
   drawnLines.top = lines.length ? lines[lines.length - 1].weight : 0;
-  const spread = Math.min(2.5, (rowHeight - 8) / Math.max(1, state.heads.length));
+  const spread = Math.min(2.5, (rowHeight() - 8) / Math.max(1, state.heads.length));
   for (const line of lines) {
     const aside = (state.heads.indexOf(line.head) - (state.heads.length - 1) / 2) * spread;
     const [from, to] = [line.query, line.key].map((token) =>
-      (listed.rowOf.get(token) + 0.5) * rowHeight - scroller.scrollTop + aside);
+      (listed.rowOf.get(token) + 0.5) * rowHeight() - scroller.scrollTop + aside);
     if ([from, to].every((end) => end < 0 || end > height)) continue; // passes by: neither of its tokens is in sight
     const strength = Math.min(1, line.weight / drawnLines.top);
     context.globalAlpha = 0.1 + 0.9 * strength;

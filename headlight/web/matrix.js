@@ -25,7 +25,7 @@ function labelRoom(tokens, cell, most) {
 
 /** Returns the map of the chosen heads as an image with one pixel per cell. */
 function paintedMap(tokens) {
-  const key = [state.layer, state.heads, state.hideSpecial, state.oneScale, isDark()].join("|");
+  const key = [edition, state.layer, state.heads, state.hideSpecial, state.oneScale, isDark()].join("|");
   if (painted.key !== key) {
     const map = meanOf(state.layer, state.heads);
     painted.top = state.oneScale ? greatestOfAll(tokens) : greatest(map, tokens).weight || 1;
@@ -37,7 +37,8 @@ function paintedMap(tokens) {
 
 /** Returns the greatest weight of all heads: the top of one scale for all. */
 function greatestOfAll(tokens) {
-  const tops = data.sizes.map((_, at) => greatest(mapOf(Math.floor(at / HEADS), at % HEADS), tokens).weight);
+  const tops = data.layers.flatMap((_, place) =>
+    Array.from({ length: HEADS }, (_, head) => greatest(mapOf(place, head), tokens).weight));
   return Math.max(...tops) || 1;
 }
 

@@ -1,7 +1,7 @@
 // Model view: a small map of each head of each layer. It is shown larger under the pointer; a click opens it.
 
 const ZOOMED = 400; // pixels of a larger map's side
-const thumbs = { key: null, buttons: [] };
+const thumbs = { key: null, data: null, buttons: [] };
 
 /** Returns the side of a thumbnail in pixels, for the available width. */
 function thumbSide() {
@@ -31,14 +31,16 @@ function thumb(place, head) {
   return { place, head, button, note };
 }
 
-/** Builds the grid once: a row for each layer, a column for each head. */
+/** Builds the grid once for the data: a row for each layer, a column for each head. */
 function buildThumbs() {
-  if (thumbs.buttons.length) return;
+  if (thumbs.data === data) return;
   const grid = byId("thumbs");
+  Object.assign(thumbs, { data, buttons: [] });
+  grid.replaceChildren();
   grid.append(heading("", "corner"));
-  for (let head = 0; head < HEADS; head++) grid.append(heading(`head ${head}`, "column"));
+  for (let head = 0; head < HEADS; head++) grid.append(heading(headsNamed([head]), "column"));
   data.layers.forEach((layer, place) => {
-    grid.append(heading(`layer ${layer}`, "row"));
+    grid.append(heading(data.rollout ? "all layers" : `layer ${layer}`, "row"));
     for (let head = 0; head < HEADS; head++) {
       const made = thumb(place, head);
       thumbs.buttons.push(made);
@@ -50,7 +52,7 @@ function buildThumbs() {
 function drawModel() {
   buildThumbs();
   const side = thumbSide();
-  const key = [side, state.hideSpecial, state.oneScale, isDark(), window.devicePixelRatio].join("|");
+  const key = [edition, side, state.hideSpecial, state.oneScale, isDark(), window.devicePixelRatio].join("|");
   if (thumbs.key !== key) {
     thumbs.key = key;
     byId("thumbs").style.gridTemplateColumns = `max-content repeat(${HEADS}, ${side}px)`;
@@ -77,7 +79,7 @@ function drawThumb(made, tokens, top, side) {
   context.drawImage(mapImage(map, tokens, top, Math.round(inner * window.devicePixelRatio)), 0, 0, inner, inner);
   const most = heldWeight(made.top.weight);
   note.textContent = side < 90 || !made.top.weight ? most : `max ${most}`;
-  button.setAttribute("aria-label", `layer ${data.layers[place]}, head ${head}, ${saidGreatest(made.top)}: open it`);
+  button.setAttribute("aria-label", `${titled(place, headsNamed([head]))}, ${saidGreatest(made.top)}: open it`);
 }
 
 const saidGreatest = ({ query, key, weight }) =>
@@ -93,7 +95,7 @@ function drawZoom(made) {
   const side = Math.min(ZOOMED, innerWidth - 44, innerHeight - 90);
   const { font, margin } = labelRoom(tokens, (side * 0.75) / Math.max(1, tokens.length), side / 4);
   const cell = (side - margin) / Math.max(1, tokens.length);
-  zoom.firstChild.textContent = `Layer ${data.layers[place]}, head ${head}: ${saidGreatest(top)}`;
+  zoom.firstChild.textContent = `${titled(place, headsNamed([head]))}: ${saidGreatest(top)}`;
   const context = fitted(zoom.lastChild, side, side);
   context.imageSmoothingEnabled = false;
   const pixels = Math.round((side - margin) * window.devicePixelRatio);

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
-import importlib.resources
 import json
 import string
 from collections.abc import Mapping
@@ -14,6 +12,7 @@ import numpy as np
 
 from headlight.analysis.terminal_view import LONGEST_LABEL, visible
 from headlight.results import Attention
+from headlight.web.assets import VIEW_SCRIPTS, asset, digest, script_of
 from headlight.web.packing import FINE, PackedWeights, pack
 
 MAX_BYTES = 2_000_000  # of the page: it opens at once, and fits into a notebook or a message
@@ -23,7 +22,6 @@ BELOW = (
     " stays small; its rows sum to less than 1, and a page of one layer (--layer) leaves out less"
 )
 JOINERS = "\u200c\u200d"
-SCRIPTS = ("data", "colour", "state", "head", "model", "matrix", "detail", "start")
 
 
 def attention_page(
@@ -75,8 +73,7 @@ def page_of(
 ) -> str:
     """Return the page with these weights."""
     style = asset("page.css")
-    scripts = "\n".join(asset(f"{name}.js") for name in SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{scripts}}})();\n'  # defines no global names
+    script = script_of(*VIEW_SCRIPTS, "packed.js")
     model = attention.model
     packed = {
         "steps": weights.steps,
@@ -100,6 +97,7 @@ def page_of(
                 f"{len(attention.tokens)} tokens; layer{'s' * (len(attention.layers) > 1)}"
                 f" {', '.join(map(str, attention.layers))}; {attention.heads} heads each"
             ),
+            "views": asset("views.html"),
             "sums": sums,
             "rounding": f"1/{weights.steps} (off by at most {half})",
             "style": style,
@@ -184,13 +182,3 @@ def block(value: Mapping[str, object]) -> str:
     """Return JSON that cannot end its HTML element: a token may be `</script>`."""
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return encoded.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def asset(name: str) -> str:
-    """Return a file of `headlight/web`."""
-    return importlib.resources.files("headlight").joinpath("web", name).read_text(encoding="utf-8")
-
-
-def digest(content: str) -> str:
-    """Return the hash of an element for the page's policy: base64 of the SHA-256 of its content."""
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")

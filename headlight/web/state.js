@@ -3,12 +3,11 @@
 const VIEWS = ["head", "model", "matrix"];
 const state = {
   view: "head",
-  layer: data.layers.indexOf(data.start.layer), // an index in data.layers
-  heads: [data.start.head],
+  layer: 0, // an index in data.layers
+  heads: [0],
   several: false,
-  most: COUNT <= 12 ? 0 : COUNT <= 60 ? 3 : 2,
-  // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line however even its attention is.
-  least: Math.max(FLOOR, Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4)),
+  most: 0,
+  least: 0,
   cell: 0, // pixels; 0: as large as fits
   oneScale: false,
   hideSpecial: false,
@@ -17,6 +16,21 @@ const state = {
   hover: null, // the same, under the pointer; a pinned one wins
   at: null, // {query, key}: the chosen cell of the matrix
 };
+
+/** Sets what depends on the data: layer, head, and which lines are drawn. */
+function openState() {
+  Object.assign(state, {
+    layer: data.layers.indexOf(data.start.layer),
+    heads: [data.start.head],
+    several: false,
+    most: COUNT <= 12 ? 0 : COUNT <= 60 ? 3 : 2,
+    // The greatest weight of a row is 1 / COUNT or more, so each query keeps a line however even its attention is.
+    least: Math.max(FLOOR, Math.min(0.01, Math.floor(1e4 / COUNT) / 1e4)),
+    focus: null,
+    hover: null,
+    at: null,
+  });
+}
 
 const integers = (text) => (text ?? "").split(",").filter((part) => /^\d{1,6}$/.test(part)).map(Number);
 const oneOf = (choices, value, otherwise) => (choices.includes(value) ? value : otherwise);
@@ -61,6 +75,8 @@ let written = "";
 /** Changes the state (the only way to do so), corrects impossible choices, and draws again. */
 function choose(changes) {
   Object.assign(state, changes);
+  drawTheme();
+  if (!data) return;
   if (!state.heads.length) state.heads = [0];
   const hidden = (token) => state.hideSpecial && data.special[token];
   if (state.focus && hidden(state.focus.token)) state.focus = null;

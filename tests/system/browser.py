@@ -130,10 +130,11 @@ class Browser:
         elif method == "Page.javascriptDialogOpening":
             self.problems.append(f"dialog: {parameters['message']}")
 
-    def open(self, path: Path, fragment: str = "") -> None:
-        """Load a file afresh, and wait until it is drawn."""
+    def open(self, page: Path | str, fragment: str = "") -> None:
+        """Load a file or an address afresh, and wait until it is drawn."""
         self._number += 1
-        address = f"{path.as_uri()}?{self._number}"  # otherwise another fragment would load nothing
+        place = page if isinstance(page, str) else page.as_uri()
+        address = f"{place}?{self._number}"  # otherwise another fragment would load nothing
         self._events.clear()
         self.call("Page.navigate", url=f"{address}{fragment}")
         while not self._loaded(address):
@@ -212,6 +213,19 @@ class Browser:
                 windowsVirtualKeyCode=code,
                 **text,
             )
+        self.settle()
+
+    def fill(self, selector: str, text: str) -> None:
+        """Put a text into a field, in place of what it holds."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).select()")
+        self.call("Input.insertText", text=text)
+
+    def wait(self, expression: str) -> None:
+        """Wait until an expression is true in the page."""
+        self.evaluate(
+            "new Promise((done) => { const look = () =>"
+            f" ({expression}) ? done() : requestAnimationFrame(look); look(); }})"
+        )
         self.settle()
 
     def screen(self, width: int, height: int, *, dark: bool = False) -> None:

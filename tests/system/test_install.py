@@ -103,8 +103,8 @@ def test_wheel_and_source_archive_hold_four_packages_and_one_model(archives: Arc
     for archive in archives:
         assert list(contents(archive)) == []
     names = set(zipfile.ZipFile(archives.wheel).namelist())
-    web = [path for path in (ROOT / "headlight/web").iterdir() if path.is_file()]
-    assert {f"headlight/web/{path.name}" for path in web} <= names
+    web = [path for path in (ROOT / "headlight/web").rglob("*.*") if path.suffix != ".pyc"]
+    assert {path.relative_to(ROOT).as_posix() for path in web} <= names
     bundle = {path.name for path in bundle_of("docs-rope").iterdir()}
     assert {f"headlight_model/bundles/docs-rope/{name}" for name in bundle} <= names
 

@@ -14,7 +14,8 @@ BYTES = 2048
 
 
 def main() -> None:
-    from headlight_service.frontends.grpc import answer_forms, encode_stream
+    from headlight_service.frontends.contract import answer_forms
+    from headlight_service.frontends.grpc import encode_stream
 
     for module, name in ((answer_forms, "CHUNK_BYTES"), (encode_stream, "SMALL_ANSWER_BYTES")):
         assert hasattr(module, name)

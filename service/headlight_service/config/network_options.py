@@ -7,9 +7,18 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from headlight_service.config.option_types import Address, address, between, option
+from headlight_service.config.option_types import (
+    Address,
+    address,
+    address_or_off,
+    between,
+    choice_option,
+    host_name,
+    option,
+)
 
 HOST_PORT = "HOST:PORT"
+REST = Address("127.0.0.1", 8000)  # recognised by identity: a given address is another object
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,6 +36,27 @@ class AddressOptions:
         address,
         "address of /metrics, /livez and /readyz; HOST as for --grpc",
         metavar=HOST_PORT,
+    )
+    rest: Address | None = option(
+        REST,
+        address_or_off,
+        (
+            "address of the HTTP APIs (OpenAI's and others') and of the page, with the TLS, tokens "
+            "and quotas of --grpc; HOST as for --grpc; off: none"
+        ),
+        metavar="HOST:PORT|off",
+    )
+    rest_host: str | None = option(
+        None,
+        host_name,
+        (
+            "name by which clients may call --rest on a loopback address, besides localhost; "
+            "other names are refused there, because a web page may have rebound them"
+        ),
+        metavar="NAME",
+    )
+    page: str = choice_option(
+        "on", "a page that shows attention in a browser, at / of --rest", "on", "off"
     )
     health: Address | None = option(
         None,
@@ -55,7 +85,7 @@ class ClientOptions:
     tls_cert: Path | None = option(
         None,
         Path,
-        "certificate of --grpc with its intermediates, PEM; read again when it changes",
+        "certificate of --grpc and --rest with its intermediates, PEM; read again when it changes",
         metavar="FILE",
     )
     tls_key: Path | None = option(

@@ -125,6 +125,10 @@ class Models:
             "model", f"is empty, but several models are served; name one of {served}"
         )
 
+    def all(self) -> list[ServedModel]:
+        """Return the served models, in the order in which they were added."""
+        return list(self._models.values())
+
     @property
     def first(self) -> ServedModel:
         """The first model; its limits bound streams. Raises Unavailable: it is not loaded yet."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headlight.web.page import asset
+from headlight.web.assets import asset
 
 # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB.
 VISION: dict[str, list[list[float]]] = {

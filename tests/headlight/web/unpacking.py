@@ -1,4 +1,4 @@
-"""The reading side of packed weights, as headlight/web/data.js has it."""
+"""The reading side of packed weights, as headlight/web/packed.js has it."""
 
 from __future__ import annotations
 

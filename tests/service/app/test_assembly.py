@@ -25,7 +25,7 @@ from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.cpu_time import cpu_seconds_of_workers
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.frontends.grpc.answer_forms import UnaryForm
+from headlight_service.frontends.contract.answer_forms import UnaryForm
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.fakes import ARCHITECTURE, manifest
 from tests.service.logged import logged

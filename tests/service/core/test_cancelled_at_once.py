@@ -20,7 +20,7 @@ from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.frontends.grpc.answer_forms import UnaryForm
+from headlight_service.frontends.contract.answer_forms import UnaryForm
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.batching import Clock
 from tests.service.fakes import FakeRuntime

@@ -25,9 +25,9 @@ from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
-from headlight_service.frontends.grpc.answer_forms import OccludedForm
+from headlight_service.frontends.contract.answer_forms import OccludedForm
+from headlight_service.frontends.contract.request_decoding import OCCLUSION, decode_occlude
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
-from headlight_service.frontends.grpc.request_decoding import OCCLUSION, decode_occlude
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import MAX_LENGTH, FakeEngine, FakeRuntime
@@ -72,7 +72,7 @@ async def test_ids_longer_than_any_input_are_refused_uncopied(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, ids: pb.TokenIds, problem: str
 ) -> None:
     # It copies the ids.
-    monkeypatch.setattr("headlight_service.frontends.grpc.request_decoding.has_unknown", None)
+    monkeypatch.setattr("headlight_service.frontends.contract.request_decoding.has_unknown", None)
     async with serve(max_request_tokens=10_000) as service:
         request = pb.OccludeRequest(input=pb.Input(ids=ids))
         error = await refused(service.stub.Occlude(request), grpc.StatusCode.INVALID_ARGUMENT)

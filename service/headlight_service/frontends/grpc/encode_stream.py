@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -18,13 +18,14 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
-from headlight_service.frontends.grpc.answer_forms import StreamForm, frames
+from headlight_service.frontends.answer_wait import done
+from headlight_service.frontends.contract.answer_forms import StreamForm, frames
+from headlight_service.frontends.contract.request_decoding import counted, decode_encode
 from headlight_service.frontends.grpc.grpc_status import refusal
-from headlight_service.frontends.grpc.peer_timeouts import ReplyTimeout, no_more
-from headlight_service.frontends.grpc.request_decoding import counted, decode_encode
+from headlight_service.frontends.grpc.peer_timeouts import no_more
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
+from headlight_service.frontends.stall_timeout import ReplyTimeout
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
@@ -214,15 +215,3 @@ class StreamCall:
             self._cut = True  # the stream's other requests are about to be cancelled
             self._window.close()
             raise self._ending[0]
-
-
-async def done(handle: Handle[Any]) -> None:
-    """Wait for the answer or the error; after that, `handle.result()` does not wait."""
-    loop, answered = asyncio.get_running_loop(), asyncio.Event()
-
-    def wake(_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(answered.set)
-
-    handle.future.add_done_callback(wake)
-    await answered.wait()

@@ -24,10 +24,10 @@ from headlight_service.frontends.grpc.transport.connection_traffic import (
     close_connection,
 )
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
+from headlight_service.frontends.stall_timeout import allowance
 from headlight_service.telemetry.request_id import given_id
 
 log = logging.getLogger("headlight_service.frontends.grpc.peer_timeouts")
-PACE_BYTES = 16 << 20  # bytes that give a peer `stall_seconds` more: 0.8 MB/s at 20 s
 AT_ONCE = 64  # messages of the largest size, sent at once, that a connection gets time for
 AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its own time
 HUNG_UP_SECONDS = 0.01  # between gRPC's two reports: less than 1 ms, unless the machine is busy
@@ -38,11 +38,6 @@ PAUSE = 0.05
 SPARED = 9
 LEAST_LINGER_SECONDS = 5.0
 MOST_NAMED = 16  # calls of one connection in one line of the log
-
-
-def allowance(stall_seconds: float, size: int) -> float:
-    """Return the seconds in which so many bytes must move; an occasional byte is too little."""
-    return stall_seconds * (1 + size / PACE_BYTES)
 
 
 async def no_more() -> None:
@@ -245,22 +240,3 @@ class Replies(_Watch):
         if call.trace is not None:
             about["trace_ids"] = [each.trace.trace_id for each in named if each.trace is not None]
         log.warning("an answer was not taken; its connection is closed", extra=about)
-
-
-@dataclasses.dataclass(slots=True)
-class ReplyTimeout:
-    """Reply timeout of one answer. Only the waits count, not the time between frames."""
-
-    stall_seconds: float
-    taken: int = 0
-    waited: float = 0.0
-
-    @property
-    def remaining(self) -> float:
-        """Seconds for the next frame."""
-        return min(self.stall_seconds, allowance(self.stall_seconds, self.taken) - self.waited)
-
-    def took(self, size: int, seconds: float) -> None:
-        """Count bytes that were taken, and the seconds of the wait."""
-        self.taken += size
-        self.waited += seconds

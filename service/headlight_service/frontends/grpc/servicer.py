@@ -12,16 +12,16 @@ from headlight_service.core.handle import Handle
 from headlight_service.core.models import ServedModel
 from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
-from headlight_service.frontends.grpc.answer_forms import OccludedForm, TokenizeForm, UnaryForm
-from headlight_service.frontends.grpc.encode_stream import StreamCall
-from headlight_service.frontends.grpc.model_description import describe
-from headlight_service.frontends.grpc.peer_timeouts import Replies
-from headlight_service.frontends.grpc.request_decoding import (
+from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
+from headlight_service.frontends.contract.model_description import describe
+from headlight_service.frontends.contract.request_decoding import (
     counted,
     decode_encode,
     decode_occlude,
     decode_tokenize,
 )
+from headlight_service.frontends.grpc.encode_stream import StreamCall
+from headlight_service.frontends.grpc.peer_timeouts import Replies
 from headlight_service.frontends.grpc.transport.grpc_call import Call
 
 T = TypeVar("T")

@@ -17,8 +17,9 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.app.assembly import fitting
 from headlight_service.core.scheduler.running_batch import compute
-from headlight_service.frontends.grpc import answer_forms, encode_stream
-from headlight_service.frontends.grpc import answer_forms as framing
+from headlight_service.frontends.contract import answer_forms
+from headlight_service.frontends.contract import answer_forms as framing
+from headlight_service.frontends.grpc import encode_stream
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK, refusal
 from tests.service.batching import running
 from tests.service.calls import details_of, refused, request

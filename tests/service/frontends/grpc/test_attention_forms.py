@@ -37,7 +37,7 @@ async def test_scales_of_reduced_queries_arrive_in_chunks(
 ) -> None:
     pooling = "cls" if "pooled_row" in spec.reduce else "mean"
     runtime = FakeRuntime(pooling=pooling)
-    monkeypatch.setattr("headlight_service.frontends.grpc.answer_forms.CHUNK_BYTES", 8)
+    monkeypatch.setattr("headlight_service.frontends.contract.answer_forms.CHUNK_BYTES", 8)
     async with serve(runtime) as service, AsyncClient(service.target) as client:
         [found] = await client.attention([IDS], spec)
     choice = resolve_attention(spec, ARCHITECTURE, pooling)

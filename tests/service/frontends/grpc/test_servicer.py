@@ -13,7 +13,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.attention.resolved_spec import states, whole
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight_service.app.health import SERVICE
-from headlight_service.frontends.grpc.answer_encoding import FRAMING_BYTES
+from headlight_service.frontends.contract.answer_encoding import FRAMING_BYTES
 from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime, result

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.frontends.grpc import answer_encoding, answer_forms
+from headlight_service.frontends.contract import answer_encoding, answer_forms
 from tests.service.calls import refused, request, text_of, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime, FakeTokenizer

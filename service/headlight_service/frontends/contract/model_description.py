@@ -8,8 +8,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.runtime_description import describe as describe_runtime
 from headlight.wire.vector_codec import SPECIAL_TOKENS, VECTOR_TYPES
 from headlight_service.core.models import ServedModel
-from headlight_service.frontends.grpc.answer_encoding import model_ref
-from headlight_service.frontends.grpc.request_decoding import TRUNCATIONS
+from headlight_service.frontends.contract.answer_encoding import model_ref
+from headlight_service.frontends.contract.request_decoding import TRUNCATIONS
 
 
 def describe(model: ServedModel) -> pb.GetModelResponse:

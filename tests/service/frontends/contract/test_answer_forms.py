@@ -18,9 +18,9 @@ from headlight.spec import AttentionSpec, Number, Reduction
 from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight.wire.reassembly import Assembly, whole_answer
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
-from headlight_service.frontends.grpc import answer_forms as module
-from headlight_service.frontends.grpc.answer_encoding import fill, header
-from headlight_service.frontends.grpc.answer_forms import (
+from headlight_service.frontends.contract import answer_forms as module
+from headlight_service.frontends.contract.answer_encoding import fill, header
+from headlight_service.frontends.contract.answer_forms import (
     CHUNK_BYTES,
     FRAME_LIMIT_BYTES,
     HEADER_LIMIT_BYTES,

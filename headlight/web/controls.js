@@ -1,4 +1,4 @@
-// The controls, and the first picture.
+// The controls, and what draws everything.
 
 function chip(kind, name, value, text, colour) {
   const label = document.createElement("label");
@@ -11,10 +11,8 @@ function chip(kind, name, value, text, colour) {
   return label;
 }
 
+/** Attaches the controls; once for a page. */
 function buildControls() {
-  byId("layers").append(...data.layers.map((layer) => chip("radio", "layer", layer, layer)));
-  byId("heads").append(...Array.from({ length: HEADS }, (_, head) => chip("radio", "head", head, head, true)));
-  byId("hide-special").disabled = !data.special.some(Boolean) || data.special.every(Boolean);
   byId("layers").addEventListener("change", (event) => choose({ layer: data.layers.indexOf(Number(event.target.value)) }));
   byId("heads").addEventListener("change", () => {
     const heads = [...byId("heads").querySelectorAll("input:checked")].map((input) => Number(input.value));
@@ -24,7 +22,7 @@ function buildControls() {
     choose({ several: event.target.checked, heads: event.target.checked ? state.heads : state.heads.slice(0, 1) });
   });
   byId("all-heads").addEventListener("click", () => choose({ several: true, heads: Array.from({ length: HEADS }, (_, at) => at) }));
-  document.querySelector(".views").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
+  byId("view").addEventListener("change", (event) => choose({ view: event.target.value, hover: null, at: null }));
   byId("most").addEventListener("change", (event) => choose({ most: Number(event.target.value) }));
   // The square gives small weights, of which there are many, the larger part of the slider.
   byId("least").addEventListener("input", (event) => choose({ least: Math.max(FLOOR, Math.round((event.target.value / 100) ** 2 * 1e4) / 1e4) }));
@@ -34,11 +32,21 @@ function buildControls() {
   byId("theme").addEventListener("click", () => choose({ theme: THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length] }));
 }
 
+/** Offers the layers and heads of what is held. */
+function listChoices() {
+  byId("layers").replaceChildren(...data.layers.map((layer) => chip("radio", "layer", layer, layer)));
+  byId("heads").replaceChildren(...Array.from({ length: HEADS }, (_, head) => chip("radio", "head", head, head, true)));
+  byId("hide-special").disabled = !data.special.some(Boolean) || data.special.every(Boolean);
+}
+
+function drawTheme() {
+  document.documentElement.dataset.theme = state.theme;
+  byId("theme").textContent = `Theme: ${state.theme}`;
+}
+
 /** Updates every control to the state. */
 function drawControls() {
-  document.documentElement.dataset.theme = state.theme;
   document.body.dataset.view = state.view;
-  byId("theme").textContent = `Theme: ${state.theme}`;
   for (const input of document.querySelectorAll("input[name=view]")) input.checked = input.value === state.view;
   for (const input of document.querySelectorAll("input[name=layer]")) input.checked = Number(input.value) === data.layers[state.layer];
   for (const input of document.querySelectorAll("input[name=head]")) {
@@ -58,7 +66,6 @@ function drawControls() {
   byId("one-scale").checked = state.oneScale;
   byId("hide-special").checked = state.hideSpecial;
   for (const view of VIEWS) byId(`${view}-view`).hidden = view !== state.view;
-  drawSaid();
   // The picture ends at the bottom of the window, and scrolls inside.
   const above = document.querySelector("main").getBoundingClientRect().top + scrollY;
   document.body.style.setProperty("--tall", `${Math.max(400, innerHeight - above - 16)}px`);
@@ -66,16 +73,28 @@ function drawControls() {
 
 /** Draws everything visible. Each part reuses its drawing if nothing has changed. */
 function draw() {
+  if (!data) return;
   drawControls();
+  if (!arrived()) return;
+  drawSaid();
   ({ head: drawHead, model: drawModel, matrix: drawMatrix })[state.view]();
   drawDetail();
 }
 
-buildControls();
-readAddress();
-draw();
-const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
-byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight - byId("scroller").clientHeight / 2;
+/** Returns whether the weights of the view are here; if not, their arrival draws. A page with all its data has them. */
+let arrived = () => true;
+
+/** Shows what is held, where it opens; `place` may change the state to another place before. */
+function openViews(place = readAddress) {
+  openState();
+  listChoices();
+  place();
+  drawTheme();
+  draw();
+  const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
+  byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight() - byId("scroller").clientHeight / 2;
+}
+
 addEventListener("resize", draw);
 // A frame may be laid out after this script, and sends no event for its first size.
 new ResizeObserver(() => requestAnimationFrame(draw)).observe(document.documentElement);
@@ -83,7 +102,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Escape") choose({ focus: null });
 });
 addEventListener("hashchange", () => {
-  if (location.hash === written) return;
+  if (location.hash === written || !data) return;
   state.focus = null;
   readAddress();
   draw();

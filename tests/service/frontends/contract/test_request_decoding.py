@@ -20,7 +20,7 @@ from headlight.spec import SpecialTokens
 from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, ServedModel
 from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
-from headlight_service.frontends.grpc.request_decoding import (
+from headlight_service.frontends.contract.request_decoding import (
     TRUNCATIONS,
     decode_encode,
     decode_occlude,

@@ -14,14 +14,14 @@ from headlight.runtime.bundle.prompts import LONGEST_PROMPT
 from headlight.runtime.vectors.vector_forms import AvailableForms, VectorForm
 from headlight.spec import TokensSpec
 from headlight_service.core.models import ServedModel
-from headlight_service.frontends.grpc.request_decoding import (
+from headlight_service.frontends.contract.request_decoding import (
     REMEMBERED,
     REMEMBERED_BYTES,
     remembered,
 )
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, FakeRuntime
-from tests.service.frontends.grpc.test_request_decoding import (
+from tests.service.frontends.contract.test_request_decoding import (
     encode_job,
     selection,
     served,

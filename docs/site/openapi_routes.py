@@ -1,0 +1,159 @@
+"""Routes of the OpenAPI document: the contract's in full, those of other clients by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REQUESTS = ("EncodeRequest", "OccludeRequest")
+RESPONSES = ("EncodeResponse", "OccludeResponse", "GetModelResponse")
+ABOUT = (
+    "Embeddings and attention weights of a Transformer encoder. The messages are those of the gRPC "
+    "contract, headlight.v1: snake_case names, enums as strings, integers of 64 bits as numbers. "
+    "In a request, null is absence, and a message that is present, such as `pooled: {}`, requests "
+    "its output."
+)
+ENCODING = {
+    "type": "string",
+    "enum": ["list", "base64"],
+    "default": "list",
+    "description": (
+        "Form of `data` in the tensors of the answer. list: nested lists; a ragged tensor has a "
+        "list for each input. base64: one string of the little-endian, row-major bytes, with "
+        "`dtype` and `shape` or `offsets` beside it."
+    ),
+}
+NUMBERS = {
+    "description": (
+        "As the request's `encoding` says. In lists, null is an infinite number: the attention "
+        "score of a key that the query does not see, or a number beyond the range of FLOAT16. "
+        "Absent in the answer to a dry run."
+    ),
+    "oneOf": [
+        {"type": "string", "contentEncoding": "base64"},
+        {"type": "array", "items": {}},
+    ],
+}
+ERROR = {
+    "type": "object",
+    "description": "The body of every answer that is not 200.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "status", "message", "field", "reason", "retry_after_ms"],
+            "properties": {
+                "code": {"type": "string", "description": "Name of the gRPC status."},
+                "status": {"type": "integer", "description": "HTTP status."},
+                "message": {"type": "string", "description": "Names the field and the remedy."},
+                "field": {
+                    "type": ["string", "null"],
+                    "description": "The request's field at fault, as inputs[3].text.",
+                },
+                "reason": {"type": "string", "description": "As Status.reason of the contract."},
+                "retry_after_ms": {
+                    "type": ["integer", "null"],
+                    "description": "Delay before a retry. null: unknown, or no retry helps.",
+                },
+            },
+        }
+    },
+}
+HEADERS = [
+    {
+        "name": "X-Request-Timeout",
+        "in": "header",
+        "description": "Deadline of the request, in seconds.",
+        "schema": {"type": "number", "exclusiveMinimum": 0},
+    },
+    {
+        "name": "X-Headlight-Priority",
+        "in": "header",
+        "description": (
+            "bulk: the request waits for room in the queue, up to its deadline, before it is "
+            "refused."
+        ),
+        "schema": {"type": "string", "enum": ["interactive", "bulk"]},
+    },
+]
+MODEL = {
+    "name": "model",
+    "in": "query",
+    "description": "Name of the model. Absent: the only model of the server.",
+    "schema": {"type": "string"},
+}
+# Paths of other tools' clients: method, path, summary. Their forms are documented by those tools.
+OTHERS = (
+    ("post", "/v1/embeddings", "OpenAI: embeddings"),
+    ("get", "/v1/models", "OpenAI: list of models"),
+    ("get", "/v1/models/{model}", "OpenAI: one model"),
+    ("post", "/", "text-embeddings-inference: embed or similarity, by the shape of inputs"),
+    ("post", "/embed", "text-embeddings-inference: pooled vectors"),
+    ("post", "/embed_all", "text-embeddings-inference: token vectors"),
+    ("post", "/similarity", "text-embeddings-inference: cosine similarity"),
+    ("post", "/tokenize", "text-embeddings-inference: tokens"),
+    ("get", "/info", "text-embeddings-inference: the model and its limits"),
+    ("post", "/vectors", "Weaviate's transformers container: a vector"),
+    ("get", "/meta", "Weaviate's transformers container: the model"),
+    ("get", "/health", "Whether the service answers"),
+    ("get", "/ping", "Whether the service answers"),
+)
+
+
+def document(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return the document; the schemas are of the contract's messages."""
+    paths: dict[str, Any] = {
+        "/v1/encode": {"post": _post("Encode", "Encode a batch of inputs")},
+        "/v1/occlude": {
+            "post": _post("Occlude", "How far the vector moves when each token is hidden")
+        },
+        "/v1/model": {
+            "get": {
+                "operationId": "GetModel",
+                "summary": "Describe a model, its limits and its distance from PyTorch",
+                "parameters": [MODEL],
+                "responses": _responses("GetModelResponse"),
+            }
+        },
+    }
+    for method, path, summary in OTHERS:
+        paths.setdefault(path, {})[method] = _other(method, path, summary)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headlight", "version": "v1", "description": ABOUT},
+        "security": [{}, {"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas | {"Error": ERROR},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _post(name: str, summary: str) -> dict[str, Any]:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": HEADERS,
+        "requestBody": {"required": True, "content": _json(f"{name}Request")},
+        "responses": _responses(f"{name}Response"),
+    }
+
+
+def _responses(name: str) -> dict[str, Any]:
+    return {
+        "200": {"description": "The answer.", "content": _json(name)},
+        "default": {"description": "The request failed.", "content": _json("Error")},
+    }
+
+
+def _json(name: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _other(method: str, path: str, summary: str) -> dict[str, Any]:
+    operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "OK"}}}
+    if method == "post":
+        operation["requestBody"] = {"content": {"application/json": {"schema": {}}}}
+    if "{model}" in path:
+        operation["parameters"] = [{**MODEL, "in": "path", "required": True}]
+    return operation

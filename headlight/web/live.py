@@ -1,0 +1,52 @@
+"""The page that the service serves: the views, over requests that the page makes itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+
+from headlight.web.assets import VIEW_SCRIPTS, asset, digest, script_of
+
+LIVE_SCRIPTS = (
+    "live/service.js",
+    "live/tensors.js",
+    "live/tokens.js",
+    "live/card.js",
+    "live/attention.js",
+    "live/similarity.js",
+    "live/requests.js",
+    "live/start.js",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LivePage:
+    """The page, and the policy it must be sent with.
+
+    Attributes:
+        html: the whole page, UTF-8; it loads nothing.
+        policy: value of the header Content-Security-Policy. It allows the page's own script and
+            style, by their hashes, and requests to the page's own origin.
+    """
+
+    html: bytes
+    policy: str
+
+
+def live_page(grpc_port: int) -> LivePage:
+    """Return the page.
+
+    Args:
+        grpc_port: port of the service's gRPC, for the requests that the page writes to copy.
+    """
+    style = asset("page.css") + asset("live/page.css")
+    script = script_of(*VIEW_SCRIPTS, *LIVE_SCRIPTS)
+    html = string.Template(asset("live/page.html")).substitute(
+        grpc_port=grpc_port, style=style, views=asset("views.html"), script=script
+    )
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest(script)}';"
+        f" style-src 'sha256-{digest(style)}'; connect-src 'self'; img-src data:;"
+        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return LivePage(html.encode(), policy)

@@ -1,0 +1,69 @@
+// The last request as a user would send it without this page: curl, Python, grpcurl. The token is never among it.
+
+const lastRequest = { kind: null, request: null, python: "" };
+const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const grpcAddress = () => `${location.hostname}:${document.body.dataset.grpcPort}`;
+const secure = () => location.protocol === "https:";
+
+const LANGUAGES = {
+  curl: ({ request }) => [
+    `curl ${new URL("v1/encode", location.href.split("#")[0])} \\`,
+    ...(bearer ? ['  -H "Authorization: Bearer $HEADLIGHT_TOKEN" \\'] : []),
+    "  -H 'Content-Type: application/json' \\",
+    `  -d ${shellQuoted(JSON.stringify(request))}`,
+  ].join("\n"),
+  python: ({ python }) => {
+    const options = [JSON.stringify(grpcAddress()), ...(secure() ? ["tls=True"] : []), ...(bearer ? ['token=os.environ["HEADLIGHT_TOKEN"]'] : [])];
+    return [...(bearer ? ["import os", ""] : []), ...python.imports, "", `with Client(${options.join(", ")}) as client:`, ...python.lines.map((line) => `    ${line}`)].join("\n");
+  },
+  grpcurl: ({ request }) => [
+    `grpcurl ${secure() ? "" : "-plaintext "}\\`,
+    ...(bearer ? ['  -H "authorization: Bearer $HEADLIGHT_TOKEN" \\'] : []),
+    `  -d ${shellQuoted(JSON.stringify(request))} \\`,
+    `  ${grpcAddress()} headlight.v1.HeadlightService/Encode`,
+  ].join("\n"),
+};
+
+/** Returns the Python of an attention request: `attend` for each head, `attention` with a spec for other forms. */
+function attentionPython({ input, form, unit }) {
+  const text = input.pair ? `(${JSON.stringify(input.pair.first)}, ${JSON.stringify(input.pair.second)})` : JSON.stringify(input.text);
+  if (form === "heads" && unit === "token") {
+    return {
+      imports: ["from headlight import Client"],
+      lines: [`attention = client.attend(${text})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
+    };
+  }
+  const reduce = { mean: 'reduce="head_mean"', max: 'reduce="head_max"', rollout: 'reduce="rollout"' }[form];
+  const options = [reduce, unit === "word" && 'unit="word"'].filter(Boolean).join(", ");
+  return {
+    imports: ["from headlight import AttentionSpec, Client"],
+    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec)`, "print(maps.axes, maps.values)"],
+  };
+}
+
+function similarityPython(texts) {
+  return {
+    imports: ["from headlight import Client"],
+    lines: ["texts = [", ...texts.map((text) => `    ${JSON.stringify(text)},`), "]", "vectors = client.encode(texts, normalize=True)", "print(vectors @ vectors.T)"],
+  };
+}
+
+/** Shows a request in the chosen language. */
+function drawRequest() {
+  if (!lastRequest.request) return;
+  const language = document.querySelector("input[name=language]:checked").value;
+  byId("request").textContent = LANGUAGES[language](lastRequest);
+  byId("request-part").hidden = false;
+  byId("copied").textContent = "";
+}
+
+/** Copies it; a page without TLS has no clipboard on other hosts, and selects it instead. */
+async function copyRequest() {
+  try {
+    await navigator.clipboard.writeText(byId("request").textContent);
+    byId("copied").textContent = "Copied.";
+  } catch {
+    getSelection().selectAllChildren(byId("request"));
+    byId("copied").textContent = "Selected: press Ctrl+C.";
+  }
+}

@@ -1,0 +1,196 @@
+"""Answers as JSON: their sizes, and their text. Numbers are nested lists, or base64."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
+from headlight.runtime.values import Ids
+from headlight_service.core.occlusion import Occluded
+from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
+from headlight_service.frontends.contract.answer_encoding import (
+    FLOAT,
+    header,
+    item_of,
+    model_ref,
+    raw,
+)
+from headlight_service.frontends.contract.json_encoding import json_value
+
+NumberEncoding = Literal["list", "base64"]
+ENCODING = "encoding"  # the member of a request that is not of the contract
+PIECE_BYTES = 1 << 18  # of an array, written in about 2 ms
+FRAMING_BYTES = 512  # at most: timings, and the names of the data of ten tensors
+# Bytes of a number's binary form, and of its longest text with a comma: "-0.0000030398369,".
+ITEM_BYTES: Mapping[int, tuple[int, int]] = {
+    pb.DATA_TYPE_FLOAT32: (4, 17),
+    pb.DATA_TYPE_FLOAT16: (2, 17),
+    pb.DATA_TYPE_UINT8: (1, 4),
+    pb.DATA_TYPE_UINT16: (2, 6),
+    pb.DATA_TYPE_INT8: (1, 5),
+    pb.DATA_TYPE_BINARY: (1, 5),
+    pb.DATA_TYPE_UBINARY: (1, 4),
+}
+
+
+def number_encoding(value: object) -> NumberEncoding:
+    """Return the encoding that a request names; None: lists. Raises InvalidInput."""
+    if value is None or value == "list":
+        return "list"
+    if value == "base64":
+        return "base64"
+    raise InvalidInput(ENCODING, 'is not an encoding of numbers; send "list" or "base64"')
+
+
+class JsonEncodeForm:
+    """One answer of Encode as JSON. `overhead_bytes` makes its header."""
+
+    _told: dict[str, Any]
+
+    def __init__(
+        self, encoding: NumberEncoding, limit_bytes: int, *, dry_run: bool = False
+    ) -> None:
+        """Prepare the form of one answer.
+
+        Args:
+            encoding: of its numbers.
+            limit_bytes: of the answer; `largest_output` of the model's admission.
+            dry_run: the answer is its header, without data.
+        """
+        self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Return how much larger the answer can be, as JSON, than its data.
+
+        Raises:
+            InvalidInput: the answer is too large; names one that would fit.
+        """
+        message = header(ref, prepared)
+        self._told = json_value(message)
+        info = len(orjson.dumps(self._told)) + FRAMING_BYTES
+        if self._dry_run:
+            return info
+        size = info + sum(
+            _text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
+        )
+        if size > self._limit_bytes:
+            raise self._too_large(prepared, size, info)
+        return size - prepared.data_bytes
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the answer as JSON; call it once. It needs the header, and drops it."""
+        told, pooled = self._told, answer.pooled()
+        del self._told
+        told["timings"] = answer.timings._asdict()
+        for place, tensor in enumerate(told["pooled"]):
+            _put(tensor, self._encoding, pooled[place : place + 1], single=True)
+        for name, attribute in RAGGED.items():
+            if name in told:
+                arrays = [getattr(result, attribute) for result in answer.results]
+                _put(told[name], self._encoding, arrays)
+        return orjson.dumps(told)
+
+    def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
+        room = max(0, self._limit_bytes - info)
+        fits = prepared.what_fits(room * prepared.data_bytes // max(1, size - info))
+        lists = f'"{ENCODING}": "base64", or ' if self._encoding == "list" else ""
+        remedy = f"ask for {lists}fewer layers or inputs, reduce attention, or use EncodeStream"
+        field = prepared.largest if prepared.data_bytes > info else "outputs.token_info"
+        return InvalidInput(
+            field,
+            f"the answer would have up to {size} bytes of JSON, over {self._limit_bytes}{fits}; "
+            f"{remedy}",
+        )
+
+
+class JsonOccludeForm:
+    """The answer of Occlude as JSON."""
+
+    _response: pb.OccludeResponse
+
+    def __init__(self, encoding: NumberEncoding) -> None:
+        self._encoding = encoding
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Make the answer without its numbers, and return its size. It has no other data."""
+        assert hidden is not None
+        self._response = pb.OccludeResponse(
+            model=model_ref(ref),
+            item=item_of(prepared.inputs[0]),
+            tokens=hidden,
+            moved=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]),
+        )
+        info = len(orjson.dumps(json_value(self._response))) + FRAMING_BYTES
+        return info + _text_bytes(self._encoding, FLOAT, [[len(hidden)]])
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the answer as JSON."""
+        assert isinstance(answer, Occluded)
+        told = json_value(self._response)
+        _put(told["moved"], self._encoding, [answer.moved], single=True)
+        return orjson.dumps(told)
+
+
+def _tensors(message: pb.EncodeResponse) -> Iterable[tuple[int, list[Sequence[int]]]]:
+    """Yield type and shapes of each tensor that an answer will have."""
+    for tensor in message.pooled:
+        yield tensor.dtype, [tensor.shape]
+    for name in RAGGED:
+        if message.HasField(name):
+            ragged = getattr(message, name)
+            yield ragged.dtype, [each.sizes for each in ragged.shapes]
+
+
+def _text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
+    """Return the most bytes of JSON that the numbers of tensors of these shapes take."""
+    binary, text = ITEM_BYTES[dtype]
+    if encoding == "base64":
+        return 4 * -(-binary * sum(map(math.prod, shapes)) // 3) + 2
+    # Each list has two brackets and a comma.
+    lists = sum(sum(itertools.accumulate(shape[:-1], int.__mul__, initial=1)) for shape in shapes)
+    return text * sum(map(math.prod, shapes)) + 3 * (lists + 1)
+
+
+def _put(
+    told: dict[str, Any],
+    encoding: NumberEncoding,
+    arrays: Sequence[NDArray[Any]],
+    *,
+    single: bool = False,
+) -> None:
+    """Put the numbers into a tensor. A dry run has none.
+
+    Args:
+        told: the tensor as an object of JSON.
+        encoding: of the numbers.
+        arrays: the numbers, one array for each input.
+        single: the tensor has one array.
+    """
+    if not arrays:
+        del told["data"]
+    elif encoding == "base64":
+        told["data"] = base64.b64encode(b"".join([raw(each).data for each in arrays])).decode()
+    else:
+        lists = [orjson.Fragment(_text(each)) for each in arrays]
+        told["data"] = lists[0] if single else lists
+
+
+def _text(array: NDArray[Any]) -> bytes:
+    """Return an array as nested lists of JSON; one without axes as a number.
+
+    Large ones are written piece by piece: orjson holds the interpreter's lock.
+    """
+    if array.ndim > 1 and array.nbytes > PIECE_BYTES:
+        return b"[" + b",".join(map(_text, array)) + b"]"
+    native = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+    return orjson.dumps(native if array.ndim else native[()], option=orjson.OPT_SERIALIZE_NUMPY)

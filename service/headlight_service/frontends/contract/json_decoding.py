@@ -1,0 +1,170 @@
+"""Decoding of JSON values to messages of the contract, by their descriptors.
+
+Names are those of the contract, enums are strings, null is absence. `json_format.ParseDict` would
+accept more spellings. Its errors repeat the caller's text, and seldom name the field at fault.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from headlight.errors import InvalidInput
+
+M = TypeVar("M", bound=Message)
+LONGEST_LIST = 10_000  # objects or names; each takes microseconds
+LONGEST_NAME = 64  # characters of an unknown name that a message repeats
+KINDS: Mapping[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+INTEGERS: Mapping[int, tuple[int, int]] = {
+    FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, (1 << 32) - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), (1 << 63) - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, (1 << 64) - 1),
+}
+
+
+def message_of(kind: type[M], value: object, longest_list: int = LONGEST_LIST) -> M:
+    """Return the message of a JSON value, as `orjson.loads` returns it.
+
+    Args:
+        kind: class of the message. It has no bytes, no maps and no recursion.
+        value: the JSON value.
+        longest_list: most entries of a list of objects or names.
+
+    Raises:
+        InvalidInput: an unknown field, a wrong type, a number out of range, two members of a oneof.
+            Names the field.
+    """
+    message = kind()
+    _Reader(longest_list).read(message, value, "")
+    return message
+
+
+class _Reader:
+    def __init__(self, longest_list: int) -> None:
+        self._longest_list = longest_list
+
+    def read(self, message: Message, value: object, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _wrong(path, value, "an object")
+        kind, inside = message.DESCRIPTOR, f"{path}." if path else ""
+        chosen = dict[str, str]()
+        for name, each in value.items():
+            field: Any = kind.fields_by_name.get(name)
+            if field is None:
+                raise _unknown(inside, name, list(kind.fields_by_name), f"field of {kind.name}")
+            if each is None:
+                continue
+            if (oneof := field.containing_oneof) is not None:
+                other = chosen.setdefault(oneof.name, name)
+                if other != name:
+                    raise InvalidInput(inside + name, f"is set, and so is {other}; send one")
+            self._set(message, field, each, inside + name)
+
+    def _set(self, message: Message, field: FieldDescriptor, value: object, path: str) -> None:
+        if field.is_repeated:
+            self._extend(getattr(message, field.name), field, value, path)
+        elif field.message_type is not None:
+            inner = getattr(message, field.name)
+            inner.SetInParent()  # its presence alone requests an output
+            self.read(inner, value, path)
+        else:
+            setattr(message, field.name, _scalar(field)(value, path))
+
+    def _extend(self, target: Any, field: FieldDescriptor, value: object, path: str) -> None:
+        if not isinstance(value, list):
+            raise _wrong(path, value, "a list")
+        if field.cpp_type in (*INTEGERS, FieldDescriptor.CPPTYPE_FLOAT):
+            target.extend(_numbers(field, value, path))
+            return
+        if len(value) > self._longest_list:
+            raise InvalidInput(path, f"has {len(value)} entries; send at most {self._longest_list}")
+        for at, each in enumerate(value):
+            if field.message_type is not None:
+                self.read(target.add(), each, f"{path}[{at}]")
+            else:
+                target.append(_scalar(field)(each, f"{path}[{at}]"))
+
+
+def _scalar(field: FieldDescriptor) -> Callable[[object, str], Any]:
+    """Return the function that checks one value of a field."""
+    if (bounds := INTEGERS.get(field.cpp_type)) is not None:
+        return lambda value, path: _integer(value, path, *bounds)
+    if (enum := field.enum_type) is not None:
+        return lambda value, path: _enum_number(value, path, enum)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_FLOAT:
+        return _number
+    expected = (str, "a string") if field.cpp_type == field.CPPTYPE_STRING else (bool, "a boolean")
+    return lambda value, path: _typed(value, path, *expected)
+
+
+def _numbers(field: FieldDescriptor, values: list[object], path: str) -> list[Any]:
+    """Check a list of numbers, which may be long."""
+    if (bounds := INTEGERS.get(field.cpp_type)) is not None:
+        integers: Any = values
+        usual = set(map(type, values)) == {int}
+        if usual and bounds[0] <= min(integers) and max(integers) <= bounds[1]:
+            return values
+    check = _scalar(field)
+    return [check(each, f"{path}[{at}]") for at, each in enumerate(values)]
+
+
+def _integer(value: object, path: str, least: int, most: int) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(path, value, f"an integer from {least} to {most}")
+    if not least <= value <= most:
+        raise InvalidInput(path, f"is out of range; send an integer from {least} to {most}")
+    return value
+
+
+def _number(value: object, path: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong(path, value, "a number")
+    return value
+
+
+def _typed(value: object, path: str, kind: type, expected: str) -> object:
+    if type(value) is not kind:
+        raise _wrong(path, value, expected)
+    return value
+
+
+def _enum_number(value: object, path: str, enum: Any) -> int:
+    names = [each.name for each in enum.values if each.number]
+    if not isinstance(value, str):
+        raise _wrong(path, value, f"a string, one of {', '.join(names)}")
+    found = enum.values_by_name.get(value)
+    if found is None:
+        near = difflib.get_close_matches(value[:LONGEST_NAME].upper(), names, 1, 0.3)
+        hint = f"did you mean {near[0]}? Accepted: " if near else "send one of "
+        raise InvalidInput(path, f"is no {enum.name}; {hint}{', '.join(names)}")
+    return int(found.number)
+
+
+def _wrong(path: str, value: object, expected: str) -> InvalidInput:
+    kind = KINDS[type(value)]
+    if isinstance(value, float) and not expected.startswith("a number"):
+        kind = "a fraction, or too large"
+    problem = f"is {kind}; send {expected}"
+    return InvalidInput(path, problem if path else f"the body {problem}")
+
+
+def _unknown(inside: str, name: str, names: Sequence[str], what: str) -> InvalidInput:
+    shown = ascii(name[:LONGEST_NAME])[1:-1]
+    near = difflib.get_close_matches(shown, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(names) or 'none'}"
+    return InvalidInput(inside + shown, f"is no {what}; {hint}")

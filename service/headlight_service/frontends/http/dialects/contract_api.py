@@ -1,0 +1,136 @@
+"""Headlight's contract as JSON: POST /v1/encode, POST /v1/occlude, GET /v1/model.
+
+The messages of headlight.v1, and one member more: `encoding`, of the answer's numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import orjson
+from google.protobuf.message import Message
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.occlusion import Occluding
+from headlight_service.core.requests.answer import Answer
+from headlight_service.frontends.contract.json_answer_forms import (
+    ENCODING,
+    JsonEncodeForm,
+    JsonOccludeForm,
+    NumberEncoding,
+    number_encoding,
+)
+from headlight_service.frontends.contract.json_decoding import LONGEST_LIST, message_of
+from headlight_service.frontends.contract.json_encoding import json_value
+from headlight_service.frontends.contract.model_description import describe
+from headlight_service.frontends.contract.request_decoding import (
+    counted,
+    decode_encode,
+    decode_occlude,
+)
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.http_status import Refusal
+
+M = TypeVar("M", bound=Message)
+PROTOCOL = "json"
+INLINE_BYTES = 1 << 18  # of data, which this thread writes in about 2 ms
+OPENAPI = Path(__file__).parent.parent / "openapi.json"
+# Names of the gRPC statuses, by the HTTP status.
+CODES: Mapping[int, str] = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    413: "RESOURCE_EXHAUSTED",
+    415: "INVALID_ARGUMENT",
+    421: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    431: "INVALID_ARGUMENT",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class JsonForm(Protocol):
+    """Encoder of an answer."""
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the answer as JSON."""
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes of the contract, and of the document that describes them."""
+    document = Response(OPENAPI.read_bytes())
+
+    async def openapi(exchange: Exchange) -> Response:
+        return document
+
+    return [
+        Route("POST", "/v1/encode", _encode),
+        Route("POST", "/v1/occlude", _occlude),
+        Route("GET", "/v1/model", _model),
+        Route("GET", "/openapi.json", openapi, public=True),
+    ]
+
+
+def encode_error(refusal: Refusal) -> Response:
+    """Return a failure in the contract's terms: those of its Status."""
+    error = {
+        "code": CODES.get(refusal.status, "INTERNAL"),
+        "status": refusal.status,
+        "message": refusal.message,
+        "field": refusal.field or None,
+        "reason": refusal.reason.upper(),
+        "retry_after_ms": refusal.retry_after_ms,
+    }
+    return json_response({"error": error}, refusal.status)
+
+
+async def _encode(exchange: Exchange) -> Response:
+    message, encoding = _decoded(pb.EncodeRequest, exchange)
+    model = exchange.door.pipeline.models.get(message.model)
+    with counted(model):
+        wanted = decode_encode(message, model, exchange.deadline, exchange.quota_owner)
+    wanted.size_bytes = len(exchange.body)
+    limit_bytes = largest_output(model.admission.outputs.limit)
+    form = JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
+    return await _response(form, await exchange.submit(wanted, form))
+
+
+async def _occlude(exchange: Exchange) -> Response:
+    message, encoding = _decoded(pb.OccludeRequest, exchange)
+    pipeline = exchange.door.pipeline
+    model = pipeline.models.get(message.model)
+    with counted(model):
+        wanted = decode_occlude(message, model, exchange.deadline, exchange.quota_owner)
+    wanted.size_bytes = len(exchange.body)
+    exchange.fill(wanted)
+    form = JsonOccludeForm(encoding)
+    handle = Occluding(pipeline, wanted, form, exchange.trace).start()
+    return await _response(form, await exchange.wait(handle))
+
+
+async def _model(exchange: Exchange) -> Response:
+    model = exchange.door.pipeline.models.get(exchange.query.get("model", ""))
+    return Response(orjson.dumps(json_value(describe(model))))
+
+
+def _decoded(kind: type[M], exchange: Exchange) -> tuple[M, NumberEncoding]:
+    """Return the message of a body, and the requested encoding of numbers."""
+    body = exchange.json_object()
+    encoding = number_encoding(body.pop(ENCODING, None))
+    return message_of(kind, body, max(LONGEST_LIST, exchange.door.limits().max_items)), encoding
+
+
+async def _response(form: JsonForm, answer: Answer) -> Response:
+    """Encode an answer; a large one on a thread of its own, so that other requests go on."""
+    if answer.prepared.data_bytes <= INLINE_BYTES:
+        return Response(form.encode(answer))
+    return Response(await asyncio.to_thread(form.encode, answer))

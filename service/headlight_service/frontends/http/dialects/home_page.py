@@ -1,0 +1,41 @@
+"""GET /: a page for browsers, and an empty 200 for clients that take it for health, as TEI's do."""
+
+from __future__ import annotations
+
+from headlight.web.live import LivePage, live_page
+from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route
+
+__all__ = ["PROTOCOL", "encode_error", "routes"]
+
+PROTOCOL = "page"
+HTML = "text/html"
+# The answer depends on it, also without the page.
+VARY = (("vary", "accept"),)
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the route, which needs no token: the page has no data before it asks for them."""
+    options = door.options
+    page = live_page(options.grpc_port) if options.page else None
+    html = None if page is None else _html(page)
+
+    async def home(exchange: Exchange) -> Response:
+        if html is not None and HTML in exchange.headers.get("accept", ""):
+            return html
+        return Response(headers=VARY)
+
+    return [Route("GET", "/", home, public=True)]
+
+
+def _html(page: LivePage) -> Response:
+    headers = (
+        ("content-security-policy", page.policy),
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cache-control", "no-cache"),  # the next version of the service has another page
+        *VARY,
+    )
+    return Response(page.html, content_type=f"{HTML}; charset=utf-8", headers=headers)

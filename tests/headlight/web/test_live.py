@@ -1,0 +1,71 @@
+"""The page that the service serves, as text: what it loads, and what its policy allows.
+
+tests/system/test_live_page.py tests its behaviour in a browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+from headlight.web.assets import VIEW_SCRIPTS, asset
+from headlight.web.live import LIVE_SCRIPTS, live_page
+
+
+class Elements(HTMLParser):
+    """Parser of the elements of a page: attributes, and the content of script and style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.content: dict[str, str] = {}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.found and (tag := self.found[-1][0]) in {"script", "style"}:
+            self.content[tag] = self.content.get(tag, "") + data
+
+
+def test_the_policy_allows_its_own_script_and_style_and_its_own_origin_alone() -> None:
+    page = live_page(50051)
+    read = Elements(page.html.decode())
+    allowed = dict(rule.strip().split(" ", 1) for rule in page.policy.split(";"))
+    for tag in ("script", "style"):
+        (digest,) = re.findall(r"'sha256-(.+)'", allowed.pop(f"{tag}-src"))
+        content = read.content[tag].rstrip("\n") + "\n"
+        assert digest == base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    assert allowed.pop("connect-src") == "'self'"
+    assert allowed.pop("img-src") == "data:"
+    assert set(allowed.values()) == {"'none'"}
+    assert {"default-src", "base-uri", "form-action", "frame-ancestors"} <= allowed.keys()
+
+
+def test_the_page_has_no_address_no_inline_style_and_no_inline_handler() -> None:
+    read = Elements(live_page(50051).html.decode())
+    names = [name for _, has in read.found for name in has]
+    assert not {"src", "srcset", "style", "action"} & set(names)
+    assert not [name for name in names if name.startswith("on")]
+    links = [has["href"] for _, has in read.found if "href" in has]
+    assert [str(link).partition(",")[0] for link in links] == ["data:image/svg+xml"]
+    assert not re.search(r"https?://|@import|url\(", "".join(read.content.values()))
+
+
+def test_it_keeps_nothing_in_the_browser() -> None:
+    script = "".join(asset(name) for name in (*VIEW_SCRIPTS, *LIVE_SCRIPTS))
+    assert not re.search(r"localStorage|sessionStorage|indexedDB|document\.cookie|caches\b", script)
+
+
+def test_each_control_has_a_name_and_ids_are_unique() -> None:
+    read = Elements(live_page(50051).html.decode())
+    ids = [has["id"] for _, has in read.found if "id" in has]
+    assert len(ids) == len(set(ids))
+    labelled = {has["for"] for tag, has in read.found if tag == "label" and "for" in has}
+    for tag, has in read.found:
+        if tag == "textarea" or has.get("type") == "password":
+            assert has["id"] in labelled
+    assert 'data-grpc-port="50051"' in live_page(50051).html.decode()

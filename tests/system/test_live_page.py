@@ -1,0 +1,226 @@
+"""The page that the service serves, in a real browser: type, see, choose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headlight import Attention, AttentionSpec, Client
+from tests.shipped import HEADS, LAYERS
+from tests.system.browser import Browser
+from tests.system.live import ANSWERED, choose, send, visit
+from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
+from tests.system.processes import Service
+
+TEXTS = ("read a file", "open a path and read it", "sort a list of numbers")
+
+
+@pytest.fixture
+def page(chromium: Browser, rope: Service) -> Iterator[Browser]:
+    with visit(chromium, rope.rest) as browser:
+        yield browser
+
+
+def test_a_typed_text_is_shown_with_the_weights_that_grpc_returns(
+    page: Browser, attentions: dict[str, Attention]
+) -> None:
+    assert not page.evaluate("document.querySelector('#views').checkVisibility()")
+    send(page, SHORT)
+    page.click("#layers label:nth-child(1)")
+    page.click("#heads label:nth-child(2)")
+    assert page.text("#detail h2") == "Layer 0, head 1"
+    assert ink(page, "#lines")[0] > 500
+    page.move("#query-3")
+    assert shown_weights(page, "keys") == as_shown(attentions[SHORT].head(0, 1)[3])
+
+
+def test_it_opens_where_the_file_opens(page: Browser, attentions: dict[str, Attention]) -> None:
+    between = attentions[MIDDLE].weights[..., 1:-1, 1:-1].copy()  # without [CLS] and [SEP]
+    between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
+    layer, head, _, _ = np.unravel_index(between.argmax(), between.shape)
+    send(page, MIDDLE)
+    assert page.text("#detail h2") == f"Layer {layer}, head {head}"
+
+
+def test_the_keyboard_alone_types_sends_and_chooses_a_head(page: Browser) -> None:
+    page.press("Tab")  # the token
+    page.press("Tab")  # the theme
+    page.press("Tab")  # attention or similarity
+    page.press("Tab")
+    page.call("Input.insertText", text=MIDDLE)
+    page.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "send"
+    page.press("Enter")
+    page.wait(ANSWERED)
+    before = ink(page, "#lines")
+    for _ in range(20):  # forms, units, view, layer, head
+        page.press("Tab")
+        if page.evaluate("document.activeElement.name") == "head":
+            break
+    chosen = int(page.evaluate("document.activeElement.value"))
+    page.press("ArrowRight")
+    now = page.evaluate("document.querySelector('#heads input:checked').value")
+    assert now == str((chosen + 1) % HEADS)
+    assert ink(page, "#lines") != before
+
+
+def test_the_head_that_was_chosen_stays_for_the_next_text(page: Browser) -> None:
+    send(page, SHORT)
+    page.click("#layers label:nth-child(2)")
+    page.click("#heads label:nth-child(6)")
+    send(page, MIDDLE)
+    assert page.text("#detail h2") == "Layer 1, head 5"
+
+
+@pytest.mark.parametrize("form", ["mean", "max", "rollout"])
+def test_heads_are_reduced_by_the_service(form: str, page: Browser, rope: Service) -> None:
+    reduction = "rollout" if form == "rollout" else f"head_{form}"
+    with Client(rope.target) as client:
+        [maps] = client.attention(SHORT, AttentionSpec.of(reduce=reduction))  # type: ignore[arg-type]
+    expected = maps.weights if form == "rollout" else maps.weights[0]
+    send(page, SHORT)
+    choose(page, "#form", form)
+    if form != "rollout":
+        page.click("#layers label:nth-child(1)")
+    page.move("#query-2")
+    assert shown_weights(page, "keys") == as_shown(expected[2])
+    page.click("#view label:nth-of-type(2)")
+    assert page.evaluate("document.querySelectorAll('.thumb').length") == (
+        1 if form == "rollout" else LAYERS
+    )
+
+
+def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
+    send(page, "unparseable tokens")
+    tokens = page.evaluate("document.querySelectorAll('#keys .token').length")
+    choose(page, "#unit", "word")
+    labels = page.evaluate(
+        "[...document.querySelectorAll('#keys .label')].map((each) => each.textContent)"
+    )
+    assert labels == ["[CLS]", "unparseable", "tokens", "[SEP]"]
+    assert tokens > len(labels)
+
+
+def test_both_texts_of_a_pair_are_shown(chromium: Browser, fresh: dict[str, Future[Path]]) -> None:
+    bundle = fresh["learned"].result() / "bundle"
+    with Service(bundle) as service, visit(chromium, service.rest) as page:
+        page.wait("document.querySelector('#pair-label').checkVisibility()")
+        page.click("#pair")
+        page.fill("#second", "def b")
+        send(page, "return a")
+        page.click("#tokens-part summary")
+        kinds = page.evaluate(
+            "[...document.querySelectorAll('#token-table td:last-child')]"
+            ".map((each) => each.textContent)"
+        )
+        assert {"special", "text 1", "text 2"} == set(kinds)
+        assert page.evaluate("document.querySelectorAll('#keys .joint').length") == 1
+
+
+def test_tokens_are_listed_with_offsets_in_code_points(page: Browser) -> None:
+    text = "🙂 read café"
+    send(page, text)
+    page.click("#tokens-part summary")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#token-table tbody tr')]"
+        ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    found = {row[1]: row[4] for row in rows}
+    assert found["read"] == "2–6"
+    assert rows[0][5] == rows[-1][5] == "special"
+    for _, label, _, _, offsets, kind in rows:
+        if kind == "" and offsets:
+            start, end = map(int, offsets.split("–"))
+            assert text[start:end] == label
+
+
+def test_a_text_of_500_tokens_comes_layer_by_layer_and_leaves_the_tab_responsive(
+    page: Browser, rope: Service
+) -> None:
+    text = "\n".join([LONG] * 3)
+    with Client(rope.target) as client:
+        attention = client.attend(text, 1)
+    count = len(attention.tokens)
+    assert count >= 500
+    page.evaluate(
+        "window.tasks = [0]; new PerformanceObserver((list) => list.getEntries()"
+        ".forEach((each) => window.tasks.push(each.duration))).observe({type: 'longtask'}); 0"
+    )
+    send(page, text)
+    page.click("#layers label:nth-child(2)")
+    page.click("#heads label:nth-child(3)")
+    page.wait(ANSWERED)
+    page.click("#query-20")
+    shown = [float(weight or 0) for weight in shown_weights(page, "keys")]
+    # A shown weight is rounded to three decimals, after float16.
+    np.testing.assert_allclose(shown, attention.head(1, 2)[20], atol=1e-3)
+    for view in (2, 3):
+        page.click(f"#view label:nth-of-type({view})")
+        page.wait(ANSWERED)
+    # About 0.2 s on an idle machine.
+    assert page.evaluate("Math.max(...window.tasks)") < 2000
+    sizes = page.evaluate(
+        "performance.getEntriesByType('resource').map((each) => each.encodedBodySize)"
+    )
+    layer = HEADS * count * count * 2 * 4 / 3
+    assert max(sizes) < 1.1 * layer + 200_000
+
+
+def test_vectors_of_several_texts_are_compared(page: Browser, rope: Service) -> None:
+    page.click("#tasks label:nth-of-type(2)")
+    send(page, "\n".join((*TEXTS, "")), "#texts")
+    with Client(rope.target) as client:
+        vectors = client.encode(TEXTS, normalize=True)
+    cells = page.evaluate(
+        "[...document.querySelectorAll('#cosines td')].map((each) => Number(each.textContent))"
+    )
+    np.testing.assert_allclose(np.reshape(cells, (3, 3)), vectors @ vectors.T, atol=6e-4)
+    page.click("#tasks label:nth-of-type(1)")
+    assert not page.evaluate("document.querySelector('#similarity').checkVisibility()")
+
+
+def test_the_card_shows_the_measured_distance_from_pytorch(page: Browser, rope: Service) -> None:
+    with Client(rope.target) as client:
+        model = client.model()
+    page.wait("document.querySelector('#card-part').checkVisibility()")
+    page.click("#card-part summary")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('#parity tbody tr.in-use')]"
+        ".map((row) => [row.cells[0].textContent, Number(row.cells[3].textContent)])"
+    )
+    expected = {
+        each.output: each.max_error
+        for each in model.parity
+        if (each.provider, each.precision) == (model.provider, model.precision)
+    }
+    assert dict(rows).keys() == expected.keys()
+    for output, error in rows:
+        assert error == pytest.approx(expected[output], rel=0.06)
+    assert model.bundle_sha256 in page.text("#card")
+
+
+def test_the_address_never_holds_the_text(page: Browser) -> None:
+    send(page, MIDDLE)
+    page.click("#heads label:nth-child(3)")
+    page.click("#query-3")
+    address = json.dumps(page.evaluate("location.href"))
+    assert "head=2" in address
+    assert "json" not in address
+
+
+def test_the_largest_weights_stay_if_a_layer_is_refused(page: Browser) -> None:
+    page.evaluate(
+        "(() => { const ask = window.fetch; window.fetch = (path, options) =>"
+        " options.body?.includes('\"layers\"') ? Promise.reject(new TypeError('cut')) :"
+        " ask(path, options); })()"
+    )
+    send(page, LONG)
+    send(page, "\n".join([LONG] * 3))
+    assert page.text("#problem").startswith("The service does not answer.")
+    assert "largest weights of each row are here" in page.text("#said")
+    assert ink(page, "#lines")[0] > 500

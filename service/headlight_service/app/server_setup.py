@@ -15,8 +15,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from headlight_service.app.health import SERVICE, Readiness
 from headlight_service.app.listen_addresses import PortTaken, taken
+from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
-from headlight_service.config.options import REST, Config
+from headlight_service.config.options import Config
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.interceptor import PROBE_BYTES, PROBE_SECONDS, Interceptor

@@ -101,8 +101,12 @@ OTHERS = (
     ("get", "/info", "text-embeddings-inference: the model and its limits"),
     ("post", "/vectors", "Weaviate's transformers container: a vector"),
     ("get", "/meta", "Weaviate's transformers container: the model"),
+    ("get", "/.well-known/live", "Weaviate's transformers container: whether it answers"),
+    ("get", "/.well-known/ready", "Weaviate's transformers container: whether it answers"),
+    ("get", "/", "Whether the process runs"),
     ("get", "/health", "Whether the service answers"),
     ("get", "/ping", "Whether the service answers"),
+    ("get", "/openapi.json", "This document"),
 )
 
 

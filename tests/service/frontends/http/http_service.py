@@ -132,6 +132,7 @@ def http_service(
         Pipeline(models, tokenizers, quotas),
         metrics,
         lambda: serving[0],
+        grpc_port=50051,
         tls=tls,
         authenticator=authenticator,
         tracing=tracing,

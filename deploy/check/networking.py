@@ -9,7 +9,12 @@ from deploy.check import manifests as look
 from deploy.check.manifests import Manifest
 
 SELECTING = ("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
-LISTENING = {"grpc": "HEADLIGHT_GRPC", "metrics": "HEADLIGHT_HTTP", "health": "HEADLIGHT_HEALTH"}
+LISTENING = {
+    "grpc": "HEADLIGHT_GRPC",
+    "http": "HEADLIGHT_REST",
+    "metrics": "HEADLIGHT_HTTP",
+    "health": "HEADLIGHT_HEALTH",
+}
 PROBES = {"startupProbe": "startup", "readinessProbe": "readiness", "livenessProbe": "liveness"}
 # Longest answer to a liveness probe, on a saturated machine. A shorter limit would kill busy
 # replicas.
@@ -112,17 +117,18 @@ def clients_find_replicas(manifests: list[Manifest]) -> Iterator[str]:
                 f"{look.title(deployment)}: there is no headless Service {name}-headless for "
                 "clients that balance themselves"
             )
-        speaks = (
-            "https"
-            if "HEADLIGHT_TLS_CERT" in look.options(manifests, container)
-            else "kubernetes.io/h2c"
-        )
+        encrypted = "HEADLIGHT_TLS_CERT" in look.options(manifests, container)
+        speaks = {
+            "grpc": "https" if encrypted else "kubernetes.io/h2c",
+            "http": "https" if encrypted else "http",
+        }
         for service, spec in services.items():
             for port in spec["ports"]:
-                if port["name"] == "grpc" and port.get("appProtocol") != speaks:
+                expected = speaks.get(port["name"])
+                if expected and port.get("appProtocol") != expected:
                     yield (
-                        f"Service/{service}: appProtocol of grpc is {port.get('appProtocol')}; "
-                        f"the port speaks {speaks}"
+                        f"Service/{service}: appProtocol of {port['name']} is "
+                        f"{port.get('appProtocol')}; the port speaks {expected}"
                     )
 
 
@@ -164,7 +170,7 @@ def ports_of_services(manifests: list[Manifest], known_by: str) -> set[tuple[str
 def routes_lead_somewhere(routes: list[Manifest], manifests: list[Manifest]) -> Iterator[str]:
     """Check that routes of one rendering name Services and ports of another."""
     have = ports_of_services(manifests, "port")
-    for route in look.of_kind(routes, "GRPCRoute"):
+    for route in look.of_kind(routes, "GRPCRoute", "HTTPRoute"):
         for rule in route["spec"]["rules"]:
             for backend in rule["backendRefs"]:
                 if (backend["name"], backend["port"]) not in have:

@@ -194,6 +194,13 @@ INVARIANT_BREAKS = (
         TLS,
         name="headlight",
     ),
+    Break(
+        "appProtocol of http is kubernetes.io/h2c",
+        "Service",
+        "spec.ports.1.appProtocol",
+        "kubernetes.io/h2c",
+        name="headlight",
+    ),
     Break("so everything may leave", "NetworkPolicy", "spec.policyTypes", ["Ingress"]),
     Break("opens all ports", "NetworkPolicy", "spec.ingress.0.ports", REMOVE),
     Break("lets everything out", "NetworkPolicy", "spec.egress.0.to", REMOVE),

@@ -48,10 +48,11 @@ def test_two_autoscalers_of_one_workload_are_reported(load: Load) -> None:
     )
 
 
-def test_a_route_to_a_missing_port_is_reported(load: Load) -> None:
-    routes = load("examples/grpcroute")
+@pytest.mark.parametrize("kind", ["GRPCRoute", "HTTPRoute"])
+def test_a_route_to_a_missing_port_is_reported(load: Load, kind: str) -> None:
+    routes = load(f"examples/{kind.lower()}")
     assert list(networking.routes_lead_somewhere(routes, load(CPU))) == []
-    put(one(routes, "GRPCRoute"), "spec.rules.0.backendRefs.0.port", 50052)
+    put(one(routes, kind), "spec.rules.0.backendRefs.0.port", 50052)
     [line] = networking.routes_lead_somewhere(routes, load(CPU))
     assert "headlight:50052" in line
 

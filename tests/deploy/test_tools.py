@@ -28,6 +28,7 @@ CUSTOM_BREAKS = (
     Break("minReplicaCount must be integer", "ScaledObject", "spec.minReplicaCount", "3", KEDA),
     Break("metod", "GRPCRoute", "spec.rules.0.matches.0.metod", {}, ROUTE),
     Break("port must be <= 65535", "GRPCRoute", "spec.rules.0.backendRefs.0.port", 500510, ROUTE),
+    Break("rewrites", "HTTPRoute", "spec.rules.0.rewrites", {}, "examples/httproute"),
     Break("hostnames", "BackendTLSPolicy", "spec.validation.hostnames", ["a"], ROUTE_TLS),
     Break("secretName", "Certificate", "spec.secretName", 3, TLS),
     Break("renewAt", "Certificate", "spec.renewAt", "1h", TLS),

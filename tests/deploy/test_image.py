@@ -121,9 +121,12 @@ def test_every_argument_is_used_and_every_variable_of_the_service_is_an_option()
     variables = settings(FINAL, "ENV")
     config = Config.parse([], variables)
     own = {name for name in variables if name.startswith("HEADLIGHT_")}
-    assert own == {f"HEADLIGHT_{name.upper()}" for name in ("bundle", "grpc", "http")}
-    assert (str(config.bundle), config.grpc.port, config.http.port) == ("/mnt/models", 50051, 8080)
-    assert {str(port) for port in (50051, 50052, 8080)} == set(
+    assert own == {f"HEADLIGHT_{name.upper()}" for name in ("bundle", "grpc", "rest", "http")}
+    assert str(config.bundle) == "/mnt/models"
+    assert config.rest is not None
+    listening = [config.grpc.port, config.rest.port, config.http.port]
+    assert listening == [50051, 8000, 8080]
+    assert {str(port) for port in (50052, *listening)} == set(
         dockerfile.of(FINAL, "EXPOSE")[0].text.split()
     )
     assert variables["ORT_DISABLE_TELEMETRY"] == "1"

@@ -40,7 +40,10 @@ ERROR = {
     "properties": {
         "error": {
             "type": "object",
-            "required": ["code", "status", "message", "field", "reason", "retry_after_ms"],
+            "required": [
+                *("code", "status", "message", "field", "reason"),
+                *("retry_after_ms", "request_id"),
+            ],
             "properties": {
                 "code": {"type": "string", "description": "Name of the gRPC status."},
                 "status": {"type": "integer", "description": "HTTP status."},
@@ -53,6 +56,10 @@ ERROR = {
                 "retry_after_ms": {
                     "type": ["integer", "null"],
                     "description": "Delay before a retry. null: unknown, or no retry helps.",
+                },
+                "request_id": {
+                    "type": "string",
+                    "description": "Id of the request in the server's log, as x-request-id.",
                 },
             },
         }
@@ -94,8 +101,12 @@ OTHERS = (
     ("get", "/info", "text-embeddings-inference: the model and its limits"),
     ("post", "/vectors", "Weaviate's transformers container: a vector"),
     ("get", "/meta", "Weaviate's transformers container: the model"),
+    ("get", "/.well-known/live", "Weaviate's transformers container: whether it answers"),
+    ("get", "/.well-known/ready", "Weaviate's transformers container: whether it answers"),
+    ("get", "/", "Whether the process runs"),
     ("get", "/health", "Whether the service answers"),
     ("get", "/ping", "Whether the service answers"),
+    ("get", "/openapi.json", "This document"),
 )
 
 

@@ -77,6 +77,7 @@ class Request:
             configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
+        waits: whether to wait for room in the queue, up to the deadline, instead of being refused.
     """
 
     inputs: list[Input]
@@ -92,6 +93,7 @@ class Request:
     special_tokens: SpecialTokens | None = None
     head_masks: list[Floats | None] | None = None
     dry_run: bool = False
+    waits: bool = False
 
 
 @dataclasses.dataclass(slots=True)

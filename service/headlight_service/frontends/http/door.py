@@ -188,7 +188,7 @@ class Door:
         else:
             failure = failure_of(error, lambda: {"request_id": exchange.request_id}, status_of)
             refusal = refusal_of(failure)
-        response = dialect.encode_error(refusal)
+        response = dialect.encode_error(refusal._replace(request_id=exchange.request_id))
         headers = (*response.headers, *refusal.headers, *refusal.retry_headers)
         return response._replace(headers=headers)
 

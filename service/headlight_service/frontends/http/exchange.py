@@ -169,6 +169,7 @@ class Exchange:
         request.deadline = min(request.deadline, self.deadline)
         if self.priority == "bulk":
             request.priority = "bulk"
+        request.waits = request.waits or self.waits
         request.quota_owner = self.quota_owner
 
     async def submit(self, request: Request, form: AnswerForm) -> Answer:

@@ -40,6 +40,7 @@ class Refusal(NamedTuple):
         retry_after_ms: delay before a retry; None: none is known.
         repeats: whether the same request fails again.
         headers: further headers.
+        request_id: the request's id in the log.
     """
 
     status: int
@@ -50,6 +51,7 @@ class Refusal(NamedTuple):
     retry_after_ms: int | None = None
     repeats: bool = True
     headers: Headers = ()
+    request_id: str = ""
 
     @property
     def retry_headers(self) -> Headers:

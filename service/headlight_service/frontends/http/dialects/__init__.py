@@ -3,6 +3,12 @@
 The first of ALL answers for paths that none has.
 """
 
-from headlight_service.frontends.http.dialects import home_page, openai, probes, weaviate
+from headlight_service.frontends.http.dialects import (
+    contract_api,
+    home_page,
+    openai,
+    probes,
+    weaviate,
+)
 
-ALL = (openai, weaviate, home_page, probes)
+ALL = (openai, contract_api, weaviate, home_page, probes)

@@ -89,6 +89,7 @@ def encode_error(refusal: Refusal) -> Response:
         "field": refusal.field or None,
         "reason": refusal.reason.upper(),
         "retry_after_ms": refusal.retry_after_ms,
+        "request_id": refusal.request_id,
     }
     return json_response({"error": error}, refusal.status)
 
@@ -126,7 +127,8 @@ def _decoded(kind: type[M], exchange: Exchange) -> tuple[M, NumberEncoding]:
     """Return the message of a body, and the requested encoding of numbers."""
     body = exchange.json_object()
     encoding = number_encoding(body.pop(ENCODING, None))
-    return message_of(kind, body, max(LONGEST_LIST, exchange.door.limits().max_items)), encoding
+    most = exchange.door.pipeline.models.first.limits.max_items
+    return message_of(kind, body, max(LONGEST_LIST, most)), encoding
 
 
 async def _response(form: JsonForm, answer: Answer) -> Response:

@@ -178,6 +178,7 @@ ALLOWED = {
     ),
     HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
     f"{HTTP}.dialects": (*SHARED, "headlight.runtime", CORE, HTTP, TELEMETRY),
+    f"{HTTP}.dialects.home_page": ("headlight.web.live", HTTP),
     f"{HTTP}.dialects.contract_api": ("headlight.pb", CORE, CONTRACT, HTTP),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
@@ -175,35 +173,3 @@ def test_copied_requests_work_as_they_are(text: str, page: Browser, rope: Servic
             timeout=60,
         )
         assert run.stdout
-
-
-def answer_of(rest: str, method: str, accept: str) -> tuple[http.client.HTTPResponse, bytes]:
-    """Return the answer of / and its body."""
-    connection = http.client.HTTPConnection(rest, timeout=30)
-    try:
-        connection.request(method, "/", headers={"Accept": accept})
-        answer = connection.getresponse()
-        return answer, answer.read()
-    finally:
-        connection.close()
-
-
-def test_the_root_is_a_page_for_browsers_and_an_empty_200_for_health_checks(
-    rope: Service,
-) -> None:
-    answer, body = answer_of(rope.rest, "GET", "text/html,application/xhtml+xml,*/*;q=0.8")
-    assert (answer.status, body[:15]) == (200, b"<!doctype html>")
-    policy = str(answer.getheader("content-security-policy"))
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    assert answer.getheader("x-content-type-options") == "nosniff"
-    assert answer.getheader("vary") == "accept"
-    for method, accept in (("GET", "*/*"), ("HEAD", "*/*"), ("GET", "application/json")):
-        answer, body = answer_of(rope.rest, method, accept)
-        assert (answer.status, body) == (200, b"")
-
-
-def test_without_the_page_the_root_is_an_empty_200(tmp_path: Path) -> None:
-    with Service(bundle_of("docs-rope"), "--page", "off") as service:
-        answer, body = answer_of(service.rest, "GET", "text/html")
-        assert (answer.status, body) == (200, b"")

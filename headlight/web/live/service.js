@@ -40,7 +40,7 @@ function plainWords(answer, message) {
   const after = Number(answer.headers.get("retry-after"));
   const again = after ? `Try again in ${after} s.` : "Try again soon.";
   const words = {
-    401: bearer ? "The service does not accept this bearer token." : "This service asks for a bearer token. Enter it under “Token”.",
+    401: bearer ? "The service does not accept this bearer token." : "This service asks for a bearer token. Enter it above.",
     403: `This token may not do that.${said}`,
     404: `The service does not have that.${said}`,
     413: `That is too much for one request.${said}`,

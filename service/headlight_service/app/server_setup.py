@@ -118,7 +118,7 @@ def build_rest(
     metrics: Metrics,
     serving: Callable[[], bool],
     *,
-    grpc_port: int,
+    grpc_port: int = 50051,
     tls: ssl.SSLContext | None = None,
     authenticator: Authenticator | None = None,
     tracing: Tracing | None = None,

@@ -32,6 +32,7 @@ TEXTS = {
     "http": ("0.0.0.0:80", Address("0.0.0.0", 80)),
     "rest": ("[::1]:0", Address("::1", 0)),
     "rest_host": ("Encoder.internal", "encoder.internal"),
+    "page": ("off", "off"),
     "provider": ("cpu", "cpu"),
     "precision": ("int8", "int8"),
     "threads": ("4", 4),

@@ -1,0 +1,46 @@
+"""GET /: a page for browsers, and an empty 200 for clients that take it for health."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Authenticator
+from tests.service.frontends.http.http_service import http_service
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+def test_a_browser_gets_the_page_with_a_policy_and_without_a_token(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("page a-long-enough-token\n", encoding="utf-8")
+    tokens = AuthTokens(tmp_path / "tokens", lambda: None)
+    with http_service(authenticator=Authenticator(tokens)) as service:
+        reply = service.ask("/", headers=BROWSER)
+        assert (reply.status, reply.body[:15]) == (200, b"<!doctype html>")
+        assert reply.headers["content-type"] == "text/html; charset=utf-8"
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "no-referrer"
+        assert reply.headers["vary"] == "accept"
+        assert service.ask("/v1/model", headers=BROWSER).status == 401
+
+
+@pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_other_clients_get_an_empty_200(method: str, accept: dict[str, str]) -> None:
+    with http_service() as service:
+        service.serving[0] = False
+        reply = service.ask("/", method=method, headers=accept)
+        assert (reply.status, reply.body) == (200, b"")
+        service.server.drain()
+        assert service.ask("/", method=method, headers=accept).status == 200
+
+
+def test_without_the_page_a_browser_gets_an_empty_200_too() -> None:
+    with http_service(page="off") as service:
+        reply = service.ask("/", headers=BROWSER)
+        assert (reply.status, reply.body) == (200, b"")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
@@ -91,6 +91,7 @@ class Pipeline:
         window: AnswerWindow | None = None,
         here: bool = False,
         when_gone: WhenGone | None = None,
+        when_queued: Callable[[], object] | None = None,
     ) -> Handle[Answer]:
         """Start a request to encode.
 
@@ -102,11 +103,14 @@ class Pipeline:
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
             when_gone: called with `Handle.cancel` before any step: this thread may compute for
                 long.
+            when_queued: called, on any thread, when the request has all room that it needs. Not
+                called if it fails before, or needs no engine.
 
         Returns:
             A handle, to be closed once the answer is sent. Nothing is raised.
         """
-        return Encoding(self, request, form, trace, window, here=here).start(when_gone)
+        encoding = Encoding(self, request, form, trace, window, here=here, when_queued=when_queued)
+        return encoding.start(when_gone)
 
     def tokenize(
         self,
@@ -140,12 +144,14 @@ class Encoding(Handle[Answer]):
         window: AnswerWindow | None = None,
         *,
         here: bool = False,
+        when_queued: Callable[[], object] | None = None,
     ) -> None:
         """Prepare as described at `Pipeline.submit`."""
         super().__init__(pipeline, request, trace)
         self._form, self._window = form, window
         self._window_bytes = -1  # bytes held at the window; -1: none
-        self._here = here
+        self._here = here and not request.waits  # it may begin on the timers' thread
+        self._when_queued = when_queued
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
         self._selection: Selection
@@ -260,6 +266,8 @@ class Encoding(Handle[Answer]):
             self._pending = pending
         if self._trace is not None:
             self._trace.stage("queue")
+        if self._when_queued is not None:
+            self._when_queued()
         # If there are other requests, an engine's thread runs it with theirs as one batch.
         here = self._here and not self._on_tokenizer_thread and self._budget.alone
         model.scheduler.submit(pending, here=here)

@@ -46,6 +46,7 @@ def full() -> dict[str, Any]:
         "special_tokens": "text",
         "head_masks": [None, np.ones((3, 2), dtype=np.float32)],
         "dry_run": True,
+        "waits": True,
     }
 
 

@@ -77,6 +77,8 @@ class Request:
             configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
+        waits: whether the request waits for room, until its deadline, instead of being shed. Not
+            for a request with an answer window.
     """
 
     inputs: list[Input]
@@ -92,6 +94,7 @@ class Request:
     special_tokens: SpecialTokens | None = None
     head_masks: list[Floats | None] | None = None
     dry_run: bool = False
+    waits: bool = False
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
@@ -91,6 +91,7 @@ class Pipeline:
         window: AnswerWindow | None = None,
         here: bool = False,
         when_gone: WhenGone | None = None,
+        when_queued: Callable[[], object] | None = None,
     ) -> Handle[Answer]:
         """Start a request to encode.
 
@@ -102,11 +103,14 @@ class Pipeline:
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
             when_gone: called with `Handle.cancel` before any step: this thread may compute for
                 long.
+            when_queued: called, on any thread, once the request holds all that it needs.
 
         Returns:
             A handle, to be closed once the answer is sent. Nothing is raised.
         """
-        return Encoding(self, request, form, trace, window, here=here).start(when_gone)
+        encoding = Encoding(self, request, form, trace, window, here=here)
+        encoding.when_queued = when_queued
+        return encoding.start(when_gone)
 
     def tokenize(
         self,
@@ -129,7 +133,12 @@ class Encoding(Handle[Answer]):
 
     The first is `_admit`: find the model, take the request's bytes, resolve the requested outputs,
     refuse a request that would be late.
+
+    Attributes:
+        when_queued: see `Pipeline.submit`.
     """
+
+    when_queued: Callable[[], object] | None = None
 
     def __init__(
         self,
@@ -262,6 +271,8 @@ class Encoding(Handle[Answer]):
             self._trace.stage("queue")
         # If there are other requests, an engine's thread runs it with theirs as one batch.
         here = self._here and not self._on_tokenizer_thread and self._budget.alone
+        if self.when_queued is not None:
+            self.when_queued()
         model.scheduler.submit(pending, here=here)
 
     def _computed(self, outcome: Computed | Exception) -> None:

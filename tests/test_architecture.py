@@ -159,6 +159,16 @@ ALLOWED = {
         SECURITY,
         TELEMETRY,
     ),
+    # Parts that all contracts over gRPC share.
+    f"{GRPC}.calls": (
+        *("headlight.errors", CORE, f"{GRPC}.calls", f"{GRPC}.transport", TELEMETRY),
+        *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+    ),
+    f"{FRONTENDS}.oip": (
+        *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
+        *("headlight.runtime", CORE, f"{FRONTENDS}.oip", f"{GRPC}.calls", f"{GRPC}.transport"),
+        *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+    ),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (
         "headlight.errors",

@@ -23,7 +23,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight_service.app.assembly import assemble
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import bind
-from headlight_service.app.server_setup import build_server
+from headlight_service.app.server_setup import Servicers, build_server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -92,9 +92,9 @@ async def serving(
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
-    servicer = HeadlightServicer(pipeline, config.stall_seconds)
+    servicers = Servicers(pipeline, config.stall_seconds, readiness)
     server = build_server(
-        config, servicer, readiness, metrics, in_flight, lambda *_: None, authenticator, tracing
+        config, servicers, readiness, metrics, in_flight, lambda *_: None, authenticator, tracing
     )
     port = bind(server, config.grpc)
     await server.start()
@@ -112,7 +112,7 @@ async def serving(
             metrics,
             readiness,
             in_flight,
-            servicer,
+            servicers.headlight,
             pipeline,
             server,
         )

@@ -15,7 +15,8 @@ READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
 MOST_WATCHERS = 1000  # clients may watch without a token
 READ_SECONDS = 20.0  # for a watcher to take one status: it holds a thread meanwhile
 AGAIN_SECONDS = 5.0  # retry delay of a refused watcher
-READY_NAMES = ("", SERVICE, READINESS)  # names whose status is readiness
+SERVICES = (SERVICE, "inference.GRPCInferenceService")
+READY_NAMES = ("", *SERVICES, READINESS)  # names whose status is readiness
 
 
 class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types

@@ -38,7 +38,7 @@ NO_MESSAGE = "the call ended without a message; send one"
 BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
 BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # limits for the message of a call to the health service
-OURS = "/headlight."
+OURS = ("/headlight.", "/inference.")  # traced, and waited for by a drain
 KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, False): "unary",
     (True, False): "client_stream",

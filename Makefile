@@ -79,17 +79,19 @@ $(PROTO_SETUP): Makefile
 # protoc's virtual path makes the stubs import each other as headlight.pb, without patching.
 generate = $(PROTO_PY) -m grpc_tools.protoc -Iheadlight/pb=$(dir $(PROTO)) --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTO)
 
-# Public contracts, as descriptors and a .pyi: NAME of proto/NAME/NAME.proto, and the files without
+# Public contracts, as descriptors and a .pyi: FOLDER/NAME below proto, and the files without
 # suffix. The default pool of protobuf may hold another copy of them, so they have no stubs.
-PUBLIC := inference
+PUBLIC := inference/inference tei/v1/tei
 inference_files := service/headlight_service/frontends/oip/inference_messages
-describe = mkdir -p $(3) && $(PROTO_PY) -m grpc_tools.protoc -Iproto --include_imports --descriptor_set_out=$(2).binpb --pyi_out=$(3) proto/$(1)/$(1).proto \
-	&& mv $(3)/$(1)/$(1)_pb2.pyi $(2).pyi
+tei_files := service/headlight_service/frontends/grpc/tei/tei_messages
+files_of = $($(notdir $(1))_files)
+describe = mkdir -p $(3) && $(PROTO_PY) -m grpc_tools.protoc -Iproto --include_imports --descriptor_set_out=$(2).binpb --pyi_out=$(3) proto/$(1).proto \
+	&& mv $(3)/$(1)_pb2.pyi $(2).pyi
 
 proto: $(PROTO_SETUP) ## regenerate headlight/pb and the descriptors of public contracts, which are committed
 	$(call generate,.)
 	mkdir -p headlight/$(dir $(PROTO)) && cp $(PROTO) headlight/$(PROTO)
-	$(foreach name,$(PUBLIC),$(call describe,$(name),$($(name)_files),build/proto) &&) true
+	$(foreach name,$(PUBLIC),$(call describe,$(name),$(call files_of,$(name)),build/proto) &&) true
 
 # Fails if a stub was edited by hand, or the contract changed without `make proto`.
 proto-check: $(PROTO_SETUP)
@@ -97,9 +99,9 @@ proto-check: $(PROTO_SETUP)
 	@$(call generate,build/proto)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
-	@$(foreach name,$(PUBLIC),$(call describe,$(name),build/proto/$(name),build/proto) &&) true
-	@$(foreach name,$(PUBLIC),for kind in binpb pyi; do cmp build/proto/$(name).$$kind $($(name)_files).$$kind \
-		|| { echo "$($(name)_files).$$kind is not what proto/$(name) generates: run 'make proto'" >&2; exit 1; }; done;)
+	@$(foreach name,$(PUBLIC),$(call describe,$(name),build/proto/$(notdir $(name)),build/proto) &&) true
+	@$(foreach name,$(PUBLIC),for kind in binpb pyi; do cmp build/proto/$(notdir $(name)).$$kind $(call files_of,$(name)).$$kind \
+		|| { echo "$(call files_of,$(name)).$$kind is not what proto/$(name) generates: run 'make proto'" >&2; exit 1; }; done;)
 	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
 # The shipped docs-sinusoidal is of an earlier recipe; MODEL=docs-sinusoidal uses the present one.

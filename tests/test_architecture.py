@@ -164,6 +164,16 @@ ALLOWED = {
         *("headlight.errors", CORE, f"{GRPC}.calls", f"{GRPC}.transport", TELEMETRY),
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
     ),
+    # Requests of text-embeddings-inference, for its frontends over gRPC and HTTP.
+    f"{FRONTENDS}.tei": (
+        *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
+        *("headlight.runtime", CORE, f"{FRONTENDS}.tei"),
+    ),
+    f"{GRPC}.tei": (
+        *("headlight.description", "headlight.errors", "headlight.results", "headlight.runtime"),
+        *(CORE, f"{FRONTENDS}.tei", f"{GRPC}.tei", f"{GRPC}.calls", f"{GRPC}.transport"),
+        *(f"{GRPC}.{name}" for name in ("answer_encoding", "grpc_status", "peer_timeouts")),
+    ),
     f"{FRONTENDS}.oip": (
         *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
         *("headlight.runtime", CORE, f"{FRONTENDS}.oip", f"{GRPC}.calls", f"{GRPC}.transport"),

@@ -24,6 +24,8 @@ from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.interceptor import PROBE_BYTES, PROBE_SECONDS, Interceptor
 from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
+from headlight_service.frontends.grpc.tei import tei_messages
+from headlight_service.frontends.grpc.tei.tei_servicer import TeiServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.frontends.oip import inference_messages as oip
@@ -56,7 +58,10 @@ class Servicers:
         """Use the running event loop. `stall_seconds`: see HeadlightServicer."""
         self.headlight = HeadlightServicer(pipeline, stall_seconds)
         inference = InferenceServicer(pipeline, stall_seconds, lambda: readiness.serving)
-        self.public: dict[FileDescriptor, PublicServicer] = {oip.DESCRIPTOR: inference}
+        self.public: dict[FileDescriptor, PublicServicer] = {
+            oip.DESCRIPTOR: inference,
+            tei_messages.DESCRIPTOR: TeiServicer(pipeline, stall_seconds),
+        }
 
     def drain(self) -> None:
         """Let every stream end once it has answered the requests that it has read."""

@@ -25,6 +25,7 @@ from headlight_service.core.admission.rate_limit import (
     Bucket,
     Quotas,
 )
+from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
@@ -322,8 +323,15 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
+        self._leave_window()
+        return kept
+
+    def _start_later(self, shed: Shed) -> None:
+        self._leave_window()
+        super()._start_later(shed)
+
+    def _leave_window(self) -> None:
         with self._lock:
             window_bytes, self._window_bytes = self._window_bytes, -1
         if self._window is not None and window_bytes >= 0:
             self._window.leave(window_bytes)
-        return kept

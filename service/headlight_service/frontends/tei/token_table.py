@@ -33,9 +33,7 @@ def token_rows(text: str, tokens: TokenList, *, add_special_tokens: bool) -> Ite
         add_special_tokens: False to leave out the tokens that were put around the text.
     """
     places = _byte_offsets(text)
-    rows = zip(
-        tokens.ids, tokens.pieces, tokens.special, tokens.starts, tokens.ends, strict=True
-    )
+    rows = zip(tokens.ids, tokens.pieces, tokens.special, tokens.starts, tokens.ends, strict=True)
     for number, piece, special, start, end in rows:
         if not special:
             yield TokenRow(number, text[start:end], False, places[start], places[end])

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from headlight.errors import InvalidInput, Overloaded, Unavailable
+from headlight.errors import InvalidInput, Unavailable
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
-from headlight_service.core.pipeline import AnswerForm, Pipeline
-from headlight_service.core.requests.answer import Answer
+from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.grpc.grpc_status import Refusal, refusal
 from headlight_service.frontends.grpc.peer_timeouts import Replies, ReplyTimeout, no_more
@@ -58,13 +57,13 @@ class Decoded(NamedTuple, Generic[ResponseT]):
 
     Attributes:
         request: for the pipeline.
-        form: sizes the answer.
+        form: sizes the answer, as `submit` needs it.
         messages: yields the messages of the answer, each made as it is sent.
     """
 
     request: Request
-    form: AnswerForm
-    messages: Callable[[Answer], Iterator[ResponseT]]
+    form: Any
+    messages: Callable[[Any], Iterator[ResponseT]]
 
 
 class _Turn:
@@ -122,6 +121,21 @@ class RequestStream(Generic[RequestT, ResponseT]):
     def decode(self, request: RequestT) -> Decoded[ResponseT]:
         """Decode a request. Raises HeadlightError: only this request fails."""
         raise NotImplementedError
+
+    def submit(
+        self,
+        decoded: Decoded[ResponseT],
+        trace: RequestTrace | None,
+        when_queued: Callable[[], object] | None,
+    ) -> Handle[Any]:
+        """Start a request; see `Pipeline.submit`."""
+        return self._pipeline.submit(
+            decoded.request,
+            decoded.form,
+            trace=trace,
+            window=self._window,
+            when_queued=when_queued,
+        )
 
     def failed(self, request: RequestT, refused: Refusal) -> ResponseT | None:
         """Return the message of a failed request; None: the failure ends the stream."""
@@ -240,31 +254,23 @@ class RequestStream(Generic[RequestT, ResponseT]):
 
     async def _computed(
         self, decoded: Decoded[ResponseT], trace: RequestTrace | None, turn: _Turn
-    ) -> tuple[Handle[Answer], Answer]:
+    ) -> tuple[Handle[Any], Any]:
         """Wait for the answer, and on an ordered stream for room."""
         loop = asyncio.get_running_loop()
         queued = functools.partial(_wake, loop, turn.queued) if self.ordered else None
-        while True:
-            handle = self._pipeline.submit(
-                decoded.request, decoded.form, trace=trace, window=self._window, when_queued=queued
-            )
-            try:
-                await done(handle)
-                return handle, handle.result()
-            # The window is closed: another answer found that the client does not read.
-            except CancelledError:
-                raise CallerGone from None
-            except asyncio.CancelledError:
-                self._window.close()  # else the next answer would be computed when this one leaves
-                handle.cancel(by_caller=not self._cut)
-                handle.close()  # it may have been answered at the same moment
-                raise
-            except Overloaded as error:
-                delay = error.retry_after_seconds
-                late = delay is None or time.monotonic() + delay > decoded.request.deadline
-                if not self.ordered or turn.queued.is_set() or late or delay is None:
-                    raise
-            await asyncio.sleep(delay)
+        decoded.request.waits = self.ordered
+        handle = self.submit(decoded, trace, queued)
+        try:
+            await done(handle)
+            return handle, handle.result()
+        # The window is closed: another answer found that the client does not read.
+        except CancelledError:
+            raise CallerGone from None
+        except asyncio.CancelledError:
+            self._window.close()  # else the next answer would be computed when this one leaves
+            handle.cancel(by_caller=not self._cut)
+            handle.close()  # it may have been answered at the same moment
+            raise
 
     async def _write(self, message: ResponseT, reply_timeout: ReplyTimeout) -> None:
         """Send one message, and wait until the transport has taken it: backpressure to this stream.

@@ -57,6 +57,7 @@ class Service:
     servicer: HeadlightServicer
     pipeline: Pipeline
     server: GrpcServer
+    servicers: Servicers
 
     @property
     def model(self) -> ServedModel:
@@ -115,6 +116,7 @@ async def serving(
             servicers.headlight,
             pipeline,
             server,
+            servicers,
         )
     if isinstance(runtime, FakeRuntime):
         runtime.engine.gate.set()

@@ -277,8 +277,11 @@ class RequestStream(Generic[RequestT, ResponseT]):
 
         Raises:
             ReaderStalled: it was not taken in time.
+            CallerGone: the client disconnected, or the stream has failed.
         """
         async with self._writing:
+            if self._cut:  # an answer behind a failed one is about to be cancelled
+                raise CallerGone
             self.sending(message)
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):

@@ -175,8 +175,16 @@ ALLOWED = {
         *(f"{GRPC}.{name}" for name in ("answer_encoding", "grpc_status", "peer_timeouts")),
     ),
     f"{FRONTENDS}.oip": (
-        *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
-        *("headlight.runtime", CORE, f"{FRONTENDS}.oip", f"{GRPC}.calls", f"{GRPC}.transport"),
+        *("headlight.__version__", "headlight.description", "headlight.errors"),
+        *(
+            "headlight.results",
+            "headlight.spec",
+            "headlight.runtime",
+            CORE,
+            f"{FRONTENDS}.oip",
+            f"{GRPC}.calls",
+            f"{GRPC}.transport",
+        ),
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
     ),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),

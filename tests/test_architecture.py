@@ -42,6 +42,10 @@ GRPC, SECURITY, TELEMETRY = (
     "headlight_service.security",
     "headlight_service.telemetry",
 )
+HTTP = f"{FRONTENDS}.http"
+SHARED_BY_FRONTENDS = tuple(
+    f"{FRONTENDS}.{name}" for name in ("answer_wait", "failure", "stall_timeout")
+)
 CODECS = (
     "headlight.pb",
     *(f"headlight.wire.{name}" for name in ("attention_codec", "vector_codec")),
@@ -148,7 +152,8 @@ ALLOWED = {
         *(f"{CORE}.{name}" for name in ("heartbeat", "timers", "worker_threads")),
         *(f"{TELEMETRY}.{name}" for name in ("json_logs", "request_trace", "spans")),
     ),
-    FRONTENDS: (),
+    # Modules that frontends of several protocols share.
+    FRONTENDS: (*SHARED, CORE, TELEMETRY),
     GRPC: (
         *SHARED,
         *CODECS,
@@ -156,12 +161,14 @@ ALLOWED = {
         "headlight.runtime",
         CORE,
         GRPC,
+        *SHARED_BY_FRONTENDS,
         SECURITY,
         TELEMETRY,
     ),
     # Parts that all contracts over gRPC share.
     f"{GRPC}.calls": (
         *("headlight.errors", CORE, f"{GRPC}.calls", f"{GRPC}.transport", TELEMETRY),
+        *SHARED_BY_FRONTENDS,
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
     ),
     # Requests of text-embeddings-inference, for its frontends over gRPC and HTTP.
@@ -186,6 +193,10 @@ ALLOWED = {
             f"{GRPC}.transport",
         ),
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+    ),
+    HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+    f"{HTTP}.dialects": (
+        *(*SHARED, "headlight.runtime", CORE, HTTP, f"{FRONTENDS}.tei", TELEMETRY),
     ),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),
     SECURITY: (

@@ -91,6 +91,28 @@ def check_pair(
     return float(ssl.cert_time_to_seconds(peer["notAfter"]))
 
 
+def server_context(
+    certificate: bytes, key: bytes, client_authorities: bytes | None = None
+) -> ssl.SSLContext:
+    """Return a context of HTTP/1.1 servers, of checked files.
+
+    Args:
+        certificate: PEM, with its intermediate certificates behind it.
+        key: PEM, not encrypted.
+        client_authorities: PEM, one of which must have issued each client's certificate; None:
+            clients need none.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    with _as_file(certificate) as first, _as_file(key) as second:
+        _load(context, first, second)
+    if client_authorities is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=client_authorities.decode("ascii"))
+    return context
+
+
 def check_authorities(certificates: bytes, what: str = "the file of authorities") -> None:
     """Check certificates of authorities: at least one, all complete, not all expired.
 

@@ -11,4 +11,7 @@ require(
     "grpc_reflection",
     "google.rpc",
     "prometheus_client",
+    "uvicorn",
+    "httptools",
+    "orjson",
 )

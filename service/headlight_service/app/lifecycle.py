@@ -25,7 +25,13 @@ from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.operational_http import respond, service_pages
-from headlight_service.app.server_setup import GRPC, Servicers, build_health_server, build_server
+from headlight_service.app.server_setup import (
+    GRPC,
+    Servicers,
+    build_health_server,
+    build_rest,
+    build_server,
+)
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -39,7 +45,8 @@ from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
-from headlight_service.security.access_policy import security_of
+from headlight_service.frontends.http.http_server import HttpServer
+from headlight_service.security.access_policy import AccessPolicy, security_of
 from headlight_service.telemetry.json_logs import describe
 from headlight_service.telemetry.metrics import Metrics
 from headlight_service.telemetry.startup_table import startup_table
@@ -80,8 +87,9 @@ class Server:
         self._in_flight = InFlight()
         self._models = Models()
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
-        pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
-        self._servicers = Servicers(pipeline, config.stall_seconds, self._readiness)
+        self._pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
+        self._servicers = Servicers(self._pipeline, config.stall_seconds, self._readiness)
+        self._rest: HttpServer | None = None
         self._grpc: GrpcServer  # set by `_start`
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[None] = self._loop.create_future()
@@ -134,12 +142,12 @@ class Server:
     async def _start(self) -> Scheduler | None:
         """Listen, load, and open the gRPC port. Returns None if a signal came first.
 
-        The gRPC port is reserved from the start, but clients can connect only after the model is
-        loaded: clients send calls on an open connection. Balancers and clients avoid a replica that
-        refuses connections.
+        The ports of gRPC and of the HTTP frontend are reserved from the start, but clients can
+        connect only after the model is loaded: clients send calls on an open connection. Balancers
+        and clients avoid a replica that refuses connections.
         """
         config = self._config
-        credentials, gate = security_of(config, self._metrics)
+        access = security_of(config, self._metrics)
         self._grpc = build_server(
             config,
             self._servicers,
@@ -147,11 +155,12 @@ class Server:
             self._metrics,
             self._in_flight,
             self._on_grpc,
-            gate,
+            access.authenticator,
             self._tracing,
         )
         with taken("--grpc", config.grpc) as reserved:
             address = Address(config.grpc.host, reserved.getsockname()[1])
+            self._rest = rest = self._reserve_rest(access)
             http = await self._answer_probes(address.port)
             runtime = await self._load()
             if runtime is None:
@@ -159,15 +168,17 @@ class Server:
             model = assemble(runtime, config, self._metrics, self._tracing, self._on_lost)
             self._liveness.add("batches", lambda: model.scheduler.heartbeat.stalled_seconds)
             self._models.add(model)
-            bind(self._grpc, address, credentials)
+            bind(self._grpc, address, access.credentials)
         await self._grpc.start()
+        if rest is not None:
+            rest.start()
         self._readiness.set(serving=True)
-        ref = model.ref
+        ref, table = model.ref, _table(model, config, address, http, rest)
         log.info(
             "serving",
             extra={
                 "event": "serving",
-                "text": f"serving; Ctrl-C stops it\n\n{_table(model, config, address, http)}\n",
+                "text": f"serving; Ctrl-C stops it\n\n{table}\n",
                 "provider": ref.provider,
                 "precision": ref.precision,
                 "model_name": ref.name,
@@ -177,6 +188,19 @@ class Server:
         )
         return model.scheduler
 
+    def _reserve_rest(self, access: AccessPolicy) -> HttpServer | None:
+        """Reserve the port of the HTTP frontend; None: it is off, or the default port is taken."""
+        return build_rest(
+            self._config,
+            self._pipeline,
+            self._metrics,
+            lambda: self._readiness.serving,
+            tls=access.tls,
+            authenticator=access.authenticator,
+            tracing=self._tracing,
+            on_lost=partial(self._on_lost, None),
+        )
+
     async def _answer_probes(self, grpc_port: int) -> Address:
         """Open the other ports; returns that of HTTP. Probes are answered now: alive, not ready."""
         config = self._config
@@ -185,6 +209,8 @@ class Server:
         )
         http = Listener(taken("--http", config.http), partial(respond, pages))
         ports = {"grpc_port": grpc_port, "http_port": http.server_port}
+        if self._rest is not None:
+            ports["rest_port"] = self._rest.port
         if config.health is not None:
             ports["health_port"] = bind(self._probes, config.health, option="--health")
             await self._probes.start()
@@ -231,6 +257,7 @@ class Server:
             # Time for health watchers to read the status before the connection ends.
             await asyncio.sleep(TOLD_SECONDS)
             await self._grpc.stop(None)
+            await self._stop_rest(0)
             await self._flush(LOST_FLUSH_SECONDS)
             return EXIT_FAILED
         left = await self._drain()
@@ -246,11 +273,11 @@ class Server:
         log.info("stopped", extra={"event": "stopped"})
         return EXIT_OK
 
-    def _on_lost(self, error: EngineLost) -> None:
+    def _on_lost(self, error: EngineLost | None) -> None:
         self._loop.call_soon_threadsafe(self._lose, error)
 
     def _lose(self, error: EngineLost | None) -> None:
-        """End the process as failed. None: no gRPC server is left; the reason is logged already."""
+        """End the process as failed. None: a server is lost; the reason is logged already."""
         if self._lost.done():
             return
         self._lost.set_result(None)
@@ -277,6 +304,8 @@ class Server:
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
         self._servicers.drain()
+        if self._rest is not None:
+            self._rest.drain()
         await asyncio.sleep(REFUSE_SECONDS)
         await self._in_flight.quiet(PAUSE_SECONDS, PAUSE_LIMIT)
         # Twice the grace time: the wait below, or the second stop, ends it earlier.
@@ -284,9 +313,10 @@ class Server:
         await asyncio.sleep(TOLD_SECONDS)
         self._in_flight.told.set()
         last = time.monotonic() + self._config.grace_seconds
+        resting = asyncio.create_task(self._stop_rest(self._config.grace_seconds))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._in_flight.idle(), self._config.grace_seconds)
-        left = self._in_flight.count
+        left = self._in_flight.count + await resting
         # Calls without their message yet are refused meanwhile; an immediate stop would reset them.
         await asyncio.wait([stopping], timeout=REFUSE_SECONDS)
         # Ends health watches, which otherwise last as long as their clients like.
@@ -295,12 +325,18 @@ class Server:
         await self._flush(min(FLUSH_SECONDS, last - time.monotonic()))
         return left
 
+    async def _stop_rest(self, grace: float) -> int:
+        """Stop the HTTP frontend; return how many of its requests outlast the grace time."""
+        return 0 if self._rest is None else await self._rest.stop(grace)
+
     async def _flush(self, seconds: float) -> None:
         if self._tracing is not None:
             await self._tracing.close(max(0.0, seconds))
 
 
-def _table(model: ServedModel, config: Config, grpc: Address, http: Address) -> str:
+def _table(
+    model: ServedModel, config: Config, grpc: Address, http: Address, rest: HttpServer | None
+) -> str:
     """Return what a person sees on a terminal once the service answers."""
     manifest, ref = model.runtime.bundle.manifest, model.ref
     variant = (ref.provider, ref.precision)
@@ -319,10 +355,17 @@ def _table(model: ServedModel, config: Config, grpc: Address, http: Address) -> 
         manifest.source.get("hub") or {},
         proof,
         limit,
-        {"gRPC": grpc, "metrics": http},
+        {"gRPC": grpc, **_rest_address(config, rest), "metrics": http},
         [*commands, "info"],
         [name for name, needed in options.items() if needed is not None],
     )
+
+
+def _rest_address(config: Config, rest: HttpServer | None) -> dict[str, Address]:
+    if rest is None or config.rest is None:
+        return {}
+    name = "HTTP" if config.tls_cert is None else "HTTPS"
+    return {name: Address(config.rest.host, rest.port)}
 
 
 def end_at_once(code: int) -> NoReturn:

@@ -1,7 +1,10 @@
-"""Setup of the gRPC servers: their services and the options of their connections."""
+"""Setup of the servers: their services, their limits and the options of their connections."""
 
 from __future__ import annotations
 
+import logging
+import resource
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,7 +16,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from headlight.pb import headlight_pb2
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from headlight_service.app.health import Readiness
-from headlight_service.config.options import Config
+from headlight_service.app.listen_addresses import PortTaken, taken
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import REST, Config
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.grpc.calls.contract_services import (
     handlers,
@@ -28,15 +33,24 @@ from headlight_service.frontends.grpc.tei import tei_messages
 from headlight_service.frontends.grpc.tei.tei_servicer import TeiServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
+from headlight_service.frontends.http import dialects
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Options
+from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.inference_servicer import InferenceServicer
+from headlight_service.security.access_policy import is_loopback
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
-GRPC, HEALTH = "grpc", "health"  # names of the two servers
+log = logging.getLogger("headlight_service.app.server_setup")
+MOST_CONNECTIONS = 4096
+SHARE_OF_DESCRIPTORS = 4  # and at most one in four; gRPC needs the others
+
+GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
 
 
 class PublicServicer(Protocol):
@@ -141,3 +155,64 @@ def build_health_server(readiness: Readiness, observe: Callable[[str, Change], N
         return server
 
     return GrpcServer(HEALTH, make, observe)
+
+
+def build_rest(
+    config: Config,
+    pipeline: Pipeline,
+    metrics: Metrics,
+    serving: Callable[[], bool],
+    *,
+    tls: ssl.SSLContext | None = None,
+    authenticator: Authenticator | None = None,
+    tracing: Tracing | None = None,
+    on_lost: Callable[[], None] = lambda: None,
+) -> HttpServer | None:
+    """Return the HTTP frontend with its port reserved; None: it is off, or has no port.
+
+    Raises:
+        PortTaken: a named address cannot be listened on. If it is the default, that is a warning.
+        ConfigError: there is no host of this name.
+    """
+    if config.rest is None:
+        return None
+    try:
+        bound = taken("--rest", config.rest)
+    except PortTaken as error:
+        if config.rest is not REST:
+            raise
+        log.warning(
+            f"{error}; --rest off says that none is wanted", extra={"event": "rest_port_taken"}
+        )
+        return None
+    options = Options(
+        stall_seconds=config.stall_seconds,
+        max_request_bytes=config.max_request_bytes,
+        hosts=_hosts(config.rest, config.rest_host),
+        most_connections=_most_connections(),
+        metrics_address=str(config.http),
+    )
+    door = Door(
+        pipeline,
+        metrics,
+        dialects.ALL,
+        options,
+        serving=serving,
+        authenticator=authenticator,
+        tracing=tracing,
+    )
+    return HttpServer(bound, door, tls, on_lost)
+
+
+def _hosts(listening: Address, more: str | None) -> frozenset[str] | None:
+    """Return the accepted Host names besides those of the loopback; None: any."""
+    if not is_loopback(listening):
+        return None
+    return frozenset() if more is None else frozenset((more,))
+
+
+def _most_connections() -> int:
+    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most_open == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(1, min(MOST_CONNECTIONS, most_open // SHARE_OF_DESCRIPTORS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -42,6 +43,21 @@ def address(text: str) -> Address:
     if not host or "/" in host or number is None or number > 65535:
         raise ValueError("must be HOST:PORT with a port of 0 (any free one) to 65535")
     return Address(host, number)
+
+
+def address_or_off(text: str) -> Address | None:
+    """Parse an address, or "off"."""
+    try:
+        return None if text == "off" else address(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or off") from None
+
+
+def host_name(text: str) -> str:
+    """Parse the name of a host, without a port."""
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", text):
+        raise ValueError("must be the name of a host, as headlight.internal, without a port")
+    return text.lower()
 
 
 def whole(low: int, high: int = (1 << 63) - 1) -> Callable[[str], int]:

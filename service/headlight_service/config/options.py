@@ -17,10 +17,12 @@ from headlight_service.config.command_line import ConfigError, parser_of, read, 
 from headlight_service.config.option_types import (
     Address,
     address,
+    address_or_off,
     between,
     digest,
     endpoint,
     flag,
+    host_name,
     lengths,
     one_of,
     whole,
@@ -28,6 +30,7 @@ from headlight_service.config.option_types import (
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.telemetry.json_logs import FORMATS, LEVELS
 
+REST = Address("127.0.0.1", 8000)  # recognised by identity: a given address is another object
 SECONDS = between(0, 86400)
 BYTES = whole(1024)
 MESSAGE_BYTES = whole(1024, (1 << 31) - 1)  # neither gRPC nor protobuf has larger messages
@@ -86,6 +89,22 @@ class Config:
         Address("127.0.0.1", 8080),
         address,
         "address to serve /metrics on, with /livez and /readyz; 0.0.0.0 or [::] as for --grpc",
+    )
+    rest: Address | None = option(
+        REST,
+        address_or_off,
+        (
+            "address to serve OpenAI's and other HTTP APIs on, with TLS, tokens and quotas as "
+            "--grpc; 0.0.0.0 or [::] as for --grpc; off: nowhere"
+        ),
+    )
+    rest_host: str | None = option(
+        None,
+        host_name,
+        (
+            "name by which HTTP clients may call --rest on a loopback address, besides localhost; "
+            "any other is refused there: a web page may have rebound it"
+        ),
     )
     health: Address | None = option(
         None,
@@ -353,6 +372,8 @@ class Config:
     def _check(self) -> None:
         """Check that the options fit each other. Raises ConfigError."""
         listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
+        if self.rest is not REST:  # the default port may be taken; see `rest_setup`
+            listening["--rest"] = self.rest
         for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
             if here is not None and there is not None and here.meets(there):
                 raise ConfigError(f"{one} is {here}, {other} {there}; give each a port of its own")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import ssl
+from typing import NamedTuple
 
 import grpc
 
@@ -17,31 +19,40 @@ from headlight_service.telemetry.metrics import Metrics
 log = logging.getLogger("headlight_service.security.access_policy")
 
 
-def security_of(
-    config: Config, metrics: Metrics
-) -> tuple[grpc.ServerCredentials | None, Authenticator | None]:
-    """Read the files that the options name.
+class AccessPolicy(NamedTuple):
+    """Access to the ports of gRPC and of the HTTP frontend.
+
+    Attributes:
+        credentials: TLS of the gRPC port; None: plaintext.
+        authenticator: authentication; None: no tokens, and no quotas.
+        tls: the same TLS for the HTTP frontend.
+    """
+
+    credentials: grpc.ServerCredentials | None = None
+    authenticator: Authenticator | None = None
+    tls: ssl.SSLContext | None = None
+
+
+def security_of(config: Config, metrics: Metrics) -> AccessPolicy:
+    """Return the access policy of the options, and read the files that they name.
 
     Args:
         config: the options.
         metrics: receive the expiry and the counters.
 
-    Returns:
-        The credentials of the port; None: plaintext. And the authentication; None: no tokens, and
-        no quotas.
-
     Raises:
         ConfigError: a file cannot be used; the message names the option.
     """
-    credentials = tokens = None
+    credentials = tokens = tls = None
     if config.tls_cert is not None and config.tls_key is not None:
         files = (config.tls_cert, config.tls_key, config.tls_ca, config.tls_client_ca)
         certificates = Certificates(*files, metrics.refused_tls().inc)
         metrics.define_tls(lambda: certificates.expires)
-        credentials = certificates.credentials()
+        credentials, tls = certificates.credentials(), certificates.context()
     if config.auth_tokens is not None:
         tokens = AuthTokens(config.auth_tokens, metrics.refused_tokens().inc)
-        if credentials is None and not is_loopback(config.grpc):
+        addresses = [config.grpc, *([] if config.rest is None else [config.rest])]
+        if credentials is None and not all(map(is_loopback, addresses)):
             log.warning(
                 (
                     "tokens are read in plaintext: anyone who sees the traffic can copy them; use "
@@ -50,7 +61,7 @@ def security_of(
                 extra={"event": "tokens_in_plaintext"},
             )
     asked = tokens is not None or config.quota_tokens_per_second is not None
-    return credentials, Authenticator(tokens) if asked else None
+    return AccessPolicy(credentials, Authenticator(tokens) if asked else None, tls)
 
 
 def is_loopback(address: Address) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headlight_service.security.auth_tokens import AuthTokens
@@ -21,13 +22,23 @@ class Authenticator:
         self._tokens = tokens
 
     def authenticate(self, call: Call) -> None:
-        """Authenticate a call, before anything of it is read. From any thread.
+        """Authenticate a call of gRPC, before anything of it is read. From any thread.
 
         Raises:
             Unauthenticated: it has no token, or a wrong one.
         """
-        if self._tokens is not None:
-            call.token_name = self._tokens.caller(call.context.invocation_metadata() or ())
+        call.token_name = self.token_name(call.context.invocation_metadata() or ())
+
+    def token_name(self, metadata: Sequence[tuple[str, str | bytes]]) -> str | None:
+        """Return the client's name by its token; None: no tokens are needed.
+
+        Args:
+            metadata: metadata of a call, or headers with lower-case names.
+
+        Raises:
+            Unauthenticated: there is no token, or a wrong one.
+        """
+        return None if self._tokens is None else self._tokens.caller(metadata)
 
     def quota_owner(self, call: Call) -> str:
         """Return the owner of the quota that a call uses."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
-from headlight.tls.pem import check_authorities, check_pair
+from headlight.tls.pem import check_authorities, check_pair, server_context
 from headlight.tls.watched_file import Watched
 from headlight_service.config.command_line import ConfigError
 from headlight_service.telemetry.json_logs import describe
@@ -21,6 +22,7 @@ class Material(NamedTuple):
     """The checked contents of the files."""
 
     configuration: grpc.ServerCertificateConfiguration
+    context: ssl.SSLContext
     expires: float  # seconds since the epoch
 
 
@@ -73,6 +75,22 @@ class Certificates:
         )
         return given
 
+    def context(self) -> ssl.SSLContext:
+        """Return a context for connections of `ssl`, which checks the files at each handshake."""
+        first = self._files.latest().context
+
+        def renew(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+            try:  # the connection takes certificate and authorities over
+                connection.context = self._files.latest().context
+            except Exception as error:  # an exception here would fail the handshake
+                log.error(
+                    "a certificate could not be checked",
+                    extra={"event": "tls_failure", **describe(error)},
+                )
+
+        first.sni_callback = renew  # also called for clients that send no name
+        return first
+
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the configuration if it changed since the last handshake; None: unchanged.
 
@@ -105,4 +123,5 @@ def parse(found: Mapping[str, bytes]) -> Material:
     expires = check_pair(cert, key, "server", found.get("--tls-ca"))
     if roots is not None:
         check_authorities(roots)
-    return Material(grpc.ssl_server_certificate_configuration([(key, cert)], roots), expires)
+    configuration = grpc.ssl_server_certificate_configuration([(key, cert)], roots)
+    return Material(configuration, server_context(cert, key, roots), expires)

@@ -165,6 +165,13 @@ class Metrics:
         self.grpc_seconds = Histogram(
             "grpc_server_handling_seconds", "Duration of RPCs.", method, buckets=SECONDS, registry=r
         )
+        # Of all frontends; the method is one of a fixed set, the code that of the protocol.
+        self.requests = Counter(
+            "headlight_requests",
+            "Requests ended, by door, method and status.",
+            ("protocol", "method", "code"),
+            registry=r,
+        )
         r.register(DROPPED)
         self.ready = Gauge(
             "headlight_ready", "1 where requests can be answered, else 0.", registry=r

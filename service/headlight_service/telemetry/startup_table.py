@@ -31,7 +31,7 @@ def startup_table(
         hub: the model, revision and commit on the Hugging Face Hub; empty: it came from elsewhere.
         proof: worst distance of pooled vectors from PyTorch; None: the exporter did not measure it.
         limit: of that distance, which the self-test at start-up has checked.
-        addresses: host and port of "gRPC", "metrics" and so on.
+        addresses: host and port of "gRPC", "HTTP" or "HTTPS", "metrics" and so on.
         commands: of the command line, without `headlight`.
         client_options: that clients need, such as --tls-ca.
     """
@@ -73,4 +73,6 @@ def _target(host: str, port: int) -> str:
 def _address(service: str, host: str, port: int) -> str:
     if service == "metrics":
         return f"http://{_target(host, port)}/metrics"
+    if service in ("HTTP", "HTTPS"):
+        return f"{service.lower()}://{_target(host, port)}/v1"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

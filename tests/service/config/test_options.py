@@ -30,6 +30,8 @@ TEXTS = {
     "bundle_sha256": ("AB" * 32, "ab" * 32),
     "grpc": ("[::1]:0", Address("::1", 0)),
     "http": ("0.0.0.0:80", Address("0.0.0.0", 80)),
+    "rest": ("[::1]:0", Address("::1", 0)),
+    "rest_host": ("Encoder.internal", "encoder.internal"),
     "provider": ("cpu", "cpu"),
     "precision": ("int8", "int8"),
     "threads": ("4", 4),

@@ -11,7 +11,7 @@ import pytest
 from headlight_service.app import assembly as loading_module
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
-from headlight_service.security.access_policy import is_loopback, security_of
+from headlight_service.security.access_policy import AccessPolicy, is_loopback, security_of
 from headlight_service.telemetry.metrics import Metrics
 from tests.service.conftest import Serve
 from tests.service.logged import logged
@@ -24,7 +24,7 @@ def config(folder: Path, **options: Any) -> Config:
 
 def test_access_is_open_without_options() -> None:
     metrics = Metrics()
-    assert security_of(Config(bundle=Path("b")), metrics) == (None, None)
+    assert security_of(Config(bundle=Path("b")), metrics) == AccessPolicy()
     assert "tls" not in metrics.exposition()[1].decode()
 
 

@@ -1,11 +1,9 @@
-"""Mapping of errors to gRPC statuses, and the only place that limits the text a client receives."""
+"""Mapping of failures to gRPC statuses."""
 
 from __future__ import annotations
 
 import datetime
 import logging
-import math
-import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,10 +12,9 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, Overloaded
+from headlight.errors import Code
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.admission.shed_error import reason_of
-from headlight_service.telemetry.json_logs import describe
+from headlight_service.frontends.failure import failure_of
 from headlight_service.telemetry.request_id import REQUEST_ID, about
 from headlight_service.telemetry.request_trace import RequestTrace
 
@@ -156,34 +153,7 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
     if isinstance(error, NotServed):
         return Refusal(error.status, error.message, None, "unimplemented", "")
-    if isinstance(error, MemoryError):  # outside of the engine, such as while encoding an answer
-        log.warning(
-            "memory is short for an answer",
-            extra={"event": "batch_memory_short", **about(context, trace)},
-        )
-        error = HostFull()
-    if not isinstance(error, HeadlightError):
-        error_id, known = uuid.uuid4().hex[:12], about(context, trace)
-        extra = {"event": "unexpected_failure", "error_id": error_id, **known, **describe(error)}
-        log.error("unexpected failure", extra=extra)
-        message = f"internal error; see error id {error_id} in the server's log"
-        return Refusal(
-            grpc.StatusCode.INTERNAL, message, None, reason_of(error), "", known["request_id"]
-        )
-    status, reason, request_id = STATUS_BY_CODE[error.code], reason_of(error), ""
-    field = error.field if isinstance(error, InvalidInput) else ""
-    serious = status is grpc.StatusCode.INTERNAL
-    if serious or log.isEnabledFor(logging.DEBUG):
-        known = about(context, trace)
-        told = {
-            "event": "request_failed",
-            "status": status.name,
-            "reason": reason,
-            "problem": error.message,
-            **known,
-        }
-        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
-        request_id = known["request_id"]
-    seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None
-    retry_after_ms = None if seconds is None else math.ceil(1000 * seconds)
-    return Refusal(status, error.message, retry_after_ms, reason, field, request_id)
+    failed = failure_of(
+        error, lambda: about(context, trace), lambda code: STATUS_BY_CODE[code].name
+    )
+    return Refusal(STATUS_BY_CODE[failed.code], *failed[1:6])

@@ -28,11 +28,11 @@ from headlight_service.frontends.grpc.transport.connection_traffic import (
     close_connection,
 )
 from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
+from headlight_service.frontends.stall_timeout import allowance
 from headlight_service.telemetry.request_id import given_id
 
 T = TypeVar("T")
 log = logging.getLogger("headlight_service.frontends.grpc.peer_timeouts")
-PACE_BYTES = 16 << 20  # bytes that give a peer `stall_seconds` more: 0.8 MB/s at 20 s
 AT_ONCE = 64  # messages of the largest size, sent at once, that a connection gets time for
 AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its own time
 HUNG_UP_SECONDS = 0.01  # between gRPC's two reports: less than 1 ms, unless the machine is busy
@@ -43,11 +43,6 @@ PAUSE = 0.05
 SPARED = 9
 LEAST_LINGER_SECONDS = 5.0
 MOST_NAMED = 16  # calls of one connection in one line of the log
-
-
-def allowance(stall_seconds: float, size: int) -> float:
-    """Return the seconds in which so many bytes must move; an occasional byte is too little."""
-    return stall_seconds * (1 + size / PACE_BYTES)
 
 
 async def no_more() -> None:
@@ -273,22 +268,3 @@ class Replies(_Watch):
 def count_stalled(model: ServedModel) -> Callable[[], None]:
     """Return a counter of answers that the client did not take."""
     return model.metrics.rejected[Shortage.STALLED_READER].inc
-
-
-@dataclasses.dataclass(slots=True)
-class ReplyTimeout:
-    """Reply timeout of one answer. Only the waits count, not the time between frames."""
-
-    stall_seconds: float
-    taken: int = 0
-    waited: float = 0.0
-
-    @property
-    def remaining(self) -> float:
-        """Seconds for the next frame."""
-        return min(self.stall_seconds, allowance(self.stall_seconds, self.taken) - self.waited)
-
-    def took(self, size: int, seconds: float) -> None:
-        """Count bytes that were taken, and the seconds of the wait."""
-        self.taken += size
-        self.waited += seconds

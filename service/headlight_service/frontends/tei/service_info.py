@@ -10,6 +10,7 @@ from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
 from headlight_service.frontends.tei.tei_requests import auto_truncate
 
+POOLINGS = {"last": "last_token"}  # that have another name in the contract
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
@@ -43,13 +44,13 @@ class ServiceInfo:
 
 def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
     """Return the description of a model."""
-    ref, limits = model.ref, model.limits
+    ref, limits, pooling = model.ref, model.limits, model.runtime.bundle.manifest.pooling
     return ServiceInfo(
         version=__version__,
         model_id=ref.name,
         model_sha=ref.bundle_sha256,
         model_dtype=DTYPES.get(ref.precision, ref.precision),
-        pooling=model.runtime.bundle.manifest.pooling,
+        pooling=POOLINGS.get(pooling, pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
         max_batch_tokens=limits.max_request_tokens,

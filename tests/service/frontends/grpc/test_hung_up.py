@@ -19,9 +19,9 @@ from headlight_service.app.health import SERVICE
 from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Request
+from headlight_service.frontends.answer_wait import done
 from headlight_service.frontends.grpc import peer_timeouts
 from headlight_service.frontends.grpc.answer_forms import UnaryForm
-from headlight_service.frontends.grpc.calls.request_stream import done
 from tests.service.calls import request, until
 from tests.service.conftest import Serve, Service
 

@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from headlight_service.frontends import stall_timeout
 from headlight_service.frontends.grpc import peer_timeouts
 from headlight_service.frontends.grpc.peer_timeouts import Replies
 from headlight_service.frontends.grpc.transport.grpc_call import Call
@@ -54,7 +55,7 @@ async def test_concurrent_answers_share_the_time_of_their_total_size(
 
     All arrive after two seconds, and one alone may take 1.5.
     """
-    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(stall_timeout, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         for _ in range(10):
@@ -76,7 +77,7 @@ async def test_answers_that_join_later_extend_the_time_of_earlier_ones(
 
     Their last bytes arrive after the time limit of two.
     """
-    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(stall_timeout, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         for _ in range(2):
@@ -95,7 +96,7 @@ async def test_answers_that_join_later_extend_the_time_of_earlier_ones(
 async def test_a_stalled_reader_is_disconnected_though_more_answers_are_pending(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 17)
+    monkeypatch.setattr(stall_timeout, "PACE_BYTES", 1 << 17)
     message = request(text_of(160), outputs=LARGE).SerializeToString()
     async with serve(stall_seconds=0.6) as service, closed_window(service.target) as client:
         begun = asyncio.get_running_loop().time()
@@ -129,9 +130,9 @@ async def test_each_answer_is_checked_at_its_own_time(
 
     monkeypatch.setattr(peer_timeouts, "bytes_moved", bytes_moved)
     replies = Replies(0.1)
-    replies.add(cast(Call, Reader("first")), 36_000 * peer_timeouts.PACE_BYTES)
+    replies.add(cast(Call, Reader("first")), 36_000 * stall_timeout.PACE_BYTES)
     await until(lambda: len(looked) == 1)
-    replies.add(cast(Call, Reader("second")), 36_000 * peer_timeouts.PACE_BYTES)
+    replies.add(cast(Call, Reader("second")), 36_000 * stall_timeout.PACE_BYTES)
     await until(lambda: len(looked) == 2)
     assert [waited.moved for waited in replies._waiting.values()] == [0, 0], (
         "each was looked at once"

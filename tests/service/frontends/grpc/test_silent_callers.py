@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from headlight_service.app.health import SERVICE
+from headlight_service.frontends import stall_timeout
 from headlight_service.frontends.grpc import peer_timeouts
 from tests.service.calls import refused, request
 from tests.service.conftest import Serve
@@ -87,7 +88,7 @@ async def test_a_message_may_be_late_while_its_connection_has_enough_throughput(
     async with serve(stall_seconds=0.1) as service, closed_window(service.target) as client:
         monkeypatch.setattr(peer_timeouts, "bytes_moved", lambda: {client.name: (0, next(came))})
         # Only now: the time for the largest message alone is known.
-        monkeypatch.setattr(peer_timeouts, "PACE_BYTES", enough)
+        monkeypatch.setattr(stall_timeout, "PACE_BYTES", enough)
         client.begin("Encode", 2000, 1)
         while (
             service.sample("grpc_server_handled_total", **ENCODE, grpc_code="DEADLINE_EXCEEDED")

@@ -14,10 +14,11 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.app.health import SERVICE
+from headlight_service.frontends import stall_timeout
 from headlight_service.frontends.grpc import peer_timeouts
 from headlight_service.frontends.grpc.answer_forms import CHUNK_BYTES
-from headlight_service.frontends.grpc.peer_timeouts import PACE_BYTES, ReplyTimeout
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
+from headlight_service.frontends.stall_timeout import PACE_BYTES, ReplyTimeout
 from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
@@ -123,7 +124,7 @@ async def test_an_occasional_frame_does_not_extend_the_reply_timeout(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each frame is read in time; all 18 would take ten times the reply timeout."""
-    monkeypatch.setattr(peer_timeouts, "PACE_BYTES", 1 << 40)
+    monkeypatch.setattr(stall_timeout, "PACE_BYTES", 1 << 40)
     monkeypatch.setattr(peer_timeouts, "LEAST_LINGER_SECONDS", 60)  # as above
     loop, frames = asyncio.get_running_loop(), 0
 

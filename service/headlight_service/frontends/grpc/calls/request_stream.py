@@ -25,9 +25,11 @@ from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
+from headlight_service.frontends.answer_wait import done
 from headlight_service.frontends.grpc.grpc_status import Refusal, refusal
-from headlight_service.frontends.grpc.peer_timeouts import Replies, ReplyTimeout, no_more
+from headlight_service.frontends.grpc.peer_timeouts import Replies, no_more
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
+from headlight_service.frontends.stall_timeout import ReplyTimeout
 
 if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
@@ -325,14 +327,6 @@ class OpenStreams:
         self._draining = True
         for stream in self._streams:
             stream.drain()
-
-
-async def done(handle: Handle[Any]) -> None:
-    """Wait for the answer or the error; after that, `handle.result()` does not wait."""
-    answered = asyncio.Event()
-    wake = functools.partial(_wake, asyncio.get_running_loop(), answered)
-    handle.future.add_done_callback(lambda _: wake())
-    await answered.wait()
 
 
 def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

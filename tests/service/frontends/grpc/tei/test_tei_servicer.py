@@ -21,7 +21,7 @@ from tests.service.fakes import MAX_LENGTH, FakeRuntime
 from tests.service.frontends.grpc.tei.tei_calls import SERVICES, answers, call
 
 TEXTS = ["two paths", "a", "été: 日本"]
-WRONG_MODEL = {
+WRONG_MODEL: dict[str, Any] = {
     "EmbedSparse": pb.EmbedSparseRequest(),
     "EmbedSparseStream": [pb.EmbedSparseRequest()],
     "Predict": pb.PredictRequest(),
@@ -130,12 +130,13 @@ async def test_long_texts_are_refused_unless_truncation_is_asked(
 
 async def test_invalid_requests_name_the_field(serve: Serve) -> None:
     async with serve() as service:
-        for fields, expected in {
-            (("inputs", ""),): "inputs: is empty",
-            (("inputs", "a"), ("dimensions", 5)): "dimensions: is 5",
-            (("inputs", "a"), ("truncation_direction", 9)): "truncation_direction: is unknown",
-        }.items():
-            asked = call(service.channel, "Embed", pb.EmbedRequest(**dict(fields)))
+        wrong: dict[str, Any] = {
+            "inputs: is empty": {"inputs": ""},
+            "dimensions: is 5": {"inputs": "a", "dimensions": 5},
+            "truncation_direction: is unknown": {"inputs": "a", "truncation_direction": 9},
+        }
+        for expected, fields in wrong.items():
+            asked = call(service.channel, "Embed", pb.EmbedRequest(**fields))
             error = await refused(asked, grpc.StatusCode.INVALID_ARGUMENT)
             assert (error.details() or "").startswith(expected)
 
@@ -181,7 +182,7 @@ async def test_a_model_that_is_being_loaded_is_unavailable(serve: Serve) -> None
 
 async def test_an_invalid_message_is_counted_as_ours(serve: Serve) -> None:
     async with serve() as service:
-        multi = service.channel.unary_unary("/tei.v1.Embed/Embed")
+        multi: Any = service.channel.unary_unary("/tei.v1.Embed/Embed", None, None)
         error = await refused(multi(b"\xff\xff"), grpc.StatusCode.INVALID_ARGUMENT)
         assert "cannot be decoded" in (error.details() or "")
         labels = {"grpc_type": "unary", "grpc_service": "tei.v1.Embed", "grpc_method": "Embed"}

@@ -1,0 +1,89 @@
+"""Failures of requests as all protocols report them: kind, message, retry delay, field at fault.
+
+The only place that limits the text a client receives: messages of intended errors, and for all
+others an id under which the log has the details.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from headlight.errors import Code, HeadlightError, HostFull, InvalidInput, NotFinite, Overloaded
+from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.telemetry.json_logs import describe
+
+log = logging.getLogger("headlight_service.frontends.failure")
+
+
+class Failure(NamedTuple):
+    """A failed request.
+
+    Attributes:
+        code: the kind of failure; a protocol maps it to a status.
+        message: the problem and its remedy.
+        retry_after_ms: delay before a retry; None: a retry cannot help, or may be made at once.
+        reason: one of a closed set of names.
+        field: the request's field at fault; empty: none.
+        request_id: its id in the log; empty: it is not logged.
+        repeats: whether the same request fails again on every replica.
+    """
+
+    code: Code
+    message: str
+    retry_after_ms: int | None
+    reason: str
+    field: str
+    request_id: str = ""
+    repeats: bool = False
+
+
+def failure_of(
+    error: Exception,
+    known: Callable[[], Mapping[str, str]],
+    status_of: Callable[[Code], object] = str,
+) -> Failure:
+    """Return the failure of a request. An unexpected error is logged; the client gets only its id.
+
+    Args:
+        error: the failure.
+        known: returns the log's fields of the request: `request_id`, and `trace_id` if traced.
+        status_of: returns the protocol's status of a kind of failure, for the log.
+    """
+    if isinstance(error, MemoryError):  # outside of the engine, such as while encoding an answer
+        log.warning(
+            "memory is short for an answer", extra={"event": "batch_memory_short", **known()}
+        )
+        error = HostFull()
+    if not isinstance(error, HeadlightError):
+        error_id, fields = uuid.uuid4().hex[:12], known()
+        extra = {"event": "unexpected_failure", "error_id": error_id, **fields, **describe(error)}
+        log.error("unexpected failure", extra=extra)
+        message = f"internal error; see error id {error_id} in the server's log"
+        return Failure(Code.INTERNAL, message, None, reason_of(error), "", fields["request_id"])
+    code, reason, request_id = error.code, reason_of(error), ""
+    serious = code in (Code.INTERNAL, Code.BUNDLE)
+    if serious or log.isEnabledFor(logging.DEBUG):
+        fields = known()
+        told = {
+            "event": "request_failed",
+            "status": status_of(code),
+            "reason": reason,
+            "problem": error.message,
+            **fields,
+        }
+        log.log(logging.ERROR if serious else logging.DEBUG, "a request failed", extra=told)
+        request_id = fields["request_id"]
+    seconds = error.retry_after_seconds if isinstance(error, Overloaded) else None
+    return Failure(
+        code,
+        error.message,
+        None if seconds is None else math.ceil(1000 * seconds),
+        reason,
+        error.field if isinstance(error, InvalidInput) else "",
+        request_id,
+        isinstance(error, NotFinite),
+    )

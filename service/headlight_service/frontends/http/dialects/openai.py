@@ -1,0 +1,156 @@
+"""OpenAI's embeddings and models, for its SDKs and all that is built on them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from headlight.errors import Code, InvalidInput
+from headlight.spec import PooledSpec
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.request import VECTORS, Input, OutputSpec, Request
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.json_answers import (
+    BASE64,
+    DECIMAL,
+    JsonForm,
+    base64_of,
+    plain,
+)
+
+PROTOCOL = "openai"
+IDS = (
+    "token ids are not taken here: nothing in a request says which vocabulary they are of. "
+    "Send texts; LangChain does with OpenAIEmbeddings(check_embedding_ctx_length=False)"
+)
+TYPES = {401: "invalid_request_error", 429: "rate_limit_error"}  # else by the status's class
+CODES = {Code.UNAUTHENTICATED: "invalid_api_key", Code.NOT_FOUND: "model_not_found"}
+CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
+INPUT = re.compile(r"inputs(?:\[(\d+)\])?(?:\.(?:text|ids|pair))?")
+OUTPUT = "outputs.pooled."
+REMEMBERED = 64  # resolved output specs, one for each number of dimensions
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes."""
+    return [
+        Route("POST", "/v1/embeddings", _embeddings),
+        Route("GET", "/v1/models", _models),
+        Route("GET", "/v1/models/*", _model),
+    ]
+
+
+def encode_error(refusal: Refusal) -> Response:
+    """Return an error in OpenAI's form, with TEI's beside it.
+
+    Both SDKs read `error`; Milvus' client reads the top-level `message`.
+    """
+    field = _field_of(refusal.field)
+    message = refusal.message
+    if refusal.field and message.startswith(refusal.field):
+        message = field + message.removeprefix(refusal.field)
+    kind = TYPES.get(refusal.status) or (
+        "server_error" if refusal.status >= 500 else "invalid_request_error"
+    )
+    code = CODES_BY_STATUS.get(refusal.status)
+    if refusal.code is not None:
+        code = CODES.get(refusal.code, code)
+    param = "model" if code == "model_not_found" else field.partition("[")[0] or None
+    error = {"message": message, "type": kind, "param": param, "code": code}
+    return json_response(
+        {"error": error, "message": message, "code": refusal.status, "type": kind}, refusal.status
+    )
+
+
+def decode_inputs(value: Any) -> list[Input]:
+    """Return the texts of `input`. Raises InvalidInput."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise InvalidInput("input", "must be a text, or a list of texts")
+    if not value:
+        raise InvalidInput("input", "is an empty list; send at least one text")
+    if all(type(each) is str for each in value):
+        return value
+    kinds = {type(each) for each in value}
+    if kinds <= {int, list}:
+        raise InvalidInput("input", IDS)
+    at = next(place for place, each in enumerate(value) if not isinstance(each, str))
+    raise InvalidInput(f"input[{at}]", "must be a text; a list holds texts alone")
+
+
+def optional(body: dict[str, Any], name: str, kind: type, what: str) -> Any:
+    """Return a field of a body, None if it is absent or null. Raises InvalidInput: another type."""
+    value = body.get(name)
+    if value is not None and type(value) is not kind:
+        raise InvalidInput(name, f"must be {what}, or null")
+    return value
+
+
+@functools.lru_cache(REMEMBERED)
+def outputs_of(dimensions: int | None) -> OutputSpec:
+    """Return the requested outputs: the model's vectors, cut to so many dimensions."""
+    return VECTORS if dimensions is None else OutputSpec(PooledSpec(dimensions=dimensions))
+
+
+def model_entry(model: ServedModel) -> dict[str, Any]:
+    """Return a model as its list shows it."""
+    return {"id": model.ref.name, "object": "model", "created": 0, "owned_by": "headlight"}
+
+
+async def _embeddings(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    model = exchange.door.pipeline.models.get(optional(body, "model", str, "a text") or "")
+    form = optional(body, "encoding_format", str, "float or base64") or "float"
+    if form not in ("float", "base64"):
+        raise InvalidInput("encoding_format", "must be float or base64")
+    if "input" not in body:
+        raise InvalidInput("input", "is missing; send a text, or a list of texts")
+    dimensions = optional(body, "dimensions", int, "a whole number")
+    request = Request(
+        decode_inputs(body["input"]),
+        outputs_of(dimensions),
+        model.ref.name,
+        prompt_name=optional(body, "prompt_name", str, "a text"),
+    )
+    del body
+    expansion = BASE64 if form == "base64" else DECIMAL
+    answer = await exchange.submit(request, JsonForm(model.limits, expansion))
+    [vectors] = answer.pooled()
+    rows = plain(vectors)
+    shown: Callable[[NDArray[Any]], Any] = base64_of if form == "base64" else lambda row: row
+    tokens = answer.prepared.tokens
+    return json_response(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": index, "embedding": shown(row)}
+                for index, row in enumerate(rows)
+            ],
+            "model": model.ref.name,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    )
+
+
+async def _models(exchange: Exchange) -> Response:
+    served = exchange.door.pipeline.models.all
+    return json_response({"object": "list", "data": [model_entry(model) for model in served]})
+
+
+async def _model(exchange: Exchange) -> Response:
+    return json_response(model_entry(exchange.door.pipeline.models.get(exchange.rest)))
+
+
+def _field_of(field: str) -> str:
+    """Return the name that OpenAI has for a field of the core's requests."""
+    found = INPUT.fullmatch(field)
+    if found is not None:
+        return "input" if found[1] is None else f"input[{found[1]}]"
+    return field.removeprefix(OUTPUT)

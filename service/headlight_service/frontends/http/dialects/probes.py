@@ -1,0 +1,28 @@
+"""Health for load balancers and probes of other tools. The process's own probes are on --http."""
+
+from __future__ import annotations
+
+from headlight_service.frontends.http.dialects.openai import encode_error
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route
+
+__all__ = ["PROTOCOL", "encode_error", "routes"]
+
+PROTOCOL = "http"
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes. GET / is 200 always, for clients that take it for health."""
+    return [
+        Route("GET", "/", _home, public=True),
+        Route("GET", "/health", _health, public=True),
+        Route("GET", "/ping", _health, public=True),
+    ]
+
+
+async def _home(exchange: Exchange) -> Response:
+    return Response(b"Headlight\n", content_type="text/plain; charset=utf-8")
+
+
+async def _health(exchange: Exchange) -> Response:
+    return Response(status=200 if exchange.door.serving() else 503)

@@ -1,0 +1,105 @@
+"""Weaviate's container of transformers models, for its module text2vec-transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headlight.errors import InvalidInput
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.request import Input, Request
+from headlight_service.frontends.http.dialects.openai import optional, outputs_of
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.json_answers import JsonForm, plain
+
+PROTOCOL = "weaviate"
+# The names of prompts for each type of task; the first that the model has.
+PROMPTS = {"query": ("query",), "passage": ("passage", "document")}
+POOLING = {"masked_mean": "mean"}  # Weaviate's names of poolings that have another one here
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes."""
+    return [
+        Route("POST", "/vectors", _vectors),
+        Route("GET", "/meta", _meta),
+        Route("GET", "/.well-known/live", _live),
+        Route("GET", "/.well-known/ready", _ready),
+    ]
+
+
+def encode_error(refusal: Refusal) -> Response:
+    """Return an error in Weaviate's form; it shows the message to its own clients."""
+    return json_response({"error": refusal.message}, refusal.status)
+
+
+async def _vectors(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    model = exchange.door.pipeline.models.get()
+    several = body.get("texts")
+    inputs = _texts([body.get("text")] if several is None else several, several is not None)
+    config = optional(body, "config", dict, "an object") or {}
+    _check_pooling(config, model)
+    dimensions = optional(config, "dimensions", int, "a whole number")
+    request = Request(
+        inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
+    )
+    answer = await exchange.submit(request, JsonForm(model.limits))
+    [vectors] = answer.pooled()
+    rows = plain(vectors)
+    width = rows.shape[1]
+    if several is not None:
+        return json_response({"vectors": rows, "dims": width})
+    return json_response({"text": inputs[0], "vector": rows[0], "dim": width, "dims": width})
+
+
+async def _meta(exchange: Exchange) -> Response:
+    model = exchange.door.pipeline.models.first
+    return json_response(
+        {
+            "model": model.ref.name,
+            "version": model.ref.version,
+            "sha256": model.ref.bundle_sha256,
+            "max_length": model.max_length,
+            "pooling": model.runtime.bundle.manifest.pooling,
+        }
+    )
+
+
+async def _live(exchange: Exchange) -> Response:
+    return Response(status=204)
+
+
+async def _ready(exchange: Exchange) -> Response:
+    return Response(status=204 if exchange.door.serving() else 503)
+
+
+def _texts(values: Any, several: bool) -> list[Input]:
+    name = "texts" if several else "text"
+    if not isinstance(values, list) or not all(type(each) is str for each in values):
+        raise InvalidInput(name, "must be a list of texts" if several else "must be a text")
+    return values
+
+
+def _check_pooling(config: dict[str, Any], model: ServedModel) -> None:
+    asked = optional(config, "pooling_strategy", str, "a text")
+    own = model.runtime.bundle.manifest.pooling
+    if asked and POOLING.get(asked, asked) != own:
+        names = [name for name, ours in POOLING.items() if ours == own] or [own]
+        raise InvalidInput(
+            "config.pooling_strategy",
+            f"is not the pooling of this model, which is {own}; set poolingStrategy: {names[0]} "
+            "in the collection's module configuration",
+        )
+
+
+def _prompt(config: dict[str, Any], model: ServedModel) -> str | None:
+    """Return the name of the prompt for a type of task; None: the model has none for it."""
+    task = optional(config, "task_type", str, "a text")
+    if not task:
+        return None
+    if task not in PROMPTS:
+        raise InvalidInput("config.task_type", f"must be one of {', '.join(PROMPTS)}")
+    named = model.runtime.prompts.by_name
+    return next((name for name in PROMPTS[task] if name in named), None)

@@ -1,0 +1,240 @@
+"""The HTTP frontend's application: finds the route, checks the request, sends the response."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headlight.description import Limits
+from headlight.errors import DeadlineExceeded, Unavailable
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.frontends.failure import failure_of
+from headlight_service.frontends.http.body_transfer import Peer, receive_body, send_response
+from headlight_service.frontends.http.exchange import (
+    ClientGone,
+    ErrorEncoder,
+    Exchange,
+    Options,
+    Response,
+    Route,
+)
+from headlight_service.frontends.http.http_status import (
+    Refused,
+    refusal_of,
+    refused,
+    status_of,
+)
+from headlight_service.frontends.http.request_checks import check_content, check_host
+from headlight_service.security.authentication import ANONYMOUS, Authenticator
+from headlight_service.telemetry.metrics import Metrics
+from headlight_service.telemetry.request_id import REQUEST_ID, given_id
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.otlp import Tracing
+
+log = logging.getLogger("headlight_service.frontends.http.door")
+ENDING = "this replica is shutting down; try another, or this one later"
+SLASHES = re.compile(r"//+")
+GONE_STATUS = 499  # counted for a client that disconnected
+Receive = Callable[[], Any]
+Send = Callable[[Any], Any]
+
+
+class Dialect(Protocol):
+    """A module in `dialects/`."""
+
+    PROTOCOL: str
+
+    def routes(self, door: Door) -> list[Route]:
+        """Return the routes; called once, at start-up."""
+
+    @property
+    def encode_error(self) -> ErrorEncoder:
+        """The encoder of errors of its paths, in its form."""
+
+
+class Door:
+    """The application that uvicorn calls. On the event loop of the server.
+
+    Attributes:
+        pipeline: receives the requests.
+        options: its options.
+        serving: returns whether requests are answered.
+        draining: whether new requests are refused.
+        in_flight: requests whose response is not yet sent.
+        idle: connections without a request, the oldest first.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        metrics: Metrics,
+        dialects: Sequence[Dialect],
+        options: Options,
+        *,
+        serving: Callable[[], bool] = lambda: True,
+        authenticator: Authenticator | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Make the table of routes. The first dialect's form is used for unknown paths."""
+        self.pipeline = pipeline
+        self.options = options
+        self.serving = serving
+        self.draining = False
+        self.in_flight: set[Exchange] = set()
+        self.idle: dict[Any, None] = {}
+        self._metrics = metrics
+        self._authenticator = authenticator
+        self._tracing = tracing
+        self._default = dialects[0]
+        self._paths: dict[str, dict[str, Route]] = {}
+        self._prefixes: dict[str, dict[str, Route]] = {}
+        self._dialect_of: dict[str, Dialect] = {}
+        for dialect in dialects:
+            for route in dialect.routes(self):
+                self._add(route, dialect)
+
+    def limits(self) -> Limits:
+        """Return the limits of the first model. Raises Unavailable: it is not loaded yet."""
+        return self.pipeline.models.first.limits
+
+    def encode_error(self, status: int, message: str) -> Response:
+        """Return the response to bytes that are no request."""
+        return self._default.encode_error(refused(status, message).refusal)
+
+    def count(self, protocol: str, method: str, status: int) -> None:
+        """Count a request that has ended."""
+        self._metrics.requests.labels(protocol, method, str(status)).inc()
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request; uvicorn's interface (ASGI 3)."""
+        # Taken out: a connection and its last request refer to each other.
+        connection: Peer = scope["state"].pop("connection")
+        cycle = scope["state"].pop("cycle")
+        exchange = self._exchange(scope)
+        route, dialect = self._find(exchange)
+        response: Response | None = None
+        error: Exception | None = None
+        self.in_flight.add(exchange)
+        connection.serve(exchange, cycle)
+        try:
+            version = scope["http_version"]
+            response = await self._answer(exchange, route, version, connection, receive)
+            status = response.status
+        except ClientGone as gone:
+            status, error = GONE_STATUS, gone
+        except Exception as failed:
+            response, error = self._refused(failed, exchange, dialect), failed
+            status = response.status
+        try:
+            if response is not None:
+                head = (*response.headers, (REQUEST_ID, exchange.request_id))
+                await send_response(
+                    response._replace(headers=head),
+                    connection,
+                    receive,
+                    send,
+                    stall_seconds=self.options.stall_seconds,
+                    close=self.draining,
+                )
+        except ClientGone as gone:
+            status, error = GONE_STATUS, gone
+        finally:
+            connection.served()
+            exchange.close(error)
+            self.in_flight.discard(exchange)
+            self.count(
+                "http" if route is None else dialect.PROTOCOL,
+                "other" if route is None else route.path,
+                status,
+            )
+
+    async def _answer(
+        self,
+        exchange: Exchange,
+        route: Route | None,
+        http_version: str,
+        connection: Peer,
+        receive: Receive,
+    ) -> Response:
+        """Check the request, read its body, and call the handler."""
+        check_host(exchange.headers, http_version, self.options.hosts)
+        if self._authenticator is not None and not (route is not None and route.public):
+            given = exchange.headers.get("authorization", "")
+            name = self._authenticator.token_name([("authorization", given)])
+            if name is None:
+                name = next(iter(connection.certificate_names()), ANONYMOUS)
+            exchange.quota_owner = name
+        if route is None:
+            raise self._unknown(exchange)
+        if not route.public:
+            if self.draining:
+                raise Unavailable(ENDING)
+            exchange.read_options()
+        check_content(exchange.headers)
+        exchange.body = await receive_body(exchange, connection, receive)
+        if exchange.deadline < time.monotonic():
+            raise DeadlineExceeded("the deadline passed while the request was sent")
+        return await route.handler(exchange)
+
+    def _refused(self, error: Exception, exchange: Exchange, dialect: Dialect) -> Response:
+        """Return the response to a failed request, in the dialect's form."""
+        if isinstance(error, Refused):
+            refusal = error.refusal
+        else:
+            failure = failure_of(error, lambda: {"request_id": exchange.request_id}, status_of)
+            refusal = refusal_of(failure)
+        response = dialect.encode_error(refusal)
+        headers = (*response.headers, *refusal.headers, *refusal.retry_headers)
+        return response._replace(headers=headers)
+
+    def _exchange(self, scope: Mapping[str, Any]) -> Exchange:
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        path = SLASHES.sub("/", scope["path"]).rstrip("/") or "/"
+        request_id = given_id([(REQUEST_ID, headers.get(REQUEST_ID, ""))]) or uuid.uuid4().hex
+        return Exchange(self, method, path, headers, scope["query_string"], request_id)
+
+    def _find(self, exchange: Exchange) -> tuple[Route | None, Dialect]:
+        """Return the route of a request, or None, and the dialect of its errors."""
+        found = self._paths.get(exchange.path)
+        if found is None:
+            for prefix, routes in self._prefixes.items():
+                if exchange.path.startswith(prefix):
+                    found, exchange.rest = routes, exchange.path.removeprefix(prefix)
+                    exchange.path = f"{prefix}*"
+                    break
+        if found is None:
+            return None, self._default
+        route = found.get(exchange.method)
+        any_route = route or next(iter(found.values()))
+        return route, self._dialect_of[f"{any_route.method} {any_route.path}"]
+
+    def _methods(self, path: str) -> dict[str, Route] | None:
+        return self._paths.get(path) or self._prefixes.get(path.removesuffix("*"))
+
+    def _unknown(self, exchange: Exchange) -> Refused:
+        """Return the error of a request without a route."""
+        found = self._methods(exchange.path)
+        if found is not None:
+            allowed = ", ".join(sorted({*found, *(["HEAD"] if "GET" in found else [])}))
+            return refused(
+                405, f"this path takes {allowed}", reason="method", headers=(("allow", allowed),)
+            )
+        if exchange.path == "/metrics":
+            return refused(404, f"metrics are served on {self.options.metrics_address}, by --http")
+        return refused(404, "there is no such path; GET /openapi.json lists them", reason="path")
+
+    def _add(self, route: Route, dialect: Dialect) -> None:
+        table = self._prefixes if route.path.endswith("/*") else self._paths
+        methods = table.setdefault(route.path.removesuffix("*"), {})
+        if route.method in methods:
+            raise ValueError(f"{route.method} {route.path} belongs to two dialects")
+        methods[route.method] = route
+        self._dialect_of[f"{route.method} {route.path}"] = dialect

@@ -1,0 +1,266 @@
+"""One HTTP request and its response, as the handlers of all dialects see them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import orjson
+
+from headlight.errors import DeadlineExceeded, InvalidInput
+from headlight.spec import Priority
+from headlight_service.core.handle import Handle
+from headlight_service.core.pipeline import AnswerForm, Pipeline
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Request
+from headlight_service.core.tokenize_request import TokensForm
+from headlight_service.frontends.answer_wait import done
+from headlight_service.frontends.http.http_status import Headers, Refusal
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
+T = TypeVar("T")
+TIMEOUT_HEADER, PRIORITY_HEADER = "x-request-timeout", "x-headlight-priority"
+LONGEST_TIMEOUT_SECONDS = 86400.0
+DEADLINE_PASSED = "the deadline has passed; allow more time in X-Request-Timeout, or ask for less"
+
+
+class ClientGone(Exception):
+    """The client disconnected, or does not read: no response can be sent."""
+
+
+class Response(NamedTuple):
+    """A response.
+
+    Attributes:
+        body: the whole body.
+        headers: besides the content's type and length; lower-case names.
+    """
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Headers = ()
+
+
+class Options(NamedTuple):
+    """Options of the frontend.
+
+    Attributes:
+        stall_seconds: for a client to send a request, or to read a response.
+        max_request_bytes: most bytes of one body.
+        hosts: accepted host names besides those of the loopback; None: any, for a listener that
+            other machines reach.
+        most_connections: open connections; a further one replaces the oldest idle one.
+        metrics_address: where `/metrics` is, for the message of a wrong path.
+    """
+
+    stall_seconds: float = 20.0
+    max_request_bytes: int = 4 << 20
+    hosts: frozenset[str] | None = frozenset()
+    most_connections: int = 4096
+    metrics_address: str = "--http"
+
+
+class DoorParts(Protocol):
+    """The parts of the door that handlers use; `door.Door` has them.
+
+    Attributes:
+        pipeline: receives the requests.
+        options: options of the frontend.
+        serving: returns whether requests are answered.
+    """
+
+    pipeline: Pipeline
+    options: Options
+    serving: Callable[[], bool]
+
+
+class Exchange:
+    """One request and all that it holds until its response is sent.
+
+    Attributes:
+        door: the door that it came through.
+        method: its method; GET for HEAD.
+        path: its path, without doubled and trailing slashes.
+        rest: what follows the path of a route that ends in `/*`.
+        headers: its headers, by lower-case names; the last of each.
+        query: its query string, decoded; the last of each name.
+        body: its body.
+        request_id: the client's id, or a new one.
+        deadline: deadline on time.monotonic; infinity for none.
+        priority: interactive or bulk.
+        waits: whether it waits for room in the queue, up to its deadline.
+        quota_owner: owner of the quota that it uses; None: no quota is used.
+        trace: its spans.
+        gone: whether the client disconnected.
+    """
+
+    def __init__(
+        self,
+        door: DoorParts,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        query: bytes,
+        request_id: str,
+    ) -> None:
+        self.door = door
+        self.method, self.path, self.rest = method, path, ""
+        self.headers = headers
+        self.query = dict(urllib.parse.parse_qsl(query.decode("latin-1"))) if query else {}
+        self.body = b""
+        self.request_id = request_id
+        self.deadline = math.inf
+        self.priority: Priority = "interactive"
+        self.waits = False
+        self.quota_owner: str | None = None
+        self.trace: RequestTrace | None = None
+        self.gone = False
+        self._waiting: Handle[Any] | None = None
+        self._answered: list[Handle[Any]] = []
+
+    def json(self) -> Any:
+        """Return the body, parsed.
+
+        Raises:
+            InvalidInput: it is not JSON. Nesting beyond 1,024 levels is refused as well.
+        """
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            where = f"line {error.lineno}, column {error.colno}"
+            raise InvalidInput(
+                "", f"the body is not valid JSON in UTF-8 (at {where}); NaN is not JSON either"
+            ) from None
+
+    def json_object(self) -> dict[str, Any]:
+        """Return the body, which must be a JSON object. Raises InvalidInput."""
+        value = self.json()
+        if not isinstance(value, dict):
+            raise InvalidInput("", "the body must be a JSON object, as {...}")
+        return value
+
+    def read_options(self) -> None:
+        """Read deadline and priority from the headers. Raises InvalidInput."""
+        timeout = self.headers.get(TIMEOUT_HEADER)
+        if timeout is not None:
+            self.deadline = time.monotonic() + _seconds(timeout)
+        priority = self.headers.get(PRIORITY_HEADER)
+        if priority is not None:
+            if priority not in ("interactive", "bulk"):
+                raise InvalidInput(PRIORITY_HEADER, "must be interactive or bulk")
+            self.priority = "bulk" if priority == "bulk" else "interactive"
+            self.waits = priority == "bulk"
+
+    def fill(self, request: Request) -> None:
+        """Set what is the same in every dialect, unless the dialect has set it."""
+        request.size_bytes = request.size_bytes or len(self.body)
+        request.deadline = min(request.deadline, self.deadline)
+        if self.priority == "bulk":
+            request.priority = "bulk"
+        request.quota_owner = self.quota_owner
+        request.waits = self.waits
+
+    async def submit(self, request: Request, form: AnswerForm) -> Answer:
+        """Return the core's answer to a request to encode.
+
+        Raises:
+            HeadlightError: an error of the pipeline's steps, DeadlineExceeded among them.
+            ClientGone: the client disconnected.
+        """
+        self.fill(request)
+        return await self.wait(self.door.pipeline.submit(request, form, trace=self.trace))
+
+    async def tokenize(self, request: Request, form: TokensForm) -> bytes:
+        """Return the core's answer to a request for tokens. Raises as `submit`."""
+        self.fill(request)
+        return await self.wait(self.door.pipeline.tokenize(request, form, trace=self.trace))
+
+    async def wait(self, handle: Handle[T]) -> T:
+        """Return the answer of a started handle, which is closed once the response is sent."""
+        self._waiting = handle
+        if self.gone:
+            handle.cancel()
+        deadline = handle.request.deadline
+        try:
+            if deadline == math.inf:
+                await done(handle)
+            else:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await done(handle)
+            answer = handle.result()  # a failed request has given everything back
+        except TimeoutError:
+            handle.cancel()
+            handle.close()  # it may have been answered at the same moment
+            raise DeadlineExceeded(DEADLINE_PASSED) from None
+        except CancelledError:
+            raise ClientGone from None
+        except asyncio.CancelledError:
+            handle.cancel(by_caller=False)
+            handle.close()
+            raise
+        finally:
+            self._waiting = None
+        self._answered.append(handle)
+        return answer
+
+    def disconnect(self) -> None:
+        """Cancel the work: the client disconnected. On the event loop."""
+        self.gone = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def close(self, error: Exception | None = None) -> None:
+        """Give back everything that the answers hold: the response is sent, or never will be.
+
+        Args:
+            error: the reason why it was not sent; None: it was.
+        """
+        answered, self._answered = self._answered, []
+        for handle in answered:
+            if isinstance(error, ClientGone):
+                handle.count_cancelled("send")
+                error = None
+            handle.close(error)
+
+
+Handler = Callable[[Exchange], Awaitable[Response]]
+ErrorEncoder = Callable[[Refusal], Response]
+
+
+class Route(NamedTuple):
+    """A path with a method.
+
+    Attributes:
+        path: the path; at the end `/*` takes all that follows.
+        public: whether it needs no token.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    public: bool = False
+
+
+def json_response(value: Any, status: int = 200, headers: Headers = ()) -> Response:
+    """Return a response of JSON. NumPy arrays must be contiguous and in native byte order."""
+    return Response(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY), status, headers=headers)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise InvalidInput(
+            TIMEOUT_HEADER, f"must be seconds, above 0 and at most {LONGEST_TIMEOUT_SECONDS:g}"
+        )
+    return seconds

@@ -1,0 +1,107 @@
+"""Mapping of failures to HTTP statuses and retry headers: the one table of all dialects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headlight.errors import Code
+from headlight_service.frontends.failure import Failure
+
+STATUS_BY_CODE: Mapping[Code, int] = {
+    Code.INVALID_INPUT: 400,
+    Code.UNAUTHENTICATED: 401,
+    Code.NOT_FOUND: 404,
+    Code.OVERLOADED: 429,
+    Code.UNAVAILABLE: 503,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.INTERNAL: 500,
+    Code.BUNDLE: 500,  # start-up only; never sent
+}
+# A resource is short and no wait helps: the request is too large for this service as it is.
+TOO_LARGE = 413
+LONGEST_RETRY_MS = 60_000  # openai's client for Python does not retry at all after 120 s
+UNAVAILABLE_RETRY_MS = 1000
+# Statuses after which clients may send the request again, if they do so by themselves.
+RETRIED = {408, 429, 500, 503}
+Headers = tuple[tuple[str, str], ...]
+
+
+class Refusal(NamedTuple):
+    """Answer to a failed request, for a dialect to encode.
+
+    Attributes:
+        status: the HTTP status.
+        message: the problem and its remedy.
+        code: the kind of failure; None: one of HTTP itself, such as an unknown path.
+        reason: one of a closed set of names.
+        field: the request's field at fault, as the core names it; empty: none.
+        retry_after_ms: delay before a retry; None: none is known.
+        repeats: whether the same request fails again.
+        headers: further headers.
+    """
+
+    status: int
+    message: str
+    code: Code | None = None
+    reason: str = ""
+    field: str = ""
+    retry_after_ms: int | None = None
+    repeats: bool = True
+    headers: Headers = ()
+
+    @property
+    def retry_headers(self) -> Headers:
+        """Headers that tell clients whether and when to retry."""
+        if self.repeats:
+            return (("x-should-retry", "false"),)
+        if self.retry_after_ms is None:
+            return ()
+        delay_ms = min(self.retry_after_ms, LONGEST_RETRY_MS)
+        return (
+            ("retry-after", str(max(1, math.ceil(delay_ms / 1000)))),
+            ("retry-after-ms", str(delay_ms)),
+            ("x-should-retry", "true"),
+        )
+
+
+class Refused(Exception):
+    """A refusal of HTTP itself, or of a dialect."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def refused(status: int, message: str, **fields: object) -> Refused:
+    """Return the error of a request that is refused with this status; fields: of Refusal."""
+    fields.setdefault("repeats", status not in RETRIED)
+    return Refused(Refusal(status, message, **fields))  # type: ignore[arg-type]
+
+
+def status_of(code: Code, retry_after_ms: int | None = None) -> int:
+    """Return the status of a kind of failure."""
+    if code is Code.OVERLOADED and retry_after_ms is None:
+        return TOO_LARGE
+    return STATUS_BY_CODE[code]
+
+
+def refusal_of(failure: Failure) -> Refusal:
+    """Return the refusal of a failed request."""
+    status, delay_ms = status_of(failure.code, failure.retry_after_ms), failure.retry_after_ms
+    headers: Headers = ()
+    if failure.code is Code.UNAUTHENTICATED:
+        headers = (("www-authenticate", "Bearer"),)
+    if failure.code is Code.UNAVAILABLE:
+        headers, delay_ms = (("connection", "close"),), delay_ms or UNAVAILABLE_RETRY_MS
+    return Refusal(
+        status,
+        failure.message,
+        failure.code,
+        failure.reason,
+        failure.field,
+        delay_ms,
+        failure.repeats or status not in RETRIED,
+        headers,
+    )

@@ -1,0 +1,53 @@
+"""Answers as JSON: their sizes for the core, and vectors as lists of numbers or base64."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.description import Limits
+from headlight.errors import InvalidInput
+from headlight.results import ModelRef
+from headlight.runtime.values import Ids
+from headlight_service.core.requests.answer import Prepared
+
+# Bytes that are sent for a byte of float32 data: shortest decimals that read back exactly, with
+# a comma, measured on normalised vectors; base64 has 4 characters for 3 bytes.
+DECIMAL, BASE64 = 2.8, 4 / 3
+ITEM_BYTES = 64  # of JSON around one item's numbers
+BODY_BYTES = 512  # of JSON around all
+
+
+class JsonForm:
+    """Size of an answer in JSON; an AnswerForm of the core."""
+
+    def __init__(self, limits: Limits, expansion: float = DECIMAL) -> None:
+        """Store the limit of an answer, and the bytes sent for each byte of its data."""
+        self._limit_bytes = limits.max_stream_output_bytes
+        self._expansion = expansion
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Return the bytes besides the data. Raises InvalidInput: the answer is too large."""
+        size = prepared.data_bytes
+        if size > self._limit_bytes:
+            fits = prepared.what_fits(self._limit_bytes)
+            raise InvalidInput(
+                prepared.largest,
+                f"the answer would have {size} bytes, over {self._limit_bytes}{fits}; "
+                "send fewer inputs per request, or ask for less",
+            )
+        return int(size * (self._expansion - 1)) + ITEM_BYTES * len(prepared.items) + BODY_BYTES
+
+
+def base64_of(array: NDArray[Any]) -> str:
+    """Return the numbers of an array as base64 of little-endian bytes, without a header."""
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return base64.b64encode(little.tobytes()).decode("ascii")
+
+
+def plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the array in the form that orjson writes: contiguous, in native byte order."""
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))

@@ -3,6 +3,6 @@
 The first of ALL answers for paths that none has.
 """
 
-from headlight_service.frontends.http.dialects import openai, probes, weaviate
+from headlight_service.frontends.http.dialects import openai, probes, tei, weaviate
 
-ALL = (openai, weaviate, probes)
+ALL = (openai, tei, weaviate, probes)

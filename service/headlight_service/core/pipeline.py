@@ -31,6 +31,7 @@ from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.timers import Timer
 from headlight_service.core.tokenization import encoding_job, items_of, tokenized
 from headlight_service.core.tokenize_request import Tokenizing, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
@@ -155,6 +156,7 @@ class Encoding(Handle[Answer]):
         self._when_queued = when_queued
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
+        self._late: Timer | None = None  # of a request that waits for room in the queue
         self._selection: Selection
         self._prepared: Prepared
         self._overhead = self._tokenize_ns = 0
@@ -171,7 +173,8 @@ class Encoding(Handle[Answer]):
             # Tokenising is most of the cost of a refusal.
             least = job.size // (CHARACTERS_PER_TOKENIZED * TOKENIZED_PER_COMPUTED)
             tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
-            self._budget.refuse_early(tokens, request.deadline - time.monotonic())
+            left = math.inf if request.waits else request.deadline - time.monotonic()
+            self._budget.refuse_early(tokens, left)
         self._begin_tokenizing(job)
 
     def _tokenize(self) -> None:
@@ -249,9 +252,25 @@ class Encoding(Handle[Answer]):
         self._submit_items(prepared.items, prepared.tokens)
 
     def _submit_items(self, items: Sequence[EncodeItem], tokens: int) -> None:
-        """Take queue tokens, and queue items of one role. Then: the scheduler, `_computed`."""
+        """Take queue tokens, now or once there is room. Then: `_queue`."""
+        request, timers = self.request, self._model.scheduler.timers
+        if not request.waits:
+            self._budget.take_tokens(tokens, request.deadline)
+            self._queue(items)
+            return
+        queue = functools.partial(self._run, functools.partial(self._queue, items))
+        # The thread that makes room holds the queue's lock.
+        if self._budget.await_tokens(tokens, lambda: timers.call_at(0.0, queue)):
+            self._queue(items)
+        elif request.deadline < math.inf:
+            late = functools.partial(self._run, lambda: self._budget.stop_waiting(tokens))
+            self._late = timers.call_at(request.deadline, late)
+
+    def _queue(self, items: Sequence[EncodeItem]) -> None:
+        """Queue items whose tokens are held. Then: the scheduler, `_computed`."""
         request, model = self.request, self._model
-        self._budget.take_tokens(tokens, request.deadline)
+        if self._late is not None:
+            self._late.cancel()
         pending = PendingRequest(
             model.ref.name,
             items,
@@ -323,6 +342,8 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
+        if self._late is not None:
+            self._late.cancel()
         self._leave_window()
         return kept
 

@@ -1,4 +1,5 @@
-"""Requests that wait for room instead of being shed."""
+"""Requests that wait for room for their answers. Those that wait for the queue: see
+test_waiting_for_room."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight.errors import DeadlineExceeded
 from headlight_service.core import handle as handles
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.requests.request import Request
@@ -24,42 +24,43 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.contextmanager
-def full_queue(made: Core) -> Iterator[None]:
-    tokens = made.model.admission.tokens
-    taken = tokens.free
-    tokens.take(taken)
+def full_outputs(made: Core) -> Iterator[None]:
+    """Leave no room for answers."""
+    outputs = made.model.admission.outputs
+    taken = outputs.free
+    outputs.take(taken)
     try:
         yield
     finally:
-        tokens.take(-taken)
+        outputs.take(-taken)
 
 
 def test_a_waiting_request_is_answered_once_there_is_room() -> None:
     queued = threading.Event()
     with core() as made:
-        with full_queue(made):
+        with full_outputs(made):
             refused(submit(made), Shed)
             request = Request(["a bb"], waits=True)
             handle = made.pipeline.submit(request, Form(), when_queued=queued.set)
             with pytest.raises(TimeoutError):
                 handle.future.result(20 * SOON_SECONDS)
             assert not queued.is_set()
-            requests, _, outputs = made.held
-            assert (requests, outputs) == (0, 0), "it holds nothing while it waits"
+            assert made.held[:2] == (0, 0), "it holds nothing while it waits"
         assert len(answered(handle).results) == 1
         assert queued.is_set()
-        assert made.sample("headlight_rejected_total", reason="queue_tokens") == 1, "the first"
+        assert made.sample("headlight_rejected_total", reason="output_bytes") == 1, "the first"
 
 
 def test_the_wait_ends_at_the_deadline() -> None:
-    with core() as made, full_queue(made):
+    with core() as made, full_outputs(made):
         late = submit(made, waits=True, deadline=time.monotonic() + 10 * SOON_SECONDS)
-        refused(late, DeadlineExceeded)
+        error = refused(late, Shed)
+        assert error.shortage is Shortage.OUTPUT_BYTES
 
 
 def test_a_cancelled_request_waits_no_longer() -> None:
     with core() as made:
-        with full_queue(made):
+        with full_outputs(made):
             handle = submit(made, waits=True)
             handle.cancel()
         assert handle.future.cancelled()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -109,6 +110,9 @@ class Admission:
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self.estimate = estimate or WaitEstimate(1)
         self._begins_at_once = begins_at_once
+        # Requests that wait for tokens, first come, first served: each by the function that is
+        # called once it has them.
+        self._waiting: OrderedDict[Callable[[], None], tuple[int, Priority]] = OrderedDict()
 
     @property
     def backlog_seconds(self) -> float:
@@ -131,17 +135,60 @@ class Admission:
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
         """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
-        pool = self.bulk if priority == "bulk" else self.tokens
+        pool = self._pool(priority)
         if tokens > pool.free:
-            # Either may be short: the queue, or bulk's part of it.
-            if pool is self.bulk and tokens > pool.limit - pool.held:
-                full, problem = self.bulk, "the queue is full for bulk"
-            else:
-                full, problem = self.tokens, "the queue is full"
-            used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
-            seconds = self._retry_seconds(tokens)
-            raise _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
+            raise self.full(tokens, priority)
         pool.take(tokens)
+
+    def full(self, tokens: int, priority: Priority) -> Shed:
+        """Return the error of a request that the queue has no room for."""
+        pool = self._pool(priority)
+        # Either may be short: the queue, or bulk's part of it.
+        if pool is self.bulk and tokens > pool.limit - pool.held:
+            full, problem = self.bulk, "the queue is full for bulk"
+        else:
+            full, problem = self.tokens, "the queue is full"
+        used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
+        seconds = self._retry_seconds(tokens)
+        return _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
+
+    def await_tokens(self, tokens: int, priority: Priority, admitted: Callable[[], None]) -> bool:
+        """Take the tokens of a request now, and return True; else once there is room for them.
+
+        Args:
+            tokens: tokens of the request.
+            priority: its priority.
+            admitted: called with the lock held, by the thread that made room.
+        """
+        pool = self._pool(priority)
+        if self._waiting or tokens > pool.free:
+            self._waiting[admitted] = (tokens, priority)
+            return False
+        pool.take(tokens)
+        return True
+
+    def stop_waiting(self, admitted: Callable[[], None]) -> None:
+        """Let a request wait no longer."""
+        self._waiting.pop(admitted, None)
+        self._admit_waiting()
+
+    def give_tokens(self, tokens: int, priority: Priority) -> None:
+        """Give tokens back, and admit the requests that wait for them."""
+        self._pool(priority).take(-tokens)
+        self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        while self._waiting:
+            admitted, (tokens, priority) = next(iter(self._waiting.items()))
+            pool = self._pool(priority)
+            if tokens > pool.free:
+                return
+            del self._waiting[admitted]
+            pool.take(tokens)
+            admitted()
+
+    def _pool(self, priority: Priority) -> Pool:
+        return self.bulk if priority == "bulk" else self.tokens
 
     def take_output(
         self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class RequestBudget:
         "_request_bytes",
         "_tokenizing",
         "_tokens",
+        "_waiting",
         "answer_bytes",
         "bucket",
     )
@@ -49,6 +51,7 @@ class RequestBudget:
         self._tokenizing = self._charged = 0.0  # prices in tokens: of tokenising; of the whole work
         self._expected: Expected | None = None  # wait-time estimate of the queued tokens
         self._queued_at = 0.0
+        self._waiting: Callable[[], None] | None = None  # for tokens; see Admission
         self._closed = False
         self.bucket = bucket
         self._done = 0  # tokens computed; they stay charged in any case
@@ -126,6 +129,34 @@ class RequestBudget:
             admission.take_tokens(tokens, self._priority)
             self._tokens = tokens
 
+    def await_tokens(self, tokens: int, admitted: Callable[[], object]) -> bool:
+        """Take tokens now, and return True; else once there is room for them.
+
+        Args:
+            tokens: tokens that are queued then.
+            admitted: called with the lock held, by the thread that made room.
+        """
+        with self._admission.lock:
+            if self._closed:
+                raise CancelledError
+            self._waiting = functools.partial(self._admitted, tokens, admitted)
+            taken = self._admission.await_tokens(tokens, self._priority, self._waiting)
+            if taken:
+                self._waiting, self._tokens = None, tokens
+            return taken
+
+    def stop_waiting(self, tokens: int) -> None:
+        """Stop waiting for so many tokens. Raises Shed, unless it waits no longer."""
+        with self._admission.lock:
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                self._admission.stop_waiting(waiting)
+                raise self._admission.full(tokens, self._priority)
+
+    def _admitted(self, tokens: int, admitted: Callable[[], object]) -> None:
+        self._waiting, self._tokens = None, tokens
+        admitted()
+
     def began(self, tokens: int) -> None:
         """Add tokens that an engine computes. Call it with the lock held."""
         self._computing += tokens
@@ -163,6 +194,9 @@ class RequestBudget:
             if self._closed:
                 return 0
             self._closed = True
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                self._admission.stop_waiting(waiting)
             self.answer_bytes -= kept
             self._admission.requests.held -= self._request_bytes
             if self._tokens:  # they were cancelled, or their deadline passed
@@ -188,9 +222,8 @@ class RequestBudget:
             self._expected = None
 
     def _give_tokens(self, left: int) -> None:
-        pool = self._admission.bulk if self._priority == "bulk" else self._admission.tokens
-        pool.take(left - self._tokens)
-        self._tokens = left
+        given, self._tokens = self._tokens - left, left
+        self._admission.give_tokens(given, self._priority)
 
     def _give_answer(self) -> None:
         self._admission.outputs.held -= self.answer_bytes

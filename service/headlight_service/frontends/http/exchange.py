@@ -165,8 +165,8 @@ class Exchange:
         request.deadline = min(request.deadline, self.deadline)
         if self.priority == "bulk":
             request.priority = "bulk"
+        request.waits = request.waits or self.waits
         request.quota_owner = self.quota_owner
-        request.waits = self.waits
 
     async def submit(self, request: Request, form: AnswerForm) -> Answer:
         """Return the core's answer to a request to encode.

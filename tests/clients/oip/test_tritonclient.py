@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-import json
 import queue
 import re
 import subprocess
@@ -24,7 +23,7 @@ from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/clients/tritonclient.md"
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-NAME = "docs-rope"
+NAME, TOKEN = "docs-rope", "0123456789" * 4
 TEXTS = ["join two paths", "read a file line by line", "open"]
 
 
@@ -95,25 +94,26 @@ def test_descriptions(client: Any) -> None:
 
 def test_numbers_equal_those_of_our_client(client: Any, service: Service) -> None:
     with Client(service.target) as own:
-        expected = own.embed(TEXTS)
-        attentions = own.attend(TEXTS)
+        expected = own.encode(TEXTS)
+        attentions = [own.attend(text) for text in TEXTS]
     found = client.infer(NAME, texts(*TEXTS)).as_numpy("embedding")
     assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     result = client.infer(f"{NAME}.attention", texts(*TEXTS))
     maps, lengths = result.as_numpy("attention"), result.as_numpy("lengths")
     for item, attention in enumerate(attentions):
         n = lengths[item]
-        np.testing.assert_array_equal(maps[item, :, :, :n, :n], attention.weights)
+        inside = maps[item, :, :, :n, :n]
+        np.testing.assert_allclose(inside, attention.weights, atol=1e-6)
         ids = result.as_numpy("input_ids")[item, :n]
-        assert ids.tolist() == list(attention.token_ids)
+        assert ids.tolist() == list(attention.tokens.ids)
 
 
 def test_a_long_list_and_an_answer_above_4_mib(client: Any, service: Service) -> None:
     many = [f"read file number {place}" for place in range(256)]
     found = client.infer(NAME, texts(*many)).as_numpy("embedding")
     with Client(service.target) as own:
-        np.testing.assert_allclose(found, own.embed(many), atol=1e-6)
+        np.testing.assert_allclose(found, own.encode(many), atol=1e-6)
     long = " ".join(["path"] * 400)
     maps = client.infer(f"{NAME}.attention", texts(long)).as_numpy("attention")
     assert maps.nbytes > 4 << 20
@@ -211,7 +211,7 @@ def test_errors_are_raised_as_the_clients_own(client: Any, call: Any, status: st
 
 def test_tokens_are_sent_as_headers(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text(json.dumps({"someone": "0" * 40}), encoding="utf-8")
+    tokens.write_text(f"someone {TOKEN}\n", encoding="utf-8")
     tokens.chmod(0o600)
     with (
         Service(ROOT / "build/bundles" / NAME, "--auth-tokens", str(tokens)) as service,
@@ -220,5 +220,5 @@ def test_tokens_are_sent_as_headers(tmp_path: Path) -> None:
         with pytest.raises(InferenceServerException) as error:
             client.infer(NAME, texts("open"))
         assert error.value.status() == "StatusCode.UNAUTHENTICATED"
-        headers = {"authorization": f"Bearer {'0' * 40}"}
+        headers = {"authorization": f"Bearer {TOKEN}"}
         assert client.infer(NAME, texts("open"), headers=headers).as_numpy("embedding").size

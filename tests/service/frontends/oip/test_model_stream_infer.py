@@ -28,7 +28,7 @@ def numbered(place: int, *texts: str, **options: Any) -> oip.ModelInferRequest:
     return request
 
 
-async def answers(call: Any) -> list[oip.ModelStreamInferResponse]:
+async def responses(call: Any) -> list[oip.ModelStreamInferResponse]:
     return [response async for response in call]
 
 
@@ -41,7 +41,7 @@ async def test_answers_come_in_order_and_are_those_of_model_infer(serve: Serve) 
     requests = [numbered(place, " ".join(["w"] * (40 - place))) for place in range(40)]
     async with serve() as service:
         stub = InferenceStub(service.channel)
-        found = await answers(stub.ModelStreamInfer(iter(requests)))
+        found = await responses(stub.ModelStreamInfer(iter(requests)))
         alone = [await stub.ModelInfer(request) for request in requests]
     assert ids_of(found) == [str(place) for place in range(40)]
     for streamed, unary in zip(found, alone, strict=True):
@@ -61,7 +61,7 @@ async def test_an_error_concerns_its_request_alone(serve: Serve) -> None:
     async with serve() as service:
         stub = InferenceStub(service.channel)
         call = stub.ModelStreamInfer(iter(requests))
-        found = await answers(call)
+        found = await responses(call)
         assert await call.code() is grpc.StatusCode.OK
         alone = await stub.ModelInfer(requests[4])
     assert ids_of(found) == ["0", "1", "2", "3", "4"]
@@ -79,7 +79,7 @@ async def test_an_error_of_the_engine_concerns_its_request_alone(serve: Serve) -
         service.engine.overflows = 7
         requests = [of_ids([[1]]), of_ids([[7]]), of_ids([[2]])]
         stub = InferenceStub(service.channel)
-        found = await answers(stub.ModelStreamInfer(iter(requests)))
+        found = await responses(stub.ModelStreamInfer(iter(requests)))
     assert [bool(each.error_message) for each in found] == [False, True, False]
     assert "error id" in found[1].error_message
 
@@ -112,7 +112,7 @@ async def test_a_stream_waits_for_room_where_a_unary_call_is_refused(serve: Serv
     requests = [numbered(place, *["a bb"] * 50) for place in range(6)]
     async with serve(authenticator=Authenticator(None), quotas=quotas) as service:
         stub = InferenceStub(service.channel)
-        found = await answers(stub.ModelStreamInfer(iter(requests)))
+        found = await responses(stub.ModelStreamInfer(iter(requests)))
         assert [each.error_message for each in found] == [""] * 6
         calls = [stub.ModelInfer(request) for request in requests]
         codes = [await call.code() for call in calls]
@@ -126,7 +126,7 @@ async def test_a_wait_for_room_ends_with_the_timeout(serve: Serve) -> None:
         numbered(1, *["a bb"] * 40, timeout=1_000_000),
     ]
     async with serve(authenticator=Authenticator(None), quotas=quotas) as service:
-        found = await answers(InferenceStub(service.channel).ModelStreamInfer(iter(requests)))
+        found = await responses(InferenceStub(service.channel).ModelStreamInfer(iter(requests)))
     assert found[0].error_message == ""
     assert found[1].error_message
 
@@ -140,7 +140,7 @@ async def test_answers_that_fill_the_window_do_not_block_those_before_them(serve
     ]
     async with serve(max_stream_output_bytes=3 << 20) as service:
         async with asyncio.timeout(60):
-            found = await answers(InferenceStub(service.channel).ModelStreamInfer(iter(requests)))
+            found = await responses(InferenceStub(service.channel).ModelStreamInfer(iter(requests)))
     assert ids_of(found) == [str(place) for place in range(6)]
     assert [arrays(each.infer_response)["attention"].shape[-1] for each in found] == [290, 300] * 3
 
@@ -155,7 +155,7 @@ async def test_no_more_requests_are_read_than_may_be_in_flight(serve: Serve) -> 
         await until(lambda: service.sample("headlight_queue_tokens", model="fake") == 2)
         assert stream_of(service)._unanswered == 2
         service.engine.gate.set()
-        assert ids_of(await answers(call)) == ["0", "1", "2", "3", "4"]
+        assert ids_of(await responses(call)) == ["0", "1", "2", "3", "4"]
 
 
 async def test_a_client_that_disconnects_frees_everything(serve: Serve) -> None:

@@ -127,7 +127,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         """Return the message of a failed request; None: the failure ends the stream."""
         raise NotImplementedError
 
-    def sending(self, message: ResponseT) -> None:
+    def on_write(self, message: ResponseT) -> None:
         """Note a message just before it is sent."""
 
     async def serve(self, requests: AsyncIterator[RequestT]) -> None:
@@ -273,7 +273,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
             ReaderStalled: it was not taken in time.
         """
         async with self._writing:
-            self.sending(message)
+            self.on_write(message)
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(reply_timeout.remaining):

@@ -17,6 +17,7 @@ EXPECTED = (
     "headlight/pb/headlight_pb2.pyi",
     "headlight/proto/headlight/v1/headlight.proto",
     "headlight/web/page.html",
+    "headlight_service/frontends/oip/inference_messages.binpb",
     f"headlight_model/checkpoints/{SHIPPED}/model.safetensors",
     f"headlight_model/bundles/{SHIPPED}/manifest.json",
     "LICENSE",

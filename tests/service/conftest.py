@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf.descriptor import FileDescriptor
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
@@ -23,7 +24,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight_service.app.assembly import assemble
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import bind
-from headlight_service.app.server_setup import Servicers, build_server
+from headlight_service.app.server_setup import PublicServicer, Servicers, build_server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -55,6 +56,7 @@ class Service:
     readiness: Readiness
     in_flight: InFlight
     servicer: HeadlightServicer
+    public: Mapping[FileDescriptor, PublicServicer]
     pipeline: Pipeline
     server: GrpcServer
     servicers: Servicers
@@ -114,6 +116,7 @@ async def serving(
             readiness,
             in_flight,
             servicers.headlight,
+            servicers.public,
             pipeline,
             server,
             servicers,

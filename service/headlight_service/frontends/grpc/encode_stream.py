@@ -49,7 +49,7 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
     def failed(self, request: pb.EncodeStreamRequest, refused: Refusal) -> pb.EncodeStreamResponse:
         return pb.EncodeStreamResponse(id=request.id, error=refused.frame)
 
-    def sending(self, message: pb.EncodeStreamResponse) -> None:
+    def on_write(self, message: pb.EncodeStreamResponse) -> None:
         """Free the id of a last frame. It may be reused as soon as the client has the frame."""
         if message.WhichOneof("frame") in LAST_FRAMES:
             self._live.discard(message.id)

@@ -254,7 +254,7 @@ async def test_the_shipped_model_answers_alike_on_both_contracts(
         inputs = [pb.Input(text=text) for text in texts]
         kinds = {
             "": pb.Outputs(pooled=pb.PooledOutput()),
-            ".tokens": pb.Outputs(tokens=pb.TokensOutput()),
+            ".tokens": pb.Outputs(tokens=pb.TokensOutput(), token_info=pb.TokenInfoOutput()),
             ".attention": pb.Outputs(attention=pb.AttentionOutput()),
         }
         own = {
@@ -274,5 +274,7 @@ async def test_the_shipped_model_answers_alike_on_both_contracts(
     cut = [maps[item, :, :, :n, :n].tobytes() for item, n in enumerate(lengths)]
     assert b"".join(cut) == own[".attention"].attention.data
     np.testing.assert_allclose(maps[0, :, :, : lengths[0]].sum(axis=-1), 1, atol=1e-5)
+    tokens = own[".tokens"].items[0].tokens
     offsets = found[".tokens"]["offsets"][0, : lengths[0]].tolist()
-    assert {texts[0][start:end] for start, end in offsets} >= {"join", "two"}
+    assert offsets == [list(each) for each in zip(tokens.starts, tokens.ends, strict=True)]
+    assert found[".tokens"]["input_ids"][0, : lengths[0]].tolist() == list(tokens.ids)

@@ -143,7 +143,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         """Return the message of a failed request; None: the failure ends the stream."""
         raise NotImplementedError
 
-    def sending(self, message: ResponseT) -> None:
+    def on_write(self, message: ResponseT) -> None:
         """Note a message just before it is sent."""
 
     async def serve(self, requests: AsyncIterator[RequestT]) -> None:
@@ -284,7 +284,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         async with self._writing:
             if self._cut:  # an answer behind a failed one is about to be cancelled
                 raise CallerGone
-            self.sending(message)
+            self.on_write(message)
             begun = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(reply_timeout.remaining):

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headlight.errors import DeviceFull, EngineError, HostFull, NotFinite
+from headlight.errors import DeviceFull, HostFull, NotFinite
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 
 log = logging.getLogger("headlight_service.core.scheduler.batch_halving")
-Outcome = ItemResult | DeviceFull | EngineError
+Outcome = ItemResult | DeviceFull | NotFinite
 Encode = Callable[[Sequence[EncodeItem]], list[ItemResult]]
 
 
@@ -83,5 +83,5 @@ def _bare(error: DeviceFull) -> DeviceFull:
 
 def _finite(error: NotFinite) -> list[Outcome]:
     """Return the finite results of a batch, with an error for each other item."""
-    alone = EngineError(error.message)  # without the results of others
+    alone = NotFinite(error.message)  # without the results of others
     return [alone if result is None else result for result in error.results]

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
+CLIENTS_OIP_VENV := .venv-clients-oip
 FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
@@ -32,6 +33,7 @@ EXTRAS := runtime,openvino,serve,plot,completion,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
+CLIENTS_OIP_SETUP := $(CLIENTS_OIP_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
@@ -53,7 +55,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters clients-oip families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,9 +86,19 @@ CONTRACT := build/contract.binpb
 OPENAPI := service/headlight_service/frontends/http/openapi.json
 describe = mkdir -p build && $(PROTO_PY) -m grpc_tools.protoc -I$(dir $(PROTO)) --include_source_info --descriptor_set_out=$(CONTRACT) $(PROTO)
 
-proto: $(PROTO_SETUP) ## regenerate headlight/pb and the OpenAPI document, which are committed
+# Public contracts, as descriptors and a .pyi: FOLDER/NAME below proto, and the files without
+# suffix. The default pool of protobuf may hold another copy of them, so they have no stubs.
+PUBLIC := inference/inference tei/v1/tei
+inference_files := service/headlight_service/frontends/oip/inference_messages
+tei_files := service/headlight_service/frontends/grpc/tei/tei_messages
+files_of = $($(notdir $(1))_files)
+describe_public = mkdir -p $(3) && $(PROTO_PY) -m grpc_tools.protoc -Iproto --include_imports --descriptor_set_out=$(2).binpb --pyi_out=$(3) proto/$(1).proto \
+	&& mv $(3)/$(1)_pb2.pyi $(2).pyi
+
+proto: $(PROTO_SETUP) ## regenerate headlight/pb, the descriptors of public contracts and the OpenAPI document, which are committed
 	$(call generate,.)
 	mkdir -p headlight/$(dir $(PROTO)) && cp $(PROTO) headlight/$(PROTO)
+	$(foreach name,$(PUBLIC),$(call describe_public,$(name),$(call files_of,$(name)),build/proto) &&) true
 	$(describe) && $(PROTO_PY) -m docs.site.openapi $(CONTRACT) > $(OPENAPI)
 
 # Fails if a stub was edited by hand, or the contract changed without `make proto`.
@@ -95,6 +107,9 @@ proto-check: $(PROTO_SETUP)
 	@$(call generate,build/proto)
 	@for stub in $(STUBS); do diff -u headlight/pb/$$stub build/proto/headlight/pb/$$stub \
 		|| { echo "headlight/pb/$$stub is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }; done
+	@$(foreach name,$(PUBLIC),$(call describe_public,$(name),build/proto/$(notdir $(name)),build/proto) &&) true
+	@$(foreach name,$(PUBLIC),for kind in binpb pyi; do cmp build/proto/$(notdir $(name)).$$kind $(call files_of,$(name)).$$kind \
+		|| { echo "$(call files_of,$(name)).$$kind is not what proto/$(name) generates: run 'make proto'" >&2; exit 1; }; done;)
 	@$(describe) && $(PROTO_PY) -m docs.site.openapi $(CONTRACT) | cmp - $(OPENAPI) || { echo "$(OPENAPI) is not what $(PROTO) generates: run 'make proto'" >&2; exit 1; }
 	@cmp $(PROTO) headlight/$(PROTO) || { echo "headlight/$(PROTO) is no copy of $(PROTO): run 'make proto'" >&2; exit 1; }
 
@@ -166,13 +181,14 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Third-party tools of half a gigabyte, with conflicting requirements. So each list has an
 # environment of its own, which adds its packages to those of .venv (torch above all).
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
+$(CLIENTS_OIP_SETUP): tests/clients/oip/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
-$(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(CLIENTS_OIP_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -181,6 +197,10 @@ $(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed:
 
 adapters: $(ADAPTERS_SETUP) ## test the adapters against BertViz, TransformerLens, LIT and Hugging Face
 	$(ADAPTERS_PY) -m pytest tests/adapters
+
+# docs/clients/tritonclient.md is run as written.
+clients-oip: $(CLIENTS_OIP_SETUP) build/bundles/docs-rope/manifest.json ## test the Open Inference Protocol with Triton's own client
+	$(CLIENTS_OIP_VENV)/bin/python -m pytest tests/clients/oip --timeout=300
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600

@@ -18,6 +18,7 @@ EXPECTED = (
     "headlight/proto/headlight/v1/headlight.proto",
     "headlight/web/page.html",
     "headlight/web/live/page.html",
+    "headlight_service/frontends/oip/inference_messages.binpb",
     f"headlight_model/checkpoints/{SHIPPED}/model.safetensors",
     f"headlight_model/bundles/{SHIPPED}/manifest.json",
     "LICENSE",

@@ -176,8 +176,39 @@ ALLOWED = {
         SECURITY,
         TELEMETRY,
     ),
+    # Parts that all contracts over gRPC share.
+    f"{GRPC}.calls": (
+        *("headlight.errors", CORE, f"{GRPC}.calls", f"{GRPC}.transport", TELEMETRY),
+        *SHARED_BY_FRONTENDS,
+        *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+    ),
+    # Requests of text-embeddings-inference, for its frontends over gRPC and HTTP.
+    f"{FRONTENDS}.tei": (
+        *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
+        *("headlight.runtime", CORE, f"{FRONTENDS}.tei"),
+    ),
+    f"{GRPC}.tei": (
+        *("headlight.description", "headlight.errors", "headlight.results", "headlight.runtime"),
+        *(CORE, f"{FRONTENDS}.tei", f"{GRPC}.tei", f"{GRPC}.calls", f"{GRPC}.transport"),
+        *(f"{GRPC}.{name}" for name in ("answer_encoding", "grpc_status", "peer_timeouts")),
+    ),
+    f"{FRONTENDS}.oip": (
+        *("headlight.__version__", "headlight.description", "headlight.errors"),
+        *(
+            "headlight.results",
+            "headlight.spec",
+            "headlight.runtime",
+            CORE,
+            f"{FRONTENDS}.oip",
+            f"{GRPC}.calls",
+            f"{GRPC}.transport",
+        ),
+        *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+    ),
     HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
-    f"{HTTP}.dialects": (*SHARED, "headlight.runtime", CORE, HTTP, TELEMETRY),
+    f"{HTTP}.dialects": (
+        *(*SHARED, "headlight.runtime", CORE, HTTP, f"{FRONTENDS}.tei", TELEMETRY),
+    ),
     f"{HTTP}.dialects.home_page": ("headlight.web.live", HTTP),
     f"{HTTP}.dialects.contract_api": ("headlight.pb", CORE, CONTRACT, HTTP),
     f"{GRPC}.transport": (f"{GRPC}.transport", f"{GRPC}.grpc_status", TELEMETRY),

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import pytest
+from google.protobuf.descriptor import FileDescriptor
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
@@ -23,7 +24,7 @@ from headlight.runtime.providers.worker_layout import Workers
 from headlight_service.app.assembly import assemble
 from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import bind
-from headlight_service.app.server_setup import build_server
+from headlight_service.app.server_setup import PublicServicer, Servicers, build_server
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
@@ -55,8 +56,10 @@ class Service:
     readiness: Readiness
     in_flight: InFlight
     servicer: HeadlightServicer
+    public: Mapping[FileDescriptor, PublicServicer]
     pipeline: Pipeline
     server: GrpcServer
+    servicers: Servicers
 
     @property
     def model(self) -> ServedModel:
@@ -92,9 +95,9 @@ async def serving(
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)
-    servicer = HeadlightServicer(pipeline, config.stall_seconds)
+    servicers = Servicers(pipeline, config.stall_seconds, readiness)
     server = build_server(
-        config, servicer, readiness, metrics, in_flight, lambda *_: None, authenticator, tracing
+        config, servicers, readiness, metrics, in_flight, lambda *_: None, authenticator, tracing
     )
     port = bind(server, config.grpc)
     await server.start()
@@ -112,9 +115,11 @@ async def serving(
             metrics,
             readiness,
             in_flight,
-            servicer,
+            servicers.headlight,
+            servicers.public,
             pipeline,
             server,
+            servicers,
         )
     if isinstance(runtime, FakeRuntime):
         runtime.engine.gate.set()

@@ -15,7 +15,9 @@ READINESS, STARTUP, LIVENESS = "readiness", "startup", "liveness"
 MOST_WATCHERS = 1000  # clients may watch without a token
 READ_SECONDS = 20.0  # for a watcher to take one status: it holds a thread meanwhile
 AGAIN_SECONDS = 5.0  # retry delay of a refused watcher
-READY_NAMES = ("", SERVICE, READINESS)  # names whose status is readiness
+TEI = tuple(f"tei.v1.{name}" for name in ("Info", "Embed", "Predict", "Rerank", "Tokenize"))
+SERVICES = (SERVICE, "inference.GRPCInferenceService", *TEI)
+READY_NAMES = ("", *SERVICES, READINESS)  # names whose status is readiness
 
 
 class Readiness(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # its package ships no types

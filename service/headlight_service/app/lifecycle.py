@@ -25,7 +25,13 @@ from headlight_service.app.listen_addresses import PortTaken, bind, taken
 from headlight_service.app.liveness import Liveness
 from headlight_service.app.model_preparation import ExportFailed, prepare
 from headlight_service.app.operational_http import respond, service_pages
-from headlight_service.app.server_setup import GRPC, build_health_server, build_rest, build_server
+from headlight_service.app.server_setup import (
+    GRPC,
+    Servicers,
+    build_health_server,
+    build_rest,
+    build_server,
+)
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -38,7 +44,6 @@ from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.core.worker_threads import stand_behind
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
-from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.security.access_policy import AccessPolicy, security_of
@@ -83,7 +88,7 @@ class Server:
         self._models = Models()
         self._tokenizers = TokenizerThreads(TOKENIZER_THREADS)
         self._pipeline = Pipeline(self._models, self._tokenizers, quotas_of(config))
-        self._servicer = HeadlightServicer(self._pipeline, config.stall_seconds)
+        self._servicers = Servicers(self._pipeline, config.stall_seconds, self._readiness)
         self._rest: HttpServer | None = None
         self._grpc: GrpcServer  # set by `_start`
         self._loop = asyncio.get_running_loop()
@@ -145,7 +150,7 @@ class Server:
         access = security_of(config, self._metrics)
         self._grpc = build_server(
             config,
-            self._servicer,
+            self._servicers,
             self._readiness,
             self._metrics,
             self._in_flight,
@@ -299,7 +304,7 @@ class Server:
         self._readiness.set(serving=False)
         await asyncio.sleep(self._config.drain_delay_seconds)
         self._in_flight.closed = True
-        self._servicer.drain()
+        self._servicers.drain()
         if self._rest is not None:
             self._rest.drain()
         await asyncio.sleep(REFUSE_SECONDS)

@@ -6,29 +6,40 @@ import logging
 import resource
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
-from grpc_health.v1 import health, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from google.protobuf.descriptor import FileDescriptor
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
+from headlight.pb import headlight_pb2
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
-from headlight_service.app.health import SERVICE, Readiness
+from headlight_service.app.health import Readiness
 from headlight_service.app.listen_addresses import PortTaken, taken
 from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.pipeline import Pipeline
+from headlight_service.frontends.grpc.calls.contract_services import (
+    handlers,
+    reflected,
+    services,
+)
 from headlight_service.frontends.grpc.in_flight_calls import InFlight
 from headlight_service.frontends.grpc.interceptor import PROBE_BYTES, PROBE_SECONDS, Interceptor
 from headlight_service.frontends.grpc.peer_timeouts import Arrivals
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
+from headlight_service.frontends.grpc.tei import tei_messages
+from headlight_service.frontends.grpc.tei.tei_servicer import TeiServicer
 from headlight_service.frontends.grpc.transport.call_bridge import Bridge
 from headlight_service.frontends.grpc.transport.grpc_server import Change, GrpcServer
 from headlight_service.frontends.http import dialects
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Options
 from headlight_service.frontends.http.http_server import HttpServer
+from headlight_service.frontends.oip import inference_messages as oip
+from headlight_service.frontends.oip.inference_servicer import InferenceServicer
 from headlight_service.security.access_policy import is_loopback
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
@@ -41,6 +52,36 @@ MOST_CONNECTIONS = 4096
 SHARE_OF_DESCRIPTORS = 4  # and at most one in four; gRPC needs the others
 
 GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
+
+
+class PublicServicer(Protocol):
+    """Servicer of a public contract, with a method for each of its methods."""
+
+    def drain(self) -> None:
+        """Let every stream end once it has answered the requests that it has read."""
+
+
+class Servicers:
+    """The servicers of all contracts, over one pipeline.
+
+    Attributes:
+        headlight: that of headlight.v1.
+        public: those of public contracts, by contract.
+    """
+
+    def __init__(self, pipeline: Pipeline, stall_seconds: float, readiness: Readiness) -> None:
+        """Use the running event loop. `stall_seconds`: see HeadlightServicer."""
+        self.headlight = HeadlightServicer(pipeline, stall_seconds)
+        inference = InferenceServicer(pipeline, stall_seconds, lambda: readiness.serving)
+        self.public: dict[FileDescriptor, PublicServicer] = {
+            oip.DESCRIPTOR: inference,
+            tei_messages.DESCRIPTOR: TeiServicer(pipeline, stall_seconds),
+        }
+
+    def drain(self) -> None:
+        """Let every stream end once it has answered the requests that it has read."""
+        for each in (self.headlight, *self.public.values()):
+            each.drain()
 
 
 def options(config: Config) -> list[tuple[str, Any]]:
@@ -66,7 +107,7 @@ def options(config: Config) -> list[tuple[str, Any]]:
 
 def build_server(
     config: Config,
-    servicer: HeadlightServicer,
+    servicers: Servicers,
     readiness: Readiness,
     metrics: Metrics,
     in_flight: InFlight,
@@ -76,15 +117,20 @@ def build_server(
 ) -> GrpcServer:
     """Return a server with all services, not started. Call it within the server's event loop."""
     arrivals = Arrivals(config.stall_seconds, config.max_request_bytes)
+    own = (headlight_pb2, health_pb2, reflection_pb2)
+    contracts = [*(each.DESCRIPTOR for each in own), *servicers.public]
 
     def make(bridge: Bridge) -> grpc.Server:
         interceptor = Interceptor(bridge, metrics, in_flight, arrivals, authenticator, tracing)
         server = grpc.server(bridge.threads, interceptors=[interceptor], options=options(config))  # type: ignore[arg-type]
-        add_HeadlightServiceServicer_to_server(servicer, server)
+        add_HeadlightServiceServicer_to_server(servicers.headlight, server)
         health_pb2_grpc.add_HealthServicer_to_server(readiness, server)
-        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflected = reflection.aio.ReflectionServicer(names)  # type: ignore[attr-defined]
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, server)
+        for contract, served in servicers.public.items():
+            server.add_generic_rpc_handlers(
+                [handlers(each, served) for each in contract.services_by_name.values()]
+            )
+        reflecting = reflection.aio.ReflectionServicer(services(*contracts), reflected(contracts))  # type: ignore[attr-defined]
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, server)
         return server
 
     return GrpcServer(GRPC, make, observe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.rate_limit import CHARACTERS_PER_TOKENIZED, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.shed_error import Shed, Shortage, reason_of
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.request import Request
 from headlight_service.core.tokenization import TokenizationJob
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
+LONGEST_PAUSE_SECONDS = 1.0  # until a request that waits for room is tried again
 WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a disconnect
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
@@ -198,8 +200,32 @@ class Handle(Generic[T]):
         except CancelledError:
             self.cancel(by_caller=False)
             self.close()
+        except Shed as shed:
+            if self.request.waits and self._can_wait(shed):
+                self._start_later(shed)
+            else:
+                self._fail(shed)
         except Exception as error:
             self._fail(error)
+
+    def _can_wait(self, shed: Shed) -> bool:
+        """Return whether there may be room for the request before its deadline."""
+        return (
+            shed.retry_after_seconds is not None
+            and shed.shortage is not Shortage.DEADLINE
+            and time.monotonic() < self.request.deadline
+        )
+
+    def _start_later(self, shed: Shed) -> None:
+        """Give everything back, and start again when there should be room.
+
+        A request that kept a part while it waits could block others that wait for it.
+        """
+        self._budget.close(shed)
+        pause = min(shed.retry_after_seconds or LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
+        when = min(time.monotonic() + pause, self.request.deadline)
+        begin = functools.partial(self._run, self._admit)
+        self._model.scheduler.timers.call_at(when, begin)
 
     def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
         """Reserve the bytes of the answer; the model's admission limits their sum."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from headlight.description import Limits
@@ -13,6 +15,7 @@ from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import SpecialTokens
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Density
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.core.scheduler.scheduler import Scheduler
 from headlight_service.telemetry.metrics import ModelMetrics
@@ -95,6 +98,16 @@ class ServedModel:
         return found
 
 
+@contextlib.contextmanager
+def counted(model: ServedModel) -> Iterator[None]:
+    """Count a message that cannot be decoded as a rejected request."""
+    try:
+        yield
+    except Exception as error:
+        model.metrics.rejected[reason_of(error)].inc()
+        raise
+
+
 class Models:
     """The models of a process, by name; none until the first is ready."""
 
@@ -106,6 +119,11 @@ class Models:
         """Serve one more model."""
         self._models[model.ref.name] = model
         self._only = model if len(self._models) == 1 else None
+
+    @property
+    def all(self) -> tuple[ServedModel, ...]:
+        """All models, in the order in which they were added."""
+        return tuple(self._models.values())
 
     def get(self, name: str = "") -> ServedModel:
         """Return the model that a request names; without a name, the only model.
@@ -124,10 +142,6 @@ class Models:
         raise InvalidInput(
             "model", f"is empty, but several models are served; name one of {served}"
         )
-
-    def all(self) -> list[ServedModel]:
-        """Return the served models, in the order in which they were added."""
-        return list(self._models.values())
 
     @property
     def first(self) -> ServedModel:

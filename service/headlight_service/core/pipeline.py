@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
@@ -25,6 +25,7 @@ from headlight_service.core.admission.rate_limit import (
     Bucket,
     Quotas,
 )
+from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
@@ -92,6 +93,7 @@ class Pipeline:
         window: AnswerWindow | None = None,
         here: bool = False,
         when_gone: WhenGone | None = None,
+        when_queued: Callable[[], object] | None = None,
     ) -> Handle[Answer]:
         """Start a request to encode.
 
@@ -103,11 +105,14 @@ class Pipeline:
             here: let this thread compute if an engine is idle. Not for an event loop's thread.
             when_gone: called with `Handle.cancel` before any step: this thread may compute for
                 long.
+            when_queued: called, on any thread, when the request has all room that it needs. Not
+                called if it fails before, or needs no engine.
 
         Returns:
             A handle, to be closed once the answer is sent. Nothing is raised.
         """
-        return Encoding(self, request, form, trace, window, here=here).start(when_gone)
+        encoding = Encoding(self, request, form, trace, window, here=here, when_queued=when_queued)
+        return encoding.start(when_gone)
 
     def tokenize(
         self,
@@ -141,12 +146,14 @@ class Encoding(Handle[Answer]):
         window: AnswerWindow | None = None,
         *,
         here: bool = False,
+        when_queued: Callable[[], object] | None = None,
     ) -> None:
         """Prepare as described at `Pipeline.submit`."""
         super().__init__(pipeline, request, trace)
         self._form, self._window = form, window
         self._window_bytes = -1  # bytes held at the window; -1: none
-        self._here = here
+        self._here = here and not request.waits  # it may begin on the timers' thread
+        self._when_queued = when_queued
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
         self._late: Timer | None = None  # of a request that waits for room in the queue
@@ -279,6 +286,8 @@ class Encoding(Handle[Answer]):
             self._pending = pending
         if self._trace is not None:
             self._trace.stage("queue")
+        if self._when_queued is not None:
+            self._when_queued()
         # If there are other requests, an engine's thread runs it with theirs as one batch.
         here = self._here and not self._on_tokenizer_thread and self._budget.alone
         model.scheduler.submit(pending, here=here)
@@ -335,8 +344,15 @@ class Encoding(Handle[Answer]):
         self._pending = None  # breaks the cycle: it refers to this request
         if self._late is not None:
             self._late.cancel()
+        self._leave_window()
+        return kept
+
+    def _start_later(self, shed: Shed) -> None:
+        self._leave_window()
+        super()._start_later(shed)
+
+    def _leave_window(self) -> None:
         with self._lock:
             window_bytes, self._window_bytes = self._window_bytes, -1
         if self._window is not None and window_bytes >= 0:
             self._window.leave(window_bytes)
-        return kept

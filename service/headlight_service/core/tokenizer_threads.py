@@ -19,11 +19,13 @@ class TokenizerThreads:
     work is done. Every BULK_TURN-th turn is bulk's if both wait.
 
     Attributes:
+        count: number of threads.
         heartbeat: beats when work begins or ends.
     """
 
     def __init__(self, count: int, name: str = "tokenize") -> None:
         """Start the threads, all free."""
+        self.count = count
         self._workers = WorkerThreads(count, name)
         self._lock = threading.Lock()
         self._free = count

@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.app.health import SERVICE
+from headlight_service.app.health import SERVICE, SERVICES
 from headlight_service.frontends.grpc.grpc_status import NOT_IMPLEMENTED
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
 from tests.service.calls import refused, request
@@ -19,17 +19,17 @@ async def test_health_check_and_watch_report_the_status(serve: Serve) -> None:
     async with serve() as service:
         stub = health_pb2_grpc.HealthStub(service.channel)
         status = health_pb2.HealthCheckResponse
-        for name in ("", SERVICE):
+        for name in ("", *SERVICES):
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
             assert answer.status == status.SERVING
         listed = (await stub.List(health_pb2.HealthListRequest())).statuses
         assert {name for name, each in listed.items() if each.status == status.SERVING} == {
-            *("", SERVICE, "readiness", "startup", "liveness")
+            *("", *SERVICES, "readiness", "startup", "liveness")
         }
         error = await refused(
             stub.Check(health_pb2.HealthCheckRequest(service="x")), grpc.StatusCode.NOT_FOUND
         )
-        assert f"there are {SERVICE}, readiness" in (error.details() or "")
+        assert f"there are {', '.join(SERVICES)}, readiness" in (error.details() or "")
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert (await watch.read()).status == status.SERVING
         service.readiness.set(serving=False)
@@ -81,4 +81,4 @@ async def test_reflection_lists_the_services(serve: Serve) -> None:
             iter([reflection_pb2.ServerReflectionRequest(list_services="")])
         )
         names = {entry.name for entry in (await call.read()).list_services_response.service}
-    assert {SERVICE, "grpc.health.v1.Health"} <= names
+    assert {*SERVICES, "grpc.health.v1.Health"} <= names

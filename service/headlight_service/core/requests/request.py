@@ -77,7 +77,7 @@ class Request:
             configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
-        waits: whether to wait for room in the queue, up to the deadline, instead of being refused.
+        waits: whether the request waits for room, until its deadline, instead of being shed.
     """
 
     inputs: list[Input]

@@ -6,10 +6,9 @@ each of which becomes an object here.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -34,7 +33,6 @@ from headlight.wire.vector_codec import (
     special_tokens_of,
     tokens_spec,
 )
-from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.models import ATTENTION_OFF, ServedModel
 from headlight_service.core.occlusion import of_one_input
 from headlight_service.core.requests.request import (
@@ -179,16 +177,6 @@ def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: in
                 raise InvalidInput(f"inputs[{place}]", f"is empty; set {accepted}")
             raise InvalidInput(f"inputs[{place}].{kind}", f"this model takes {accepted}")
     return decoded
-
-
-@contextlib.contextmanager
-def counted(model: ServedModel) -> Iterator[None]:
-    """Count a message that cannot be decoded as a rejected request."""
-    try:
-        yield
-    except Exception as error:
-        model.metrics.rejected[reason_of(error)].inc()
-        raise
 
 
 def check_count(field: str, count: int, most: int) -> None:

@@ -41,6 +41,22 @@ NOT_IMPLEMENTED = (
 )
 
 
+class NotServed(Exception):
+    """A method of a public contract, or a part of it, that Headlight does not have.
+
+    Attributes:
+        message: names the remedy.
+        status: the status of the call.
+    """
+
+    def __init__(
+        self, message: str, status: grpc.StatusCode = grpc.StatusCode.UNIMPLEMENTED
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+
+
 class Refusal(NamedTuple):
     """Answer to a failed request."""
 
@@ -135,6 +151,8 @@ def _refusal(error: Exception, context: Any, trace: RequestTrace | None) -> Refu
     ):
         # gRPC's generated code answers like this for a method without an implementation.
         return Refusal(grpc.StatusCode.UNIMPLEMENTED, NOT_IMPLEMENTED, None, "unimplemented", "")
+    if isinstance(error, NotServed):
+        return Refusal(error.status, error.message, None, "unimplemented", "")
     failed = failure_of(
         error, lambda: about(context, trace), lambda code: STATUS_BY_CODE[code].name
     )

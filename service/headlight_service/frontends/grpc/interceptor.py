@@ -38,10 +38,10 @@ NO_MESSAGE = "the call ended without a message; send one"
 BUSY = "too many calls are open on this replica; close idle streams, or try another replica"
 BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # limits for the message of a call to the health service
-OURS = "/headlight."
 # The label `protocol` of the services whose calls are requests to the model, by the first part of
 # their names.
 PROTOCOLS = {"headlight": "grpc", "inference": "oip", "tei": "tei-grpc"}
+OURS = tuple(f"/{name}." for name in PROTOCOLS)  # traced, and waited for by a drain
 KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, False): "unary",
     (True, False): "client_stream",
@@ -196,7 +196,9 @@ class _Guard:
             self._let_in(call)
             if message is Missing.EMPTY and has_hung_up(call):
                 raise CallerGone
-            response = self.handler.unary_unary(self._request(call, message), call)
+            # Methods of many requests and one answer are only refused: the first message is enough.
+            behaviour = self.handler.unary_unary or self.handler.stream_unary
+            response = behaviour(self._request(call, message), call)
             # Headlight's own answers are serialised already.
             answer: bytes = (
                 response

@@ -15,10 +15,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import grpc
 
 from headlight.errors import DeadlineExceeded
+from headlight_service.core.admission.shed_error import Shortage
+from headlight_service.core.handle import Handle
+from headlight_service.core.models import ServedModel
 from headlight_service.frontends.grpc.transport.connection_traffic import (
     bytes_moved,
     close_connection,
@@ -27,6 +31,7 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call, attempt
 from headlight_service.frontends.stall_timeout import allowance
 from headlight_service.telemetry.request_id import given_id
 
+T = TypeVar("T")
 log = logging.getLogger("headlight_service.frontends.grpc.peer_timeouts")
 AT_ONCE = 64  # messages of the largest size, sent at once, that a connection gets time for
 AT_ONCE_BYTES = 256 << 20  # bytes of answers, likewise; a larger answer has its own time
@@ -211,6 +216,24 @@ class Replies(_Watch):
         )
         call.acts.append(functools.partial(self.discard, call))
 
+    def reply(
+        self, call: Call, model: ServedModel, handle: Handle[T], encode: Callable[[T], bytes]
+    ) -> bytes:
+        """Wait for an answer; its resources are held until it has been sent.
+
+        Raises:
+            HeadlightError: an error of the pipeline's steps, or of `encode`.
+        """
+        answer = handle.result()  # a failed request has given everything back
+        try:
+            message = encode(answer)
+        except Exception as error:
+            handle.close(error)
+            raise
+        self.add(call, handle.answer_bytes, count_stalled(model))
+        call.acts.append(handle.close)
+        return message
+
     def linger(self, call: Call) -> None:
         """Give a stream's last bytes a generous limit: other calls share the connection."""
         self.add(call, delay=max(0.0, LEAST_LINGER_SECONDS - self._stall_seconds))
@@ -240,3 +263,8 @@ class Replies(_Watch):
         if call.trace is not None:
             about["trace_ids"] = [each.trace.trace_id for each in named if each.trace is not None]
         log.warning("an answer was not taken; its connection is closed", extra=about)
+
+
+def count_stalled(model: ServedModel) -> Callable[[], None]:
+    """Return a counter of answers that the client did not take."""
+    return model.metrics.rejected[Shortage.STALLED_READER].inc

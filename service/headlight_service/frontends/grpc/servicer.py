@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.admission.shed_error import Shortage
-from headlight_service.core.handle import Handle
-from headlight_service.core.models import ServedModel
+from headlight_service.core.models import counted
 from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
 from headlight_service.frontends.contract.model_description import describe
 from headlight_service.frontends.contract.request_decoding import (
-    counted,
     decode_encode,
     decode_occlude,
     decode_tokenize,
 )
-from headlight_service.frontends.grpc.encode_stream import StreamCall
-from headlight_service.frontends.grpc.peer_timeouts import Replies
+from headlight_service.frontends.grpc.calls.request_stream import OpenStreams
+from headlight_service.frontends.grpc.encode_stream import EncodeStream
+from headlight_service.frontends.grpc.peer_timeouts import Replies, count_stalled
 from headlight_service.frontends.grpc.transport.grpc_call import Call
-
-T = TypeVar("T")
 
 
 class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
@@ -40,8 +35,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         self._pipeline = pipeline
         self._stall_seconds = stall_seconds
         self._replies = Replies(stall_seconds)
-        self._streams: set[StreamCall] = set()
-        self._draining = False
+        self._streams = OpenStreams(self._replies)
 
     def Encode(self, request: pb.EncodeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
@@ -51,20 +45,13 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         handle = self._pipeline.submit(
             wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
         )
-        return self._reply(call, model, handle, form.encode)
+        return self._replies.reply(call, model, handle, form.encode)
 
     async def EncodeStream(
         self, requests: AsyncIterator[pb.EncodeStreamRequest], call: Call
     ) -> None:
-        stream = StreamCall(self._pipeline, call, self._stall_seconds)
-        if self._draining:
-            stream.drain()
-        self._streams.add(stream)
-        try:
-            await stream.serve(requests)
-        finally:
-            self._streams.discard(stream)
-            self._replies.linger(call)
+        stream = EncodeStream(self._pipeline, call, self._stall_seconds)
+        await self._streams.serve(stream, requests, call)
 
     def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
@@ -73,7 +60,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         handle = self._pipeline.tokenize(
             wanted, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
         )
-        return self._reply(call, model, handle, bytes)
+        return self._replies.reply(call, model, handle, bytes)
 
     def Occlude(self, request: pb.OccludeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
@@ -81,36 +68,15 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
             wanted = decode_occlude(request, model, call.deadline, call.quota_owner)
         form = OccludedForm()
         handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
-        return self._reply(call, model, handle, form.encode)
+        return self._replies.reply(call, model, handle, form.encode)
 
     def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:
         model = self._pipeline.models.get(request.model)
         if call.trace is not None:
             call.trace.stage("reply")
-        self._replies.add(call, on_cut=_count_stalled(model))
+        self._replies.add(call, on_cut=count_stalled(model))
         return describe(model)
-
-    def _reply(
-        self, call: Call, model: ServedModel, handle: Handle[T], encode: Callable[[T], bytes]
-    ) -> bytes:
-        """Wait for an answer; its resources are held until it has been sent."""
-        answer = handle.result()  # a failed request has given everything back
-        try:
-            message = encode(answer)
-        except Exception as error:
-            handle.close(error)
-            raise
-        self._replies.add(call, handle.answer_bytes, _count_stalled(model))
-        call.acts.append(handle.close)
-        return message
 
     def drain(self) -> None:
         """Let every stream end once it has answered the requests that it has read."""
-        self._draining = True
-        for call in self._streams:
-            call.drain()
-
-
-def _count_stalled(model: ServedModel) -> Callable[[], None]:
-    """Return a counter of answers that the client did not take."""
-    return model.metrics.rejected[Shortage.STALLED_READER].inc
+        self._streams.drain()

@@ -12,7 +12,7 @@ import headlight_service.app.lifecycle  # noqa: F401
 from headlight.errors import Code, HeadlightError, InvalidInput, Overloaded
 from headlight_service.core.admission.shed_error import Shed, Shortage, reason_of
 from headlight_service.core.scheduler.engine_health import EngineLost
-from headlight_service.frontends.grpc.encode_stream import ReaderStalled
+from headlight_service.frontends.grpc.calls.request_stream import ReaderStalled
 from headlight_service.frontends.grpc.grpc_status import (
     DETAILS,
     PUSHBACK,

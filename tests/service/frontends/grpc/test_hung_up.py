@@ -74,15 +74,13 @@ async def test_a_fully_answered_stream_ends_ok_while_draining(
         waiting.set()
         await go.wait()
 
-    monkeypatch.setattr("headlight_service.frontends.grpc.encode_stream.no_more", told)
+    monkeypatch.setattr("headlight_service.frontends.grpc.calls.request_stream.no_more", told)
     async with serve() as service:
         call = service.stub.EncodeStream()
         await call.write(pb.EncodeStreamRequest(id="a", encode=request()))
         assert (await call.read()).id == "a"
         [stream] = service.servicer._streams
-        await until(
-            lambda: not stream._live and not stream._writing.locked()
-        )  # the caller sees it a moment before
+        await until(lambda: not stream._unanswered)  # the caller sees it a moment before
         await call.done_writing()
         await waiting.wait()
         service.servicer.drain()
@@ -147,7 +145,7 @@ async def test_a_stream_that_ends_as_an_answer_comes_holds_nothing(
         await done(handle)
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("headlight_service.frontends.grpc.encode_stream.done", cancelled)
+    monkeypatch.setattr("headlight_service.frontends.grpc.calls.request_stream.done", cancelled)
     async with serve() as service:
         call = service.stub.EncodeStream(iter([pb.EncodeStreamRequest(id="a", encode=request())]))
         await call.code()

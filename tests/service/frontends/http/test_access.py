@@ -13,8 +13,9 @@ import pytest
 
 from headlight_service.app.listen_addresses import PortTaken
 from headlight_service.app.server_setup import build_rest
+from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
-from headlight_service.config.options import REST, Config
+from headlight_service.config.options import Config
 from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline

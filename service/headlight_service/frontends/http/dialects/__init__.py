@@ -8,7 +8,8 @@ from headlight_service.frontends.http.dialects import (
     home_page,
     openai,
     probes,
+    tei,
     weaviate,
 )
 
-ALL = (openai, contract_api, weaviate, home_page, probes)
+ALL = (openai, contract_api, tei, weaviate, home_page, probes)

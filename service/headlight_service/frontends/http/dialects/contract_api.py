@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.models import counted
 from headlight_service.core.occlusion import Occluding
 from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.contract.json_answer_forms import (
@@ -27,11 +28,7 @@ from headlight_service.frontends.contract.json_answer_forms import (
 from headlight_service.frontends.contract.json_decoding import LONGEST_LIST, message_of
 from headlight_service.frontends.contract.json_encoding import json_value
 from headlight_service.frontends.contract.model_description import describe
-from headlight_service.frontends.contract.request_decoding import (
-    counted,
-    decode_encode,
-    decode_occlude,
-)
+from headlight_service.frontends.contract.request_decoding import decode_encode, decode_occlude
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal

@@ -140,7 +140,7 @@ async def _embeddings(exchange: Exchange) -> Response:
 
 
 async def _models(exchange: Exchange) -> Response:
-    served = exchange.door.pipeline.models.all()
+    served = exchange.door.pipeline.models.all
     return json_response({"object": "list", "data": [model_entry(model) for model in served]})
 
 

@@ -1,0 +1,1 @@
+"""Parts that every contract over gRPC shares: services from descriptors, replies, streams."""

@@ -1,0 +1,1 @@
+"""Services tei.v1 on the port of headlight.v1."""

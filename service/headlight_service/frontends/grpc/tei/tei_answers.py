@@ -1,0 +1,114 @@
+"""Answers of tei.v1 as messages: their sizes, and their bytes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+from headlight.description import Limits
+from headlight.errors import InvalidInput
+from headlight.results import ModelRef, TokenList
+from headlight.runtime.values import Floats, Ids
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer, Prepared
+from headlight_service.core.requests.request import Request
+from headlight_service.frontends.contract.answer_encoding import raw
+from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.frontends.tei.service_info import ComputeReport, compute_report
+from headlight_service.frontends.tei.token_table import token_rows
+
+METADATA_BYTES = 128  # at most, with the tag and length of the numbers
+ROW_BYTES = 16  # at most: tags and lengths of one token's vector
+FIRST_FIELD = b"\x0a"  # tag of field 1 with a length: a message, or packed numbers
+
+
+class VectorForm:
+    """The answer to one text: its vector, or one vector for each of its tokens.
+
+    Attributes:
+        report: size and times of the answer, set by `encode`.
+    """
+
+    report: ComputeReport
+
+    def __init__(self, model: ServedModel, request: Request) -> None:
+        self._model, self._request = model, request
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Return the bytes beside the numbers. Raises InvalidInput: the answer is too large."""
+        overhead = METADATA_BYTES
+        if prepared.selection.tokens:
+            overhead += ROW_BYTES * prepared.tokens
+        size, most = overhead + prepared.data_bytes, self._model.limits.max_unary_response_bytes
+        if size > most:
+            problem = f"the answer would have {size} bytes, over {most}; shorten the text"
+            raise InvalidInput("inputs", f"{problem}, or use EncodeStream of headlight.v1")
+        return overhead
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the message of an answer."""
+        [result] = answer.results
+        self.report = report = compute_report(self._model, self._request, answer)
+        metadata = pb.Metadata(
+            compute_chars=report.characters,
+            compute_tokens=report.tokens,
+            total_time_ns=report.total_ns,
+            tokenization_time_ns=report.tokenization_ns,
+            queue_time_ns=report.queue_ns,
+            inference_time_ns=report.inference_ns,
+        )
+        # Protobuf merges concatenated messages; packed floats are the array's own bytes.
+        rest = pb.EmbedResponse(metadata=metadata).SerializeToString()
+        if result.tokens is None:
+            assert result.pooled is not None
+            return packed(result.pooled) + rest
+        # EmbedAllResponse has its metadata in the same field.
+        return b"".join([*map(_row, result.tokens), rest])
+
+
+def packed(numbers: Floats) -> bytes:
+    """Return float32 numbers as the packed field 1 of a message."""
+    data = raw(numbers).tobytes()
+    return FIRST_FIELD + _length(len(data)) + data
+
+
+def _row(numbers: Floats) -> bytes:
+    """Return one TokenEmbedding as the field 1 of a message."""
+    row = packed(numbers)
+    return FIRST_FIELD + _length(len(row)) + row
+
+
+@functools.lru_cache(maxsize=64)
+def _length(value: int) -> bytes:
+    """Return a number as protobuf writes lengths: 7 bits a byte, the lowest first."""
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
+
+
+class TokensMessage:
+    """The answer of Tokenize."""
+
+    def __init__(self, limits: Limits, text: str, *, add_special_tokens: bool) -> None:
+        """Prepare.
+
+        Args:
+            limits: of the answer.
+            text: the text that is tokenised, its prompt included.
+            add_special_tokens: whether to describe the tokens around it.
+        """
+        self._limit_bytes = limits.max_unary_response_bytes
+        self._text, self._add = text, add_special_tokens
+
+    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
+        """Return the answer. Raises InvalidInput: it is too large."""
+        [listed] = tokens
+        rows = token_rows(self._text, listed, add_special_tokens=self._add)
+        answer = pb.EncodeResponse(tokens=[pb.SimpleToken(**row._asdict()) for row in rows])
+        message = answer.SerializeToString()
+        if len(message) > self._limit_bytes:
+            problem = f"the answer would have {len(message)} bytes, over {self._limit_bytes}"
+            raise InvalidInput("inputs", f"{problem}; send a shorter text")
+        return message

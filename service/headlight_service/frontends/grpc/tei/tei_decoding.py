@@ -1,0 +1,66 @@
+"""Decoding of the messages of tei.v1 to requests of the core, with the forms of their answers."""
+
+from __future__ import annotations
+
+from headlight.errors import InvalidInput
+from headlight_service.core.models import ServedModel, counted
+from headlight_service.core.requests.request import Request
+from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.frontends.grpc.tei.tei_answers import TokensMessage, VectorForm
+from headlight_service.frontends.grpc.transport.grpc_call import Call
+from headlight_service.frontends.tei.tei_requests import (
+    TOKEN_VECTORS,
+    Direction,
+    embed_request,
+    pooled_output,
+    tokenize_request,
+)
+
+DIRECTIONS: dict[int, Direction] = {
+    pb.TRUNCATION_DIRECTION_RIGHT: "right",
+    pb.TRUNCATION_DIRECTION_LEFT: "left",
+}
+
+
+def decode_embed(
+    message: pb.EmbedRequest | pb.EmbedAllRequest, model: ServedModel, call: Call
+) -> tuple[Request, VectorForm]:
+    """Return the request of a message to Embed or EmbedAll. Raises InvalidInput."""
+    outputs = TOKEN_VECTORS
+    if isinstance(message, pb.EmbedRequest):
+        outputs = pooled_output(
+            normalize=message.normalize if message.HasField("normalize") else True,
+            dimensions=message.dimensions if message.HasField("dimensions") else None,
+        )
+    with counted(model):
+        direction = DIRECTIONS.get(message.truncation_direction)
+        if direction is None:
+            raise InvalidInput("truncation_direction", "is unknown; send RIGHT or LEFT")
+    request = embed_request(
+        [message.inputs],
+        outputs,
+        model,
+        truncate=message.truncate,
+        direction=direction,
+        prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
+        size_bytes=message.ByteSize(),
+        deadline=call.deadline,
+        quota_owner=call.quota_owner,
+    )
+    return request, VectorForm(model, request)
+
+
+def decode_tokenize(
+    message: pb.EncodeRequest, model: ServedModel, call: Call
+) -> tuple[Request, TokensMessage]:
+    """Return the request of a message to Tokenize. Raises InvalidInput."""
+    with counted(model):
+        request = tokenize_request(
+            [message.inputs],
+            model,
+            prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
+            size_bytes=message.ByteSize(),
+            quota_owner=call.quota_owner,
+        )
+    add = message.add_special_tokens
+    return request, TokensMessage(model.limits, str(request.inputs[0]), add_special_tokens=add)

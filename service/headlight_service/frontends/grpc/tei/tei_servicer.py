@@ -1,0 +1,126 @@
+"""Servicer of tei.v1: decode, submit, wait, encode. The interceptor maps errors to statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any, NoReturn
+
+import grpc
+
+from headlight.errors import InvalidInput
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.frontends.grpc.calls.request_stream import OpenStreams, RequestStream
+from headlight_service.frontends.grpc.grpc_status import NotServed
+from headlight_service.frontends.grpc.peer_timeouts import Replies, count_stalled
+from headlight_service.frontends.grpc.tei import tei_messages as pb
+from headlight_service.frontends.grpc.tei.tei_decoding import decode_embed, decode_tokenize
+from headlight_service.frontends.grpc.tei.tei_streams import TokenStream, VectorStream
+from headlight_service.frontends.grpc.transport.grpc_call import Call
+from headlight_service.frontends.tei.service_info import service_info
+from headlight_service.frontends.tei.tei_requests import own_field
+
+ONLY_HTTP = ("pooling", "auto_truncate")  # parts of the description
+WRONG_MODEL = (
+    "this model gives no {}; it gives embeddings and attention: call tei.v1.Embed, or "
+    "headlight.v1.HeadlightService"
+)
+NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
+
+
+class TeiServicer:
+    """All services of tei.v1. Unary methods run on a call's thread, streams on the loop."""
+
+    def __init__(self, pipeline: Pipeline, stall_seconds: float) -> None:
+        """Use the running event loop.
+
+        Args:
+            pipeline: receives the requests.
+            stall_seconds: reply timeout of a client that takes nothing of its answer.
+        """
+        self._pipeline = pipeline
+        self._stall_seconds = stall_seconds
+        self._replies = Replies(stall_seconds)
+        self._streams = OpenStreams(self._replies)
+
+    def Info(self, request: pb.InfoRequest, call: Call) -> pb.InfoResponse:
+        model = self._pipeline.models.get()
+        told = dataclasses.asdict(service_info(model, self._pipeline.tokenizers.count))
+        for name in ONLY_HTTP:
+            del told[name]
+        self._replies.add(call, on_cut=count_stalled(model))
+        return pb.InfoResponse(**told, model_type=pb.MODEL_TYPE_EMBEDDING)
+
+    def Embed(self, request: pb.EmbedRequest, call: Call) -> bytes:
+        return self._vectors(request, call)
+
+    def EmbedAll(self, request: pb.EmbedAllRequest, call: Call) -> bytes:
+        return self._vectors(request, call)
+
+    def Tokenize(self, request: pb.EncodeRequest, call: Call) -> bytes:
+        model = self._pipeline.models.get()
+        wanted, form = decode_tokenize(request, model, call)
+        handle = self._pipeline.tokenize(wanted, form, trace=call.trace, when_gone=call.when_gone)
+        with _own_fields():
+            return self._replies.reply(call, model, handle, bytes)
+
+    async def EmbedStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        await self._stream(VectorStream, requests, call)
+
+    async def EmbedAllStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        await self._stream(VectorStream, requests, call)
+
+    async def TokenizeStream(self, requests: AsyncIterator[Any], call: Call) -> None:
+        await self._stream(TokenStream, requests, call)
+
+    def drain(self) -> None:
+        """Let every stream end once it has answered the requests that it has read."""
+        self._streams.drain()
+
+    def _vectors(self, request: pb.EmbedRequest | pb.EmbedAllRequest, call: Call) -> bytes:
+        model = self._pipeline.models.get()
+        wanted, form = decode_embed(request, model, call)
+        handle = self._pipeline.submit(
+            wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
+        )
+        with _own_fields():
+            message = self._replies.reply(call, model, handle, form.encode)
+        with contextlib.suppress(grpc.RpcError):  # the client has just disconnected
+            call.context.send_initial_metadata(tuple(form.report.headers().items()))
+        return message
+
+    async def _stream(
+        self, kind: type[RequestStream[Any, Any]], requests: AsyncIterator[Any], call: Call
+    ) -> None:
+        with _own_fields():
+            stream = kind(self._pipeline, call, self._stall_seconds)
+            await self._streams.serve(stream, requests, call)
+
+    # The methods below need another model, or a part that the service does not have.
+
+    def _no_sparse(self, request: Any, call: Call) -> NoReturn:
+        raise NotServed(WRONG_MODEL.format("sparse vectors"), grpc.StatusCode.FAILED_PRECONDITION)
+
+    def _no_classes(self, request: Any, call: Call) -> NoReturn:
+        raise NotServed(WRONG_MODEL.format("classes"), grpc.StatusCode.FAILED_PRECONDITION)
+
+    def _no_ranks(self, request: Any, call: Call) -> NoReturn:
+        raise NotServed(WRONG_MODEL.format("ranks"), grpc.StatusCode.FAILED_PRECONDITION)
+
+    def _no_decoding(self, request: Any, call: Call) -> NoReturn:
+        raise NotServed(NO_DECODING)
+
+    EmbedSparse = EmbedSparseStream = _no_sparse
+    Predict = PredictPair = PredictStream = PredictPairStream = _no_classes
+    Rerank = RerankStream = _no_ranks
+    Decode = DecodeStream = _no_decoding
+
+
+@contextlib.contextmanager
+def _own_fields() -> Any:
+    """Name the fields of an invalid request as the contract does."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise own_field(error, single=True) from None

@@ -1,0 +1,256 @@
+"""text-embeddings-inference over HTTP, for huggingface_hub and all that is built on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from array import array
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import orjson
+
+from headlight.description import Limits
+from headlight.errors import Code, InvalidInput
+from headlight.results import ModelRef, TokenList
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
+from headlight_service.frontends.http.dialects.openai import optional
+from headlight_service.frontends.http.door import Door
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.http_status import Headers, Refusal, refused
+from headlight_service.frontends.http.json_answers import JsonForm, plain
+from headlight_service.frontends.tei.service_info import compute_report, service_info
+from headlight_service.frontends.tei.tei_requests import (
+    TOKEN_VECTORS,
+    Direction,
+    own_field,
+    pooled_output,
+    tokenize_request,
+    truncation_of,
+)
+from headlight_service.frontends.tei.token_table import token_rows
+
+PROTOCOL = "tei"
+DIRECTIONS: dict[str, Direction] = {
+    "Left": "left",
+    "left": "left",
+    "Right": "right",
+    "right": "right",
+}
+LARGEST_ID = (1 << 63) - 1
+# Status and type of an error, by the kind of failure; see docs/errors.md for the statuses.
+ERRORS: dict[Code | None, tuple[int, str]] = {
+    Code.INVALID_INPUT: (422, "Validation"),
+    Code.DEADLINE_EXCEEDED: (429, "Overloaded"),
+    Code.UNAVAILABLE: (503, "Unhealthy"),
+    Code.INTERNAL: (424, "Backend"),
+}
+TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
+EMPTY = "empty"  # reason of a request with nothing to encode
+WRONG_MODEL = "this model gives no {}; it gives embeddings, by POST /embed, and attention"
+NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
+
+
+def routes(door: Door) -> list[Route]:
+    """Return the routes. POST / and /invocations decide by the shape of `inputs`."""
+    refusals = {
+        "/embed_sparse": (424, WRONG_MODEL.format("sparse vectors")),
+        "/predict": (424, WRONG_MODEL.format("classes")),
+        "/rerank": (424, WRONG_MODEL.format("ranks")),
+        "/decode": (501, NO_DECODING),
+    }
+    return [
+        Route("POST", "/", _any),
+        Route("POST", "/invocations", _any),
+        Route("POST", "/embed", _embed),
+        Route("POST", "/embed_all", _embed_all),
+        Route("POST", "/similarity", _similarity),
+        Route("POST", "/tokenize", _tokenize),
+        Route("GET", "/info", _info),
+        *(
+            Route("POST", path, functools.partial(_refuse, status, message))
+            for path, (status, message) in refusals.items()
+        ),
+    ]
+
+
+def encode_error(refusal: Refusal) -> Response:
+    """Return an error in the form of text-embeddings-inference."""
+    if refusal.status == 401:
+        return Response(status=401)
+    status, kind = ERRORS.get(
+        refusal.code, (refusal.status, TYPES.get(refusal.status, "Validation"))
+    )
+    if refusal.reason == EMPTY:
+        status, kind = 400, "Empty"
+    return json_response({"error": refusal.message, "error_type": kind}, status)
+
+
+async def _any(exchange: Exchange) -> Response:
+    similar = isinstance(exchange.json_object().get("inputs"), dict)
+    return await (_similarity if similar else _embed)(exchange)
+
+
+async def _embed(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    if optional(body, "encoding_format", str, "float") not in (None, "float"):
+        raise InvalidInput("encoding_format", "must be float; POST /v1/embeddings has base64")
+    normalize = optional(body, "normalize", bool, "true or false")
+    dimensions = optional(body, "dimensions", int, "a whole number")
+    outputs = pooled_output(
+        normalize=True if normalize is None else normalize, dimensions=dimensions
+    )
+    answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), outputs, body)
+    [vectors] = answer.pooled()
+    return json_response(plain(vectors), headers=headers)
+
+
+async def _embed_all(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
+    rows = [plain(result.tokens) for result in answer.results if result.tokens is not None]
+    return json_response(rows, headers=headers)
+
+
+async def _similarity(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    inputs = optional(body, "inputs", dict, "an object") or {}
+    source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
+    if type(source) is not str:
+        raise InvalidInput("inputs.source_sentence", "must be a text")
+    if not isinstance(sentences, list) or not all(type(each) is str for each in sentences):
+        raise InvalidInput("inputs.sentences", "must be a list of texts")
+    texts: list[Input] = [source, *sentences]
+    if not (sentences and all(texts)):
+        raise _empty("inputs")
+    parameters = optional(body, "parameters", dict, "an object") or {}
+    outputs = pooled_output(normalize=True, dimensions=None)
+    answer, headers = await _vectors(exchange, texts, outputs, parameters)
+    [vectors] = answer.pooled()
+    return json_response(plain(vectors[1:] @ vectors[0]), headers=headers)
+
+
+async def _tokenize(exchange: Exchange) -> Response:
+    body = exchange.json_object()
+    texts = _inputs(body.get("inputs"))
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidInput("inputs", "must be a text, or a list of texts")
+    add = optional(body, "add_special_tokens", bool, "true or false")
+    model = exchange.door.pipeline.models.get()
+    request = tokenize_request(
+        [str(text) for text in texts],
+        model,
+        prompt_name=optional(body, "prompt_name", str, "a text"),
+        size_bytes=len(exchange.body),
+        quota_owner=exchange.quota_owner,
+    )
+    form = TokenLists(
+        model.limits,
+        [str(text) for text in request.inputs],
+        add_special_tokens=True if add is None else add,
+    )
+    try:
+        return Response(await exchange.tokenize(request, form))
+    except InvalidInput as error:
+        raise own_field(error, single=False) from None
+
+
+async def _info(exchange: Exchange) -> Response:
+    pipeline = exchange.door.pipeline
+    told = dataclasses.asdict(service_info(pipeline.models.get(), pipeline.tokenizers.count))
+    pooling = told.pop("pooling")
+    unknown = dict.fromkeys(("sha", "docker_label", "max_batch_requests"))
+    names = {
+        "served_model_name": told["model_id"],
+        "model_type": {"embedding": {"pooling": pooling}},
+    }
+    return json_response({**told, **names, **unknown})
+
+
+async def _refuse(status: int, message: str, exchange: Exchange) -> NoReturn:
+    raise refused(status, message)
+
+
+async def _vectors(
+    exchange: Exchange, inputs: list[Input], outputs: OutputSpec, parameters: dict[str, Any]
+) -> tuple[Answer, Headers]:
+    """Return the answer to a request for vectors, and its headers; `parameters` has the options."""
+    model = exchange.door.pipeline.models.get()
+    request = Request(
+        inputs,
+        outputs,
+        prompt_name=optional(parameters, "prompt_name", str, "a text"),
+        truncation=truncation_of(
+            optional(parameters, "truncate", bool, "true or false"),
+            _direction(optional(parameters, "truncation_direction", str, "right or left")),
+            model,
+        ),
+    )
+    try:
+        answer = await exchange.submit(request, JsonForm(model.limits))
+    except InvalidInput as error:
+        raise own_field(error, single=False) from None
+    return answer, _headers(model, request, answer)
+
+
+def _headers(model: ServedModel, request: Request, answer: Answer) -> Headers:
+    return tuple(compute_report(model, request, answer).headers().items())
+
+
+def _direction(name: str | None) -> Direction | None:
+    if name is not None and name not in DIRECTIONS:
+        raise InvalidInput("truncation_direction", f"must be one of {', '.join(DIRECTIONS)}")
+    return None if name is None else DIRECTIONS[name]
+
+
+def _inputs(value: Any) -> list[Input]:
+    """Return texts and ids: `inputs` is one of them, or a list. A flat list of ids is one input."""
+    values = value if isinstance(value, list) else [value]
+    if values and all(type(each) is int for each in values):
+        values = [values]
+    if not values:
+        raise _empty("inputs")
+    return [_input(f"inputs[{place}]", each) for place, each in enumerate(values)]
+
+
+def _input(field: str, value: Any) -> Input:
+    if value in ("", []):
+        raise _empty(field)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(type(each) is int for each in value):
+        if all(0 <= each <= LARGEST_ID for each in value):
+            return TokenIds(array("q", value), array("q"))
+        raise InvalidInput(field, "holds a number that is no token id")
+    raise InvalidInput(field, "must be a text, or a list of token ids")
+
+
+def _empty(field: str) -> Exception:
+    return refused(400, f"{field}: is empty; send at least one character", reason=EMPTY)
+
+
+class TokenLists:
+    """Tokens of several texts as JSON; a TokensForm of the core."""
+
+    def __init__(self, limits: Limits, texts: list[str], *, add_special_tokens: bool) -> None:
+        """Prepare; the parameters are as for `TokensMessage` of the gRPC frontend."""
+        self._limit_bytes = limits.max_unary_response_bytes
+        self._texts, self._add = texts, add_special_tokens
+
+    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
+        """Return the answer. Raises InvalidInput once it is too large, and reads no more tokens."""
+        parts, size = list[bytes](), 2
+        for text, listed in zip(self._texts, tokens, strict=True):
+            rows = token_rows(text, listed, add_special_tokens=self._add)
+            parts.append(orjson.dumps([row._asdict() for row in rows]))
+            size += len(parts[-1]) + 1
+            if size > self._limit_bytes:
+                problem = (
+                    f"the answer to the first {len(parts)} of {inputs} would have {size} bytes"
+                )
+                raise InvalidInput(
+                    "inputs", f"{problem}, over {self._limit_bytes}; send fewer or shorter texts"
+                )
+        return b"[" + b",".join(parts) + b"]"

@@ -1,0 +1,167 @@
+"""Answers as rectangular tensors: their padded sizes, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.description import Limits
+from headlight.errors import InvalidInput
+from headlight.results import ModelRef, TokenList
+from headlight.runtime.attention.token_units import attention_shape
+from headlight.runtime.values import Ids
+from headlight.spec import packed
+from headlight_service.core.requests.answer import Answer, Prepared
+from headlight_service.frontends.oip import inference_messages as oip
+from headlight_service.frontends.oip.model_views import DATATYPES, IDS
+from headlight_service.frontends.oip.output_selection import Wanted
+from headlight_service.frontends.oip.request_options import ENCODE
+
+MOST_BYTES = (1 << 31) - (1 << 20)  # clients take messages below 2 GiB
+FRAMING_BYTES = 4096  # at most: the message besides its tensors' names and contents
+NUMBER_TYPES = {
+    "float32": "FP32",
+    "float16": "FP16",
+    "int8": "INT8",
+    "binary": "INT8",
+    "ubinary": "UINT8",
+}
+ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
+
+
+class TensorForm:
+    """One answer of padded tensors. `overhead_bytes` finds their shapes."""
+
+    def __init__(self, name: str, wanted: Sequence[Wanted], limits: Limits) -> None:
+        """Prepare.
+
+        Args:
+            name: name of the model in the protocol.
+            wanted: the requested outputs, in their order.
+            limits: bound the size of an answer.
+        """
+        self._name, self._wanted = name, wanted
+        self._most = min(limits.max_stream_output_bytes, MOST_BYTES)
+        self._ref: ModelRef
+        self._shapes = list[tuple[int, ...]]()
+        self._types = list[str]()
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
+        """Return the bytes beyond the data: padding, lengths and names.
+
+        Raises:
+            InvalidInput: the padded answer is too large.
+        """
+        self._ref = ref
+        self._shapes = [_shape(each, prepared) for each in self._wanted]
+        self._types = [_type(each, prepared) for each in self._wanted]
+        names = sum(len(each.name) + 64 for each in self._wanted)
+        size = FRAMING_BYTES + names
+        for shape, datatype in zip(self._shapes, self._types, strict=True):
+            size += math.prod(shape) * ITEM_BYTES[datatype]
+        if max(size, prepared.data_bytes) > self._most:
+            raise InvalidInput(
+                "outputs",
+                f"the padded answer would have {size} bytes, over {self._most}; send fewer texts,"
+                " or texts of one length; of attention, choose attention_layers, attention_heads or"
+                f" attention_reduce; {ENCODE}Stream does not pad",
+            )
+        return max(0, size - prepared.data_bytes)
+
+    def message(self, request_id: str, answer: Answer) -> oip.ModelInferResponse:
+        """Return the message of an answer."""
+        response = oip.ModelInferResponse(
+            model_name=self._name, model_version=self._ref.version, id=request_id
+        )
+        response.parameters["token_count"].int64_param = answer.prepared.tokens
+        response.parameters["bundle_sha256"].string_param = self._ref.bundle_sha256
+        main = _main(answer)
+        for each, shape, datatype in zip(self._wanted, self._shapes, self._types, strict=True):
+            response.outputs.add(name=each.name, datatype=datatype, shape=shape)
+            parts = _parts(each, main, answer.prepared)
+            response.raw_output_contents.append(_padded(parts, shape, DATATYPES[datatype]))
+        return response
+
+
+def _main(answer: Answer) -> Sequence[NDArray[Any]]:
+    """Return the main output of each input, without padding."""
+    if answer.prepared.selection.pooled:
+        [vectors] = answer.pooled()
+        return list(vectors)
+    if answer.prepared.selection.tokens:
+        return [result.tokens for result in answer.results if result.tokens is not None]
+    return [result.attention for result in answer.results if result.attention is not None]
+
+
+def _shape(each: Wanted, prepared: Prepared) -> tuple[int, ...]:
+    """Return the extents of one output: the number of inputs, and those of the longest."""
+    selection, items = prepared.selection, prepared.items
+    rows = max([item.row_count for item in items])
+    if each.source == "embedding":
+        dtype = selection.vector.dtypes[0]
+        width = selection.vector.width or prepared.architecture.pooled_dim
+        longest: tuple[int, ...] = (packed(width, dtype)[0],)
+    elif each.source == "lengths":
+        longest = ()
+    elif each.source == "token_embeddings":
+        longest = (rows, prepared.architecture.dim)
+    elif each.source == "attention":
+        assert selection.attention is not None
+        choice = selection.attention
+        shapes = [attention_shape(choice, item.where) for item in items]
+        longest = tuple(map(max, zip(*shapes, strict=True)))
+        longest = longest if each.place is None else longest[1:]
+    else:
+        longest = (rows,) if each.source == IDS else (rows, 2)
+    return (len(items), *longest)
+
+
+def _type(each: Wanted, prepared: Prepared) -> str:
+    """Return the datatype of one output."""
+    selection = prepared.selection
+    if each.source == "embedding":
+        return NUMBER_TYPES[selection.vector.dtypes[0]]
+    if each.source == "token_embeddings":
+        return NUMBER_TYPES[selection.rows.dtype]
+    if each.source == "attention" and selection.attention is not None:
+        return NUMBER_TYPES[selection.attention.spec.dtype]
+    return "INT64" if each.source == IDS else "INT32"
+
+
+def _parts(
+    each: Wanted, main: Sequence[NDArray[Any]], prepared: Prepared
+) -> Sequence[NDArray[Any]]:
+    """Return one output of each input, without padding."""
+    items = prepared.items
+    if each.source == "lengths":
+        return [np.array(item.row_count) for item in items]
+    if each.source == IDS:
+        return [item.ids if item.rows is None else item.ids[item.rows] for item in items]
+    if each.source == "offsets":
+        return [
+            _offsets(tokens.info, item.rows)
+            for tokens, item in zip(prepared.inputs, items, strict=True)
+        ]
+    return main if each.place is None else [part[each.place] for part in main]
+
+
+def _offsets(info: TokenList | None, rows: Ids | None) -> NDArray[np.int32]:
+    """Return start and end of each token in code points of its text: int32 [T, 2]."""
+    assert info is not None
+    offsets = np.array([info.starts, info.ends], dtype=np.int32).T
+    return offsets if rows is None else offsets[rows]
+
+
+def _padded(parts: Sequence[NDArray[Any]], shape: tuple[int, ...], kind: str) -> bytes:
+    """Return the bytes of all parts, each padded with zeros behind its end on every axis."""
+    if all(part.shape == shape[1:] for part in parts):
+        return b"".join([np.ascontiguousarray(part, dtype=kind).tobytes() for part in parts])
+    whole = np.zeros(shape, dtype=kind)
+    for place, part in enumerate(parts):
+        inside: Any = (place, *map(slice, part.shape))
+        whole[inside] = part
+    return whole.tobytes()

@@ -1,0 +1,233 @@
+"""Decoding of input tensors: texts as BYTES, or padded ids with their mask."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.runtime.values import Ids
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.request import Input, TokenIds
+from headlight_service.core.tokenization import too_many_tokens
+from headlight_service.frontends.oip import inference_messages as oip
+from headlight_service.frontends.oip.model_views import IDS, MASK, SEGMENTS
+from headlight_service.frontends.oip.request_options import ENCODE
+
+LENGTH_BYTES = 4  # before each element of a BYTES tensor, little-endian
+ID_TYPES = {"INT64": "<i8", "INT32": "<i4"}
+ID_TENSORS = (IDS, MASK, SEGMENTS)
+MOST_TENSORS = len(ID_TENSORS)
+PLAIN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}", re.ASCII)
+
+
+class _Input(NamedTuple):
+    """One tensor of a request.
+
+    Attributes:
+        field: names it in errors.
+        raw: its elements as bytes; None: they are typed.
+    """
+
+    field: str
+    tensor: oip.ModelInferRequest.InferInputTensor
+    raw: bytes | None
+
+
+def field_of(name: str, place: int = 0) -> str:
+    """Return how errors name an input tensor: by its name, if it is plain."""
+    return name if PLAIN_NAME.fullmatch(name) else f"inputs[{place}]"
+
+
+def decode_inputs(request: oip.ModelInferRequest, model: ServedModel) -> list[Input]:
+    """Return the texts or ids of a request.
+
+    Raises:
+        InvalidInput: names the tensor and the remedy.
+    """
+    found = _inputs(request)
+    names = {each.tensor.name for each in found}
+    if len(names) != len(found):
+        raise InvalidInput("inputs", "two have one name; send each tensor once")
+    if len(found) == 1 and found[0].tensor.datatype == "BYTES":
+        _check_kind(found[0].field, "text", model)
+        return list(_texts(found[0], model))
+    for each in found:
+        if each.tensor.name not in ID_TENSORS:
+            raise InvalidInput(
+                each.field,
+                f"is not an input; send one BYTES tensor of texts, or {', '.join(ID_TENSORS)} of"
+                f" type INT64; pairs of texts: {ENCODE}",
+            )
+    if IDS not in names:
+        raise InvalidInput("inputs", f"has no texts and no ids; send a BYTES tensor, or {IDS}")
+    _check_kind(IDS, "ids", model)
+    return _ids({each.tensor.name: each for each in found}, model)
+
+
+def _check_kind(field: str, kind: str, model: ServedModel) -> None:
+    if kind not in model.accepts:
+        raise InvalidInput(field, f"this model takes {' or '.join(model.accepts)}")
+
+
+def _inputs(request: oip.ModelInferRequest) -> list[_Input]:
+    tensors, raw = request.inputs, request.raw_input_contents
+    if not 1 <= len(tensors) <= MOST_TENSORS:
+        raise InvalidInput(
+            "inputs",
+            f"has {len(tensors)} tensors; send one BYTES tensor of texts, or {IDS} with {MASK}",
+        )
+    if raw and len(raw) != len(tensors):
+        raise InvalidInput(
+            "raw_input_contents",
+            f"has {len(raw)} entries for {len(tensors)} inputs; send one for each, or none",
+        )
+    found = list[_Input]()
+    for place, tensor in enumerate(tensors):
+        field = field_of(tensor.name, place)
+        if "shared_memory_region" in tensor.parameters:
+            raise InvalidInput(field, "is in shared memory; send it in the message")
+        if raw and tensor.HasField("contents"):
+            raise InvalidInput(field, "has contents beside raw_input_contents; send one of them")
+        found.append(_Input(field, tensor, raw[place] if raw else None))
+    return found
+
+
+def _texts(each: _Input, model: ServedModel) -> Sequence[str]:
+    shape = each.tensor.shape
+    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+        raise InvalidInput(
+            each.field, f"has the shape {_shown(shape)}; send texts as [N] or [N, 1]"
+        )
+    count = shape[0]
+    _check_count(each.field, count, model)
+    if each.raw is None:
+        _check_typed(each, "bytes_contents", count)
+        elements: Sequence[bytes] = each.tensor.contents.bytes_contents
+    else:
+        elements = _elements(each.field, each.raw, count)
+    texts = list[str]()
+    for place, element in enumerate(elements):
+        try:
+            texts.append(element.decode())
+        except UnicodeDecodeError:
+            raise InvalidInput(f"{each.field}[{place}]", "is not UTF-8; encode it so") from None
+    return texts
+
+
+def _elements(field: str, raw: bytes, count: int) -> list[bytes]:
+    """Cut a BYTES tensor into its elements."""
+    elements, at = list[bytes](), 0
+    for place in range(count):
+        begin = at + LENGTH_BYTES
+        at = begin + int.from_bytes(raw[at:begin], "little")
+        if at > len(raw) or begin > len(raw):
+            raise InvalidInput(
+                f"{field}[{place}]",
+                f"the buffer of {len(raw)} bytes ends within it; write each element as its length"
+                " in 4 bytes, little-endian, and its bytes",
+            )
+        elements.append(raw[begin:at])
+    if at != len(raw):
+        raise InvalidInput(
+            field, f"has {len(raw) - at} bytes behind its {count} elements; is the shape right?"
+        )
+    return elements
+
+
+def _ids(named: dict[str, _Input], model: ServedModel) -> list[Input]:
+    """Return the ids of each row whose mask is 1."""
+    shape = named[IDS].tensor.shape
+    if len(shape) != 2:
+        raise InvalidInput(IDS, f"has the shape {_shown(shape)}; send ids as [N, T]")
+    _check_count(IDS, shape[0], model)
+    arrays = {name: _array(each, shape) for name, each in named.items()}
+    ids, mask = arrays[IDS], arrays.get(MASK)
+    starts = np.zeros(len(ids), dtype=np.int64)
+    ends = np.full(len(ids), ids.shape[1])
+    if mask is not None:
+        starts, ends = _ranges(mask)
+    counts = ends - starts
+    for row in np.flatnonzero((counts < 1) | (counts > model.max_length)).tolist():
+        raise InvalidInput(f"{IDS}[{row}]", f"has {counts[row]} ids; send 1 to {model.max_length}")
+    if counts.sum() > model.limits.max_request_tokens:
+        raise too_many_tokens(model.limits.max_request_tokens)
+    segments = arrays.get(SEGMENTS)
+    rows = list[Input]()
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        rows.append(
+            TokenIds(
+                array("q", ids[row, start:end].tobytes()),
+                array("q", b"" if segments is None else segments[row, start:end].tobytes()),
+            )
+        )
+    return rows
+
+
+def _ranges(mask: Ids) -> tuple[Ids, Ids]:
+    """Return the first token of each row, and the end: int64 [N]. Raises InvalidInput: a gap."""
+    wrong = (mask != 0) & (mask != 1)
+    lengths = mask.sum(axis=1)
+    starts = mask.argmax(axis=1) if mask.shape[1] else lengths
+    places = np.arange(mask.shape[1])
+    inside = (places >= starts[:, None]) & (places < (starts + lengths)[:, None])
+    for row in np.flatnonzero((wrong | (inside != (mask == 1))).any(axis=1)).tolist():
+        raise InvalidInput(
+            f"{MASK}[{row}]", "must be 1 for one run of tokens, and 0 before and behind it"
+        )
+    return starts, starts + lengths
+
+
+def _array(each: _Input, expected: Sequence[int]) -> Ids:
+    """Return a tensor of ids: int64 [N, T]. Raises InvalidInput: type, shape or size is wrong."""
+    tensor, raw = each.tensor, each.raw
+    kind = ID_TYPES.get(tensor.datatype)
+    if kind is None:
+        raise InvalidInput(
+            each.field, f"has the type {tensor.datatype!r:.20}; send INT64, or texts as BYTES"
+        )
+    if list(tensor.shape) != list(expected):
+        raise InvalidInput(
+            each.field, f"has the shape {_shown(tensor.shape)}; send {_shown(expected)}, as {IDS}"
+        )
+    count = math.prod(expected)
+    if expected[1] < 0 or (raw is not None and len(raw) != count * np.dtype(kind).itemsize):
+        size = "no buffer" if raw is None else f"{len(raw)} bytes"
+        raise InvalidInput(
+            each.field,
+            f"has {size} for {tensor.datatype} of the shape {_shown(expected)}; send"
+            f" {np.dtype(kind).itemsize} bytes for each element",
+        )
+    if raw is None:
+        name = "int64_contents" if tensor.datatype == "INT64" else "int_contents"
+        _check_typed(each, name, count)
+        flat = np.array(getattr(tensor.contents, name), dtype=np.int64)
+    else:
+        flat = np.frombuffer(raw, dtype=kind).astype(np.int64)
+    return flat.reshape(tuple(expected))
+
+
+def _check_typed(each: _Input, name: str, count: int) -> None:
+    found = len(getattr(each.tensor.contents, name))
+    if found != count:
+        raise InvalidInput(
+            each.field,
+            f"has {found} entries in contents.{name} for {count} elements; send all there, or all"
+            " inputs as raw_input_contents",
+        )
+
+
+def _check_count(field: str, count: int, model: ServedModel) -> None:
+    most = model.limits.max_items
+    if not 1 <= count <= most:
+        raise InvalidInput(field, f"has {count} rows; send 1 to {most}")
+
+
+def _shown(shape: Sequence[int]) -> str:
+    more = ", ..." if len(shape) > 4 else ""
+    return f"[{', '.join(map(str, shape[:4]))}{more}]"

@@ -1,0 +1,107 @@
+"""Description of the service, and the sizes and times of its answers, as the contract has them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from headlight import __version__
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import Request
+from headlight_service.frontends.tei.tei_requests import auto_truncate
+
+POOLINGS = {"last": "last_token"}  # that have another name in the contract
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """Description of a model and its limits.
+
+    Attributes:
+        model_id: the model's name.
+        model_sha: hex digest of its bundle.
+        pooling: how the bundle pools token vectors.
+        max_concurrent_requests: texts of the maximum length that the queue holds.
+        max_input_length: tokens of one text.
+        max_batch_tokens: tokens of one request.
+        max_client_batch_size: texts of one request.
+        auto_truncate: whether texts that are too long are cut unless a request says otherwise.
+    """
+
+    version: str
+    model_id: str
+    model_sha: str
+    model_dtype: str
+    pooling: str
+    max_concurrent_requests: int
+    max_input_length: int
+    max_batch_tokens: int
+    max_client_batch_size: int
+    tokenization_workers: int
+    auto_truncate: bool
+
+
+def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
+    """Return the description of a model."""
+    ref, limits, pooling = model.ref, model.limits, model.runtime.bundle.manifest.pooling
+    return ServiceInfo(
+        version=__version__,
+        model_id=ref.name,
+        model_sha=ref.bundle_sha256,
+        model_dtype=DTYPES.get(ref.precision, ref.precision),
+        pooling=POOLINGS.get(pooling, pooling),
+        max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
+        max_input_length=model.max_length,
+        max_batch_tokens=limits.max_request_tokens,
+        max_client_batch_size=limits.max_items,
+        tokenization_workers=tokenization_workers,
+        auto_truncate=auto_truncate(model),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComputeReport:
+    """Size and times of an answer.
+
+    Attributes:
+        provider: where it was computed: "cpu", ...
+        characters: characters of the texts, without prompts.
+        tokens: tokens of the inputs, prompts and special tokens included.
+        total_ns, tokenization_ns, queue_ns, inference_ns: nanoseconds.
+    """
+
+    provider: str
+    characters: int
+    tokens: int
+    total_ns: int
+    tokenization_ns: int
+    queue_ns: int
+    inference_ns: int
+
+    def headers(self) -> dict[str, str]:
+        """Return the report as headers or metadata; times are in milliseconds."""
+        numbers = {
+            "x-compute-time": self.total_ns // 1_000_000,
+            "x-compute-characters": self.characters,
+            "x-compute-tokens": self.tokens,
+            "x-total-time": self.total_ns // 1_000_000,
+            "x-tokenization-time": self.tokenization_ns // 1_000_000,
+            "x-queue-time": self.queue_ns // 1_000_000,
+            "x-inference-time": self.inference_ns // 1_000_000,
+        }
+        return {"x-compute-type": self.provider, **{key: str(n) for key, n in numbers.items()}}
+
+
+def compute_report(model: ServedModel, request: Request, answer: Answer) -> ComputeReport:
+    """Return the size and the times of an answer."""
+    timings = answer.timings
+    return ComputeReport(
+        model.ref.provider,
+        sum(len(text) for text in request.inputs if isinstance(text, str)),
+        answer.prepared.tokens,
+        timings.total_ns,
+        timings.tokenize_ns,
+        timings.queue_ns,
+        timings.infer_ns,
+    )

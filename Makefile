@@ -55,7 +55,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters clients-oip families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test adapters clients-oip families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -165,9 +165,16 @@ demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
 # Nothing is published.
-dist: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## wheel, source archive and release notes in dist/, checked and installed (two minutes)
+dist: $(SETUP) $(RELEASE_SETUP) build/bundles/docs-rope/manifest.json ## wheel, source archive and release notes in dist/, checked and tried (minutes)
 	$(PY) -m deploy.distribution dist --bundle build/bundles/docs-rope
 	$(RELEASE_VENV)/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	$(INSTALL_CHECK) --wheel dist/*.whl
+
+INSTALL_CHECK = $(PY) -m pytest tests/install --timeout=1200
+
+install-check: $(SETUP) build/bundles/docs-rope/manifest.json ## install the wheel into an empty environment, run README's lines and each example of --help there (minutes; REPORT=1: writes bench/results/install.md)
+	tests/system/require.sh openssl
+	$(INSTALL_CHECK) $(if $(REPORT),--report bench/results/install.md)
 
 # One process per core, up to four, because each loads PyTorch; one thread each, because more would
 # compete for the cores.

@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.distribution_checks import SHIPPED, contents, installs
+from deploy.distribution_checks import SHIPPED, contents
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
@@ -111,10 +111,7 @@ def main() -> int:
     for path in (*archives, notes):
         sys.stdout.write(f"{path}: {path.stat().st_size / 1e6:.1f} MB\n")
     problems = [line for path in archives for line in contents(path)]
-    problems += installs(archives.sdist, version) + installs(archives.wheel, version, "serve")
-    sys.stdout.write(
-        "".join(f"FAILED  {line}\n" for line in problems) or "contents, installs: ok\n"
-    )
+    sys.stdout.write("".join(f"FAILED  {line}\n" for line in problems) or "contents: ok\n")
     return 1 if problems else 0
 
 

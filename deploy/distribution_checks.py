@@ -1,11 +1,8 @@
-"""Checks of the source archive and the wheel: their contents, and their installation."""
+"""Checks of the contents of the source archive and the wheel."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +25,6 @@ SOURCES = ("service", "export", "model")  # folders of the source archive that h
 # Files beside the packages.
 METADATA = {"LICENSE", "NOTICE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 MOST_BYTES = 30 << 20
-PINS = Path(__file__).resolve().parents[1] / "constraints.txt"
 
 
 def contents(archive: Path) -> Iterator[str]:
@@ -60,31 +56,3 @@ def _place(name: str) -> str:
         licence = name.rpartition("/licenses/")[2]
         return licence if licence != name else "PKG-INFO"
     return name
-
-
-def installs(archive: Path, version: str, extra: str = "") -> list[str]:
-    """Install an archive into an empty environment and run it there; return what is wrong."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = Path(folder)
-        _run(sys.executable, "-m", "venv", "--without-pip", environment)
-        pip = (sys.executable, "-m", "pip", "--python", environment / "bin/python")
-        wanted = f"{archive.absolute()}[{extra}]" if extra else archive.absolute()
-        done = _run(*pip, "install", "--quiet", "--constraint", PINS, wanted)
-        if done.returncode:
-            return [f"{archive.name}: pip install failed: {done.stderr.strip()[-500:]}"]
-        commands: dict[tuple[str, ...], str] = {("--version",): f"headlight {version}\n"}
-        if extra == "serve":
-            commands["serve", "--help"] = "usage: headlight serve "
-        problems = []
-        for command, expected in commands.items():
-            done = _run(environment / "bin/headlight", *command)
-            if done.returncode or done.stderr or not done.stdout.startswith(expected):
-                said = (done.stdout + done.stderr).strip()[-500:]
-                problems.append(f"{archive.name}: headlight {' '.join(command)}: {said}")
-        return problems
-
-
-def _run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a command outside of the repository, whose folders must not help."""
-    words = [str(word) for word in command]
-    return subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)

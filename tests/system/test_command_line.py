@@ -21,6 +21,7 @@ import pytest
 
 from headlight.cli import commands
 from headlight.cli.main import PARTS
+from tests.help_examples import examples, write_texts
 from tests.ports import free_address
 from tests.shipped import DIM
 from tests.system.conftest import bundle_of
@@ -45,10 +46,7 @@ def environment(tmp_path: Path, rope: Service) -> dict[str, str]:
     shutil.copytree(bundle_of("docs-rope"), bundle)
     manifest = json.loads((bundle / "manifest.json").read_text())
     (bundle / "manifest.json").write_text(json.dumps(manifest | {"name": "all-MiniLM-L6-v2"}))
-    (tmp_path / "texts.txt").write_text("join two paths\nparse a date\n")
-    (tmp_path / "text.txt").write_text("def read(path):\n    return open(path).read()\n")
-    lines = ({"id": number, "text": f"text {number}"} for number in range(3))
-    (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_texts(tmp_path)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
     }
@@ -77,14 +75,9 @@ def shell(line: str, environment: Mapping[str, str]) -> subprocess.CompletedProc
     )
 
 
-def examples(shown: str, title: str) -> list[str]:
-    lines = shown.partition(f"\n{title}:\n")[2].splitlines()
-    return [line.strip() for line in lines if line.startswith("  ") and "headlight " in line]
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_of_a_help_works(command: str, environment: dict[str, str]) -> None:
-    found = examples(shell(f"headlight {command} --help", environment).stdout, "examples")
+    found = examples(shell(f"headlight {command} --help", environment).stdout)
     assert found
     before = set(Path(environment["HOME"]).rglob("*"))
     for line in found:

@@ -12,6 +12,7 @@ import pytest
 from headlight.cli.commands import COMMANDS, main, parser
 from headlight.cli.main import PARTS
 from headlight_service.config.options import Config
+from tests.help_examples import examples
 
 GROUPS = {
     "embed": ["input", "reading", "vectors", "output", "connection"],
@@ -45,10 +46,6 @@ def commands() -> dict[str, argparse.ArgumentParser]:
     return dict(found.choices) | {name: part_parser(name) for name in PARTS}
 
 
-def example_lines(made: argparse.ArgumentParser) -> list[str]:
-    return made.format_help().partition("\nexamples:\n")[2].splitlines()
-
-
 def test_the_table_has_every_command_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
@@ -80,9 +77,7 @@ def test_every_help_fits_the_columns_and_ends_with_examples(
         widest = max(lines, key=len)
         assert len(widest) <= 100, widest
         if each.prog != "headlight":
-            examples = example_lines(each)
-            assert 1 <= len(examples) <= 5
-            assert all("headlight " in line for line in examples)
+            assert 1 <= len(examples(each.format_help())) <= 5
 
 
 @pytest.mark.parametrize("command", GROUPS)
@@ -98,7 +93,7 @@ def test_the_parsers_of_other_packages_are_where_completion_looks(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line", [line.strip() for each in parsers(parser()) for line in example_lines(each)]
+    "line", [line for each in parsers(parser()) for line in examples(each.format_help())]
 )
 def test_every_example_has_arguments_that_its_command_takes(line: str) -> None:
     before, _, after = line.partition("headlight ")

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
+CLIENTS_VENV := .venv-clients
 FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
@@ -16,6 +17,7 @@ NOTEBOOKS_VENV := .venv-notebooks
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
+CLIENTS_PY := $(CLIENTS_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
 DEPLOY_PY := $(DEPLOY_VENV)/bin/python
 
@@ -32,6 +34,7 @@ EXTRAS := runtime,openvino,serve,plot,completion,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
+CLIENTS_SETUP := $(CLIENTS_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
@@ -53,7 +56,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters clients-http families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,13 +162,14 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Third-party tools of half a gigabyte, with conflicting requirements. So each list has an
 # environment of its own, which adds its packages to those of .venv (torch above all).
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
+$(CLIENTS_SETUP): tests/clients/http/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
-$(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(CLIENTS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -174,6 +178,9 @@ $(ADAPTERS_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed:
 
 adapters: $(ADAPTERS_SETUP) ## test the adapters against BertViz, TransformerLens, LIT and Hugging Face
 	$(ADAPTERS_PY) -m pytest tests/adapters
+
+clients-http: $(CLIENTS_SETUP) build/bundles/docs-rope/manifest.json ## test the HTTP frontend by other people's clients: openai
+	$(CLIENTS_PY) -m pytest tests/clients
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600

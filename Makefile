@@ -189,7 +189,7 @@ families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes b
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
-	tests/system/require.sh node npm nginx openssl prometheus promtool chromium zsh
+	tests/system/require.sh curl node npm nginx openssl prometheus promtool chromium zsh
 	$(PY) -m pytest tests/system --timeout=600
 
 bench-check: $(SETUP) $(MANIFESTS) ## run the benchmarks in small, to check that they work and report all criteria

@@ -16,7 +16,7 @@ import pytest
 
 from headlight import Client
 from tests.clients.http.conftest import BUNDLE
-from tests.system.processes import Service
+from tests.system.processes import ROOT, Service
 
 TEXTS = ["a fast encoder", "attention weights of each head", "Zürich", "a" * 300]
 MODEL = "docs-rope"
@@ -172,3 +172,11 @@ def test_bulk_requests_wait_instead() -> None:
         assert not service.counted(
             'headlight_rejected_total{model="docs-rope",reason="queue_tokens"}'
         )
+
+
+def test_the_example_of_the_page_runs(service: Service) -> None:
+    page = (ROOT / "docs/clients/openai.md").read_text(encoding="utf-8")
+    example = page.split("```python\n")[1].split("```")[0]
+    known: dict[str, Any] = {}
+    exec(example.replace("127.0.0.1:8000", service.rest), known)
+    assert np.asarray(known["vectors"]).shape == (2, 256)

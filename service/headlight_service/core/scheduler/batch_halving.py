@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headlight.errors import DeviceFull, HostFull, NotFinite
+from headlight.errors import DeviceFull, EngineError, HostFull, NotFinite
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 
 log = logging.getLogger("headlight_service.core.scheduler.batch_halving")

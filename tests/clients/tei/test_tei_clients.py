@@ -164,7 +164,7 @@ async def test_the_asyncio_hub_client(service: Service, expected: Any) -> None:
     try:
         found = await asyncio.gather(*(client.feature_extraction(text) for text in TEXTS))
     finally:
-        await client.close()
+        await client.close()  # type: ignore[no-untyped-call]
     np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-6)
 
 

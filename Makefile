@@ -6,6 +6,7 @@ PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
 CLIENTS_HTTP_VENV := .venv-clients-http
 CLIENTS_OIP_VENV := .venv-clients-oip
+CLIENTS_TEI_VENV := .venv-clients-tei
 FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
@@ -36,6 +37,7 @@ PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
 CLIENTS_HTTP_SETUP := $(CLIENTS_HTTP_VENV)/.installed
 CLIENTS_OIP_SETUP := $(CLIENTS_OIP_VENV)/.installed
+CLIENTS_TEI_SETUP := $(CLIENTS_TEI_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
@@ -57,7 +59,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test adapters clients clients-http clients-oip families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test adapters clients clients-http clients-oip clients-tei families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -192,13 +194,15 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
 $(CLIENTS_HTTP_SETUP): tests/clients/http/requirements.txt
 $(CLIENTS_OIP_SETUP): tests/clients/oip/requirements.txt
+$(CLIENTS_TEI_SETUP): tests/clients/tei/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
-$(ADAPTERS_SETUP) $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP)
+$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -209,13 +213,17 @@ adapters: $(ADAPTERS_SETUP) ## test the adapters against BertViz, TransformerLen
 	$(ADAPTERS_PY) -m pytest tests/adapters
 
 # Their pages in docs/clients are run as written.
-clients: clients-http clients-oip ## test the frontends by the clients that users have
+clients: clients-http clients-oip clients-tei ## test the frontends by the clients that users have
 
 clients-http: $(CLIENTS_HTTP_SETUP) build/bundles/docs-rope/manifest.json ## test the HTTP frontend by other people's clients: openai
 	$(CLIENTS_HTTP_VENV)/bin/python -m pytest tests/clients/http --timeout=300
 
 clients-oip: $(CLIENTS_OIP_SETUP) build/bundles/docs-rope/manifest.json ## test the Open Inference Protocol with Triton's own client
 	$(CLIENTS_OIP_VENV)/bin/python -m pytest tests/clients/oip --timeout=300
+
+# docs/clients/huggingface-hub.md and docs/clients/haystack.md are run as written.
+clients-tei: $(CLIENTS_TEI_SETUP) build/bundles/docs-rope/manifest.json ## test the interface of text-embeddings-inference with huggingface_hub, Haystack and its own stubs
+	$(CLIENTS_TEI_VENV)/bin/python -m pytest tests/clients/tei --timeout=300
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600

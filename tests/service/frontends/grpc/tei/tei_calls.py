@@ -35,6 +35,6 @@ def call(channel: grpc.aio.Channel, name: str, request: Any) -> Any:
     return multi(request)
 
 
-async def answers(channel: grpc.aio.Channel, name: str, requests: Sequence[Any]) -> list[Any]:
+async def call_stream(channel: grpc.aio.Channel, name: str, requests: Sequence[Any]) -> list[Any]:
     """Return all answers of a stream."""
     return [answer async for answer in call(channel, name, requests)]

@@ -18,7 +18,7 @@ from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
 from tests.service.conftest import Serve
 from tests.service.fakes import MAX_LENGTH, FakeRuntime
-from tests.service.frontends.grpc.tei.tei_calls import SERVICES, answers, call
+from tests.service.frontends.grpc.tei.tei_calls import SERVICES, call, call_stream
 
 TEXTS = ["two paths", "a", "été: 日本"]
 WRONG_MODEL: dict[str, Any] = {
@@ -43,7 +43,7 @@ async def test_vectors_are_those_of_the_client(serve: Serve, runtime: Runtime) -
             request = pb.EmbedRequest(inputs=text, normalize=False, dimensions=4)
             answer = await call(service.channel, "Embed", request)
             np.testing.assert_allclose(answer.embeddings, short, atol=1e-6)
-        streamed = await answers(
+        streamed = await call_stream(
             service.channel, "EmbedStream", [pb.EmbedRequest(inputs=text) for text in TEXTS]
         )
         vectors = [answer.embeddings for answer in streamed]
@@ -55,10 +55,10 @@ async def test_token_vectors_are_those_of_the_client(serve: Serve, runtime: Runt
         expected = await encoder.encode_tokens(TEXTS)
         requests = [pb.EmbedAllRequest(inputs=text) for text in TEXTS]
         answer = await call(service.channel, "EmbedAll", requests[0])
-        for each in (answer, *await answers(service.channel, "EmbedAllStream", requests[:1])):
+        for each in (answer, *await call_stream(service.channel, "EmbedAllStream", requests[:1])):
             rows = [row.embeddings for row in each.token_embeddings]
             np.testing.assert_allclose(rows, expected[0], atol=1e-6)
-        streamed = await answers(service.channel, "EmbedAllStream", requests)
+        streamed = await call_stream(service.channel, "EmbedAllStream", requests)
         assert [len(each.token_embeddings) for each in streamed] == [len(e) for e in expected]
 
 
@@ -87,7 +87,7 @@ async def test_tokens_have_offsets_in_bytes(serve: Serve, runtime: Runtime) -> N
         assert own[-1].stop == len(text.encode())
         for token in own:
             assert text.encode()[token.start : token.stop].decode() == token.text
-        bare = await answers(service.channel, "TokenizeStream", [pb.EncodeRequest(inputs=text)])
+        bare = await call_stream(service.channel, "TokenizeStream", [pb.EncodeRequest(inputs=text)])
         assert list(bare[0].tokens) == own, "absent: no special tokens"
 
 
@@ -146,7 +146,7 @@ async def test_methods_of_other_models_are_refused(serve: Serve, name: str) -> N
     request = WRONG_MODEL[name]
     async with serve() as service:
         asked = (
-            answers(service.channel, name, request)
+            call_stream(service.channel, name, request)
             if name.endswith("Stream") and name != "RerankStream"
             else call(service.channel, name, request)
         )

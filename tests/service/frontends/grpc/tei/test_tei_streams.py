@@ -12,7 +12,7 @@ from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
 from tests.service.conftest import Serve
 from tests.service.fakes import FakeRuntime
-from tests.service.frontends.grpc.tei.tei_calls import answers, call
+from tests.service.frontends.grpc.tei.tei_calls import call, call_stream
 
 MANY = 300  # requests, far more than a stream has in flight
 
@@ -25,7 +25,7 @@ def requests_of(count: int) -> list[pb.EmbedRequest]:
 async def test_answers_come_in_the_order_of_the_requests(serve: Serve) -> None:
     requests = requests_of(MANY)
     async with serve(streams=2) as service:
-        streamed = await answers(service.channel, "EmbedStream", requests)
+        streamed = await call_stream(service.channel, "EmbedStream", requests)
         singles = [await call(service.channel, "Embed", request) for request in requests[:90]]
         assert len(streamed) == MANY
         for one, other in zip(streamed, singles, strict=False):
@@ -44,7 +44,9 @@ async def test_a_stream_waits_where_a_call_is_shed(
             call(service.channel, "Embed", pb.EmbedRequest(inputs="a")),
             grpc.StatusCode.RESOURCE_EXHAUSTED,
         )
-        streaming = asyncio.create_task(answers(service.channel, "EmbedStream", requests_of(20)))
+        streaming = asyncio.create_task(
+            call_stream(service.channel, "EmbedStream", requests_of(20))
+        )
         timers = service.model.scheduler.timers
         await until(lambda: len(timers.due) > 0)
         assert len(timers.due) == 1, "it reads no further while one request waits"
@@ -58,7 +60,7 @@ async def test_a_stream_reads_no_more_than_its_window(serve: Serve) -> None:
     async with serve(max_stream_in_flight=3, streams=1) as service:
         admission = service.model.admission
         service.engine.takes = lambda tokens: held.append(admission.requests.held)
-        assert len(await answers(service.channel, "EmbedStream", requests)) == MANY
+        assert len(await call_stream(service.channel, "EmbedStream", requests)) == MANY
     assert requests[0].ByteSize() <= min(held) <= max(held) <= 3 * requests[0].ByteSize()
 
 

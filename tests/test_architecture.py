@@ -190,7 +190,8 @@ ALLOWED = {
     f"{GRPC}.tei": (
         *("headlight.description", "headlight.errors", "headlight.results", "headlight.runtime"),
         *(CORE, f"{FRONTENDS}.tei", f"{GRPC}.tei", f"{GRPC}.calls", f"{GRPC}.transport"),
-        *(f"{GRPC}.{name}" for name in ("answer_encoding", "grpc_status", "peer_timeouts")),
+        *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
+        f"{CONTRACT}.answer_encoding",
     ),
     f"{FRONTENDS}.oip": (
         *("headlight.__version__", "headlight.description", "headlight.errors"),

@@ -10,7 +10,7 @@ from headlight.errors import DeviceFull, HostFull, NotFinite
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 
 log = logging.getLogger("headlight_service.core.scheduler.batch_halving")
-Outcome = ItemResult | DeviceFull | EngineError
+Outcome = ItemResult | DeviceFull | NotFinite
 Encode = Callable[[Sequence[EncodeItem]], list[ItemResult]]
 
 

@@ -12,7 +12,7 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, SEGMENTS, TEXT, view_of
 from headlight_service.frontends.oip.output_selection import decode_outputs
-from headlight_service.frontends.oip.request_options import decode_options
+from headlight_service.frontends.oip.request_parameters import decode_options
 from headlight_service.frontends.oip.tensor_answers import TensorForm
 from headlight_service.frontends.oip.tensor_decoding import decode_inputs, field_of
 

@@ -11,7 +11,7 @@ from headlight.spec import AXIS_OF, VECTOR_BITS, AttentionSpec, PooledSpec, Toke
 from headlight_service.core.requests.request import OutputSpec
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, Kind, View
-from headlight_service.frontends.oip.request_options import ENCODE, MOST_CHARACTERS, one_of
+from headlight_service.frontends.oip.request_parameters import ENCODE, MOST_CHARACTERS, one_of
 
 DTYPES: dict[Kind, tuple[str, ...]] = {
     "embedding": tuple(VECTOR_BITS),

@@ -19,7 +19,7 @@ from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import DATATYPES, IDS
 from headlight_service.frontends.oip.output_selection import Wanted
-from headlight_service.frontends.oip.request_options import ENCODE
+from headlight_service.frontends.oip.request_parameters import ENCODE
 
 MOST_BYTES = (1 << 31) - (1 << 20)  # clients take messages below 2 GiB
 FRAMING_BYTES = 4096  # at most: the message besides its tensors' names and contents

@@ -17,7 +17,7 @@ from headlight_service.core.requests.request import Input, TokenIds
 from headlight_service.core.tokenization import too_many_tokens
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, MASK, SEGMENTS
-from headlight_service.frontends.oip.request_options import ENCODE
+from headlight_service.frontends.oip.request_parameters import ENCODE
 
 LENGTH_BYTES = 4  # before each element of a BYTES tensor, little-endian
 ID_TYPES = {"INT64": "<i8", "INT32": "<i4"}

@@ -83,5 +83,5 @@ def _bare(error: DeviceFull) -> DeviceFull:
 
 def _finite(error: NotFinite) -> list[Outcome]:
     """Return the finite results of a batch, with an error for each other item."""
-    alone = EngineError(error.message)  # without the results of others
+    alone = NotFinite(error.message)  # without the results of others
     return [alone if result is None else result for result in error.results]

@@ -87,7 +87,7 @@ class _Reader:
         if not isinstance(value, list):
             raise _wrong(path, value, "a list")
         if field.cpp_type in (*INTEGERS, FieldDescriptor.CPPTYPE_FLOAT):
-            target.extend(_numbers(field, value, path))
+            _extend_numbers(target, field, value, path)
             return
         if len(value) > self._longest_list:
             raise InvalidInput(path, f"has {len(value)} entries; send at most {self._longest_list}")
@@ -110,15 +110,24 @@ def _scalar(field: FieldDescriptor) -> Callable[[object, str], Any]:
     return lambda value, path: _typed(value, path, *expected)
 
 
-def _numbers(field: FieldDescriptor, values: list[object], path: str) -> list[Any]:
-    """Check a list of numbers, which may be long."""
-    if (bounds := INTEGERS.get(field.cpp_type)) is not None:
-        integers: Any = values
-        usual = set(map(type, values)) == {int}
-        if usual and bounds[0] <= min(integers) and max(integers) <= bounds[1]:
-            return values
-    check = _scalar(field)
-    return [check(each, f"{path}[{at}]") for at, each in enumerate(values)]
+def _extend_numbers(target: Any, field: FieldDescriptor, values: list[Any], path: str) -> None:
+    """Check and take a list of numbers. It may have millions, and this is an event loop."""
+    bounds = INTEGERS.get(field.cpp_type)
+    usual = {int} if bounds is not None else {int, float}
+    if not set(map(type, values)) <= usual:
+        check = _scalar(field)
+        values = [
+            each if type(each) in usual else check(each, f"{path}[{at}]")
+            for at, each in enumerate(values)
+        ]
+    try:
+        # Of integers, protobuf takes 0.4 µs each for a list of floats: ten times as long.
+        target.extend(values if bounds is not None else map(float, values))
+    except ValueError:
+        assert bounds is not None
+        least, most = bounds
+        at = next(at for at, each in enumerate(values) if not least <= each <= most)
+        raise _out_of_range(f"{path}[{at}]", least, most) from None
 
 
 def _integer(value: object, path: str, least: int, most: int) -> int:
@@ -127,8 +136,12 @@ def _integer(value: object, path: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _wrong(path, value, f"an integer from {least} to {most}")
     if not least <= value <= most:
-        raise InvalidInput(path, f"is out of range; send an integer from {least} to {most}")
+        raise _out_of_range(path, least, most)
     return value
+
+
+def _out_of_range(path: str, least: int, most: int) -> InvalidInput:
+    return InvalidInput(path, f"is out of range; send an integer from {least} to {most}")
 
 
 def _number(value: object, path: str) -> float:

@@ -39,6 +39,9 @@ BUSY = "too many calls are open on this replica; close idle streams, or try anot
 BUSY_SECONDS = 1.0
 PROBE_SECONDS, PROBE_BYTES = 2.0, 1024  # limits for the message of a call to the health service
 OURS = "/headlight."
+# The label `protocol` of the services whose calls are requests to the model, by the first part of
+# their names.
+PROTOCOLS = {"headlight": "grpc", "inference": "oip", "tei": "tei-grpc"}
 KINDS = {  # in the metrics, by whether requests and responses are streams
     (False, False): "unary",
     (True, False): "client_stream",
@@ -60,6 +63,17 @@ class _Series:
         self.seconds = metrics.grpc_seconds.labels(*labels)
         # By the name of the code; a lookup by labels takes longer than the count.
         self.handled = functools.cache(functools.partial(metrics.grpc_handled.labels, *labels))
+        protocol = PROTOCOLS.get(service.partition(".")[0])
+        self._requests = (
+            None if protocol is None else functools.partial(metrics.requests.labels, protocol)
+        )
+        self._method = method
+
+    def ended(self, code: str) -> None:
+        """Count a call that has ended with a code, by its name."""
+        self.handled(code).inc()
+        if self._requests is not None:
+            self._requests(self._method, code).inc()
 
 
 class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic only in the stubs
@@ -285,7 +299,7 @@ class _Guard:
         self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
-        self.series.handled(code.name).inc()
+        self.series.ended(code.name)
         if call.trace is not None:
             call.trace.end(code)
 

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.frontends.http.exchange import ClientGone, Exchange, Response
+from headlight_service.frontends.http.exchange import ClientGone, Exchange, ReaderStalled, Response
 from headlight_service.frontends.http.http_status import Refused, refused
 from headlight_service.frontends.stall_timeout import ReplyTimeout, allowance
 
@@ -52,10 +52,6 @@ class Peer(Protocol):
 
     def cut_reader(self) -> None:
         """Close the connection of a client that does not read its response."""
-
-
-class ReaderStalled(ClientGone):
-    """The client has stopped reading."""
 
 
 async def receive_body(exchange: Exchange, connection: Peer, receive: Receive) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
+import re
 from typing import Any, NamedTuple
 
 from uvicorn.config import Config as UvicornConfig
@@ -16,6 +17,9 @@ from headlight_service.frontends.http.exchange import Exchange
 
 log = logging.getLogger("headlight_service.frontends.http.connection")
 HEAD_BYTES, MOST_HEADERS = 16384, 100
+# Java's client offers h2c with each request. The parser then drops the body, as of a connection
+# that speaks another protocol from here on; RFC 9110 lets a server ignore the offer.
+UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
 class _Problem(NamedTuple):
@@ -88,6 +92,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head or not self._busy:
             self._head_bytes += len(data)
+            data = _without_upgrade(data)
         super().data_received(data)
         if self._in_head or not self._busy:
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -118,8 +123,8 @@ class Connection(HttpToolsProtocol):
             self._refuse(TWO_HOSTS)
         self._in_head, self._head_bytes = False, 0
         self.door.idle.pop(self, None)
-        self._busy = True
         super().on_headers_complete()
+        self._busy = True
         self.scope["state"]["cycle"] = self.cycle
 
     def on_response_complete(self) -> None:
@@ -143,9 +148,14 @@ class Connection(HttpToolsProtocol):
             "",
             "",
         )
-        # Between the parts of another response it would be read as one of them.
-        if not self._busy:
+        # It must not be read as a part of another response, or as that of an earlier request.
+        if not self._busy or (
+            not self.pipeline and self.cycle.more_body and not self.cycle.response_started
+        ):
             self.transport.write("\r\n".join(lines).encode() + response.body)
+        if self._busy:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.close()
 
     # The methods below are for the door.
@@ -206,3 +216,12 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
         else:
             self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Return the bytes of a head with the name of its Upgrade header changed."""
+    end = data.find(b"\r\n\r\n", 0, HEAD_BYTES)
+    found = UPGRADE.search(data, 0, HEAD_BYTES if end < 0 else end)
+    if found is None:
+        return data
+    return data[: found.start()] + b"\r\nx-upgrade:" + data[found.end() :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -127,8 +128,13 @@ class Door:
             status = response.status
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
+        except asyncio.CancelledError:  # the grace time of a drain is over
+            error = Unavailable(ENDING)
         except Exception as failed:
-            response, error = self._refused(failed, exchange, dialect), failed
+            error = failed
+        if response is None and not isinstance(error, ClientGone):
+            assert error is not None
+            response = self._refused(error, exchange, dialect)
             status = response.status
         try:
             if response is not None:
@@ -146,12 +152,12 @@ class Door:
         finally:
             connection.served()
             exchange.close(error)
-            self.in_flight.discard(exchange)
             self.count(
                 "http" if route is None else dialect.PROTOCOL,
                 "other" if route is None else route.path,
                 status,
             )
+            self.in_flight.discard(exchange)
 
     async def _answer(
         self,

@@ -14,6 +14,7 @@ import orjson
 
 from headlight.errors import DeadlineExceeded, InvalidInput
 from headlight.spec import Priority
+from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import AnswerForm, Pipeline
 from headlight_service.core.requests.answer import Answer
@@ -28,11 +29,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TIMEOUT_HEADER, PRIORITY_HEADER = "x-request-timeout", "x-headlight-priority"
 LONGEST_TIMEOUT_SECONDS = 86400.0
+LATE_SECONDS = 0.1
 DEADLINE_PASSED = "the deadline has passed; allow more time in X-Request-Timeout, or ask for less"
 
 
 class ClientGone(Exception):
     """The client disconnected, or does not read: no response can be sent."""
+
+
+class ReaderStalled(ClientGone):
+    """The client has stopped reading."""
 
 
 class Response(NamedTuple):
@@ -197,7 +203,9 @@ class Exchange:
             if deadline == math.inf:
                 await done(handle)
             else:
-                async with asyncio.timeout(deadline - time.monotonic()):
+                # The core itself ends a request that waits for room.
+                later = LATE_SECONDS if self.waits else 0.0
+                async with asyncio.timeout(deadline - time.monotonic() + later):
                     await done(handle)
             answer = handle.result()  # a failed request has given everything back
         except TimeoutError:
@@ -229,10 +237,13 @@ class Exchange:
         """
         answered, self._answered = self._answered, []
         for handle in answered:
-            if isinstance(error, ClientGone):
+            if isinstance(error, ReaderStalled):
+                handle.close(Shed("the answer was not read", Shortage.STALLED_READER))
+            elif isinstance(error, ClientGone):
                 handle.count_cancelled("send")
-                error = None
-            handle.close(error)
+                handle.close()
+            else:
+                handle.close(error)
 
 
 Handler = Callable[[Exchange], Awaitable[Response]]

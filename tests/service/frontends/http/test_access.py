@@ -1,0 +1,317 @@
+"""Access to the HTTP frontend: Host names, tokens, quotas, TLS, unknown paths, health, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from headlight_service.app.listen_addresses import PortTaken
+from headlight_service.app.server_setup import build_rest
+from headlight_service.config.option_types import Address
+from headlight_service.config.options import REST, Config
+from headlight_service.core.admission.rate_limit import Quotas
+from headlight_service.core.models import Models
+from headlight_service.core.pipeline import Pipeline
+from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Authenticator
+from headlight_service.security.certificates import Certificates
+from headlight_service.telemetry.metrics import Metrics
+from tests.certificates import Authority
+from tests.service.batching import Clock
+from tests.service.frontends.http.http_service import http_service, read_reply, until
+from tests.service.frontends.http.test_backpressure import Asking
+
+PATH = "/v1/embeddings"
+TOKEN = "a" * 20
+COUNT = "headlight_requests_total"
+
+
+@pytest.fixture
+def authenticator(tmp_path: Path) -> Authenticator:
+    path = tmp_path / "tokens"
+    path.write_text(f"search {TOKEN}\n")
+    return Authenticator(AuthTokens(path, lambda: None))
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize(
+    ("host", "accepted"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8000", True),
+        ("127.0.0.1:8000", True),
+        ("127.1.2.3", True),
+        ("[::1]:8000", True),
+        ("encoder.internal:8000", True),
+        ("evil.example", False),
+        ("evil.example:8000", False),
+        ("127.0.0.1.evil.example", False),
+        ("localhost.evil.example", False),
+        ("10.0.0.1", False),
+        ("[::2]", False),
+        ("", False),
+    ],
+)
+def test_a_loopback_listener_refuses_foreign_hosts(host: str, accepted: bool) -> None:
+    with http_service(rest_host="encoder.internal") as service:
+        reply = service.ask("/health", headers={"host": host})
+        assert reply.status == (200 if accepted else 421)
+        if not accepted:
+            assert "--rest-host" in reply.json["message"]
+
+
+def test_any_host_may_be_asked_for_where_other_machines_listen() -> None:
+    with http_service(rest=Address("0.0.0.0", 0)) as service:
+        assert service.ask("/health", headers={"host": "encoder.example"}).status == 200
+
+
+def test_names_are_read_without_their_ports() -> None:
+    assert [host_name(host) for host in ("a:1", "A", "[::1]:2", "[::1]")] == [
+        "a",
+        "a",
+        "::1",
+        "::1",
+    ]
+    assert is_loopback_name("a.localhost")
+    assert not is_loopback_name("localhost.a")
+
+
+def test_a_token_is_needed_except_for_health_and_the_page(authenticator: Authenticator) -> None:
+    with http_service(authenticator=authenticator) as service:
+        for path in ("/", "/health", "/ping"):
+            assert service.ask(path).status == 200
+        for path in ("/v1/models", "/metrics", "/none"):
+            reply = service.ask(path)
+            assert reply.status == 401
+            assert reply.json["error"]["code"] == "invalid_api_key"
+            assert reply.headers["www-authenticate"] == "Bearer"
+            assert reply.headers["x-should-retry"] == "false"
+        assert "error" in service.ask("/meta").json  # in Weaviate's form
+        assert service.ask("/v1/models", headers=bearer("b" * 20)).status == 401
+        assert service.ask("/v1/models", headers=bearer(TOKEN)).status == 200
+
+
+def test_without_tokens_any_key_is_accepted() -> None:
+    """OpenAI's clients refuse to start without one."""
+    with http_service() as service:
+        assert service.ask("/v1/models", headers=bearer("sk-any")).status == 200
+
+
+def test_the_quota_is_that_of_the_token(authenticator: Authenticator) -> None:
+    quotas = Quotas(1.0, 10.0, Clock())
+    with http_service(authenticator=authenticator, quotas=quotas) as service:
+        headers = bearer(TOKEN)
+        assert service.ask(PATH, {"input": "a " * 10}, headers=headers).status == 200
+        reply = service.ask(PATH, {"input": "a " * 10}, headers=headers)
+        assert (reply.status, reply.json["error"]["code"]) == (429, "rate_limit_exceeded")
+        assert float(reply.headers["retry-after-ms"]) > 0
+        assert quotas.of("search").level < 1
+
+
+def test_metrics_are_elsewhere() -> None:
+    with http_service(http=Address("127.0.0.1", 9)) as service:
+        reply = service.ask("/metrics")
+        assert reply.status == 404
+        assert "127.0.0.1:9" in reply.json["message"]
+        assert "--http" in reply.json["message"]
+
+
+def test_a_wrong_method_names_the_right_ones() -> None:
+    with http_service() as service:
+        for method, path, allowed in (
+            ("GET", PATH, "POST"),
+            ("DELETE", PATH, "POST"),
+            ("OPTIONS", PATH, "POST"),
+            ("POST", "/v1/models", "GET, HEAD"),
+            ("PUT", "/v1/models/fake", "GET, HEAD"),
+        ):
+            reply = service.ask(path, method=method)
+            assert (reply.status, reply.headers["allow"]) == (405, allowed)
+            assert not any(name.startswith("access-control") for name in reply.headers)
+
+
+def test_head_is_answered_without_a_body() -> None:
+    with http_service() as service:
+        reply = service.ask("/v1/models", method="HEAD")
+        assert (reply.status, reply.body) == (200, b"")
+        assert int(reply.headers["content-length"]) > 0
+
+
+def test_slashes_are_collapsed_without_a_redirect() -> None:
+    with http_service() as service:
+        for path in ("//v1/embeddings", "/v1//embeddings/", "/v1/embeddings//"):
+            assert service.ask(path, {"input": "a"}).status == 200
+
+
+def test_health_follows_the_service() -> None:
+    with http_service() as service:
+        assert service.ask("/health").status == 200
+        assert service.ask("/.well-known/ready").status == 204
+        service.serving[0] = False
+        for path in ("/health", "/ping", "/.well-known/ready"):
+            assert service.ask(path).status == 503
+        assert service.ask("/").status == 200
+        assert service.ask("/.well-known/live").status == 204
+
+
+def test_request_ids_are_echoed_or_made() -> None:
+    with http_service() as service:
+        given = service.ask("/none", headers={"x-request-id": "abc-1"})
+        assert given.headers["x-request-id"] == "abc-1"
+        ids = {
+            service.ask("/none", headers=headers).headers["x-request-id"]
+            for headers in ({}, {"x-request-id": 'a"b'}, {"x-request-id": "a" * 500})
+        }
+        assert all(len(each) == 32 for each in ids)
+        assert len(ids) == 3
+
+
+def test_requests_are_counted_by_door_method_and_status() -> None:
+    with http_service() as service:
+        service.ask(PATH, {"input": "a"})
+        service.ask(PATH, {"input": 1})
+        service.ask("/invented/path/1")
+        service.ask("/v1/models/a")
+        service.ask("/v1/models/b")
+        until(lambda: not service.server.door.in_flight, "a request is in flight")
+        counted = {
+            tuple(sample.labels.values()): sample.value
+            for family in service.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == COUNT
+        }
+        assert counted == {
+            ("openai", PATH, "200"): 1,
+            ("openai", PATH, "400"): 1,
+            ("http", "other", "404"): 1,
+            ("openai", "/v1/models/*", "404"): 2,
+        }
+
+
+def test_a_bug_is_logged_and_only_its_id_is_sent(caplog: pytest.LogCaptureFixture) -> None:
+    with http_service() as service:
+        service.engine.broken = ValueError("secret")
+        reply = service.ask(PATH, {"input": "a"}, headers={"x-request-id": "abc"})
+        assert reply.status == 500
+        assert b"secret" not in reply.body
+        assert reply.json["error"]["type"] == "server_error"
+        [record] = [each for each in caplog.records if "error_id" in vars(each)]
+        assert vars(record)["request_id"] == "abc"
+        assert vars(record)["error_id"] in reply.json["message"]
+
+
+def test_results_that_are_not_finite_are_not_retried() -> None:
+    with http_service() as service:
+        service.engine.overflows = 1
+        reply = service.ask(PATH, {"input": "a"})
+        assert (reply.status, reply.headers["x-should-retry"]) == (500, "false")
+
+
+def test_a_drain_refuses_new_requests_and_finishes_the_others() -> None:
+    with http_service() as service:
+        service.engine.gate.clear()
+        asking = Asking(lambda: service.ask(PATH, {"input": "a"}))
+        service.started()
+        with service.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") as idle:
+            assert read_reply(idle).status == 200
+            service.server.drain()
+            refused = service.ask(PATH, {"input": "b"})
+            assert refused.status == 503
+            assert refused.headers["connection"] == "close"
+            assert refused.headers["retry-after"] == "1"
+            left = list[int]()
+            stop = threading.Thread(
+                target=lambda: left.append(asyncio.run(service.server.stop(60)))
+            )
+            stop.start()
+            service.engine.gate.set()
+            stop.join(60)
+            assert left == [0]
+            assert idle.recv(1) == b""
+        assert (asking.reply().status, asking.reply().headers["connection"]) == (200, "close")
+
+
+def test_requests_that_outlast_the_grace_time_are_counted_and_cut() -> None:
+    with http_service() as service:
+        service.engine.gate.clear()
+        with service.raw(request()) as client:
+            service.started()
+            assert asyncio.run(service.server.stop(0.05)) == 1
+            assert read_reply(client).status == 503
+
+
+def request() -> bytes:
+    body = json.dumps({"input": "a"}).encode()
+    return b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body),
+        body,
+    )
+
+
+def test_certificates_are_renewed_and_name_the_client(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "one"), Authority(tmp_path / "two")
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(authority.cert.read_bytes())
+    authority.sign("first").write_to(*files)
+    certificates = Certificates(*files, None, ca, lambda: None)
+    quotas = Quotas(1.0, 100.0, Clock())
+
+    def client(trusted: Authority, own: Authority) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=trusted.cert.read_text())
+        pair = own.sign("caller")
+        context.load_cert_chain(pair.cert, pair.key)
+        return context
+
+    with http_service(
+        tls=certificates.context(), authenticator=Authenticator(None), quotas=quotas
+    ) as service:
+        service.tls = client(authority, authority)
+        assert service.ask(PATH, {"input": "a b"}).status == 200
+        assert len(quotas._kept) == 1
+        assert "" not in quotas._kept
+        # Authority and certificate are replaced, for the next connections.
+        ca.write_bytes(other.cert.read_bytes())
+        other.sign("second").write_to(*files)
+        with pytest.raises(ssl.SSLError):
+            service.ask("/health")
+        service.tls = client(other, other)
+        assert service.ask("/health").status == 200
+        service.tls = client(other, authority)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            service.ask("/health")
+
+
+def built(config: Config) -> object:
+    pipeline = Pipeline(Models(), TokenizerThreads(1))
+    server = build_rest(config, pipeline, Metrics(), lambda: True)
+    if server is not None:
+        server.close()
+    return server
+
+
+def test_a_taken_default_port_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with http_service() as service:
+        taken = Address("127.0.0.1", service.port)
+        with pytest.raises(PortTaken, match="--rest"):
+            built(Config(bundle=Path("b"), rest=taken))
+        for place in ("headlight_service.app.server_setup", "headlight_service.config.options"):
+            monkeypatch.setattr(f"{place}.REST", taken)
+        with caplog.at_level(logging.WARNING):
+            assert built(Config(bundle=Path("b"), rest=taken)) is None
+        assert "--rest off" in caplog.text
+    assert built(Config(bundle=Path("b"), rest=None)) is None
+    assert Config(bundle=Path("b")).rest is REST

@@ -1,0 +1,305 @@
+"""Hostile and broken clients: each gets its documented status, and its neighbours an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+from tests.service.frontends.http.http_service import (
+    HttpService,
+    http_service,
+    post,
+    read_all,
+    read_reply,
+    until,
+)
+
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+
+
+def still_answers(service: HttpService) -> None:
+    assert service.ask("/v1/embeddings", {"input": "a"}).status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"input": "a"',
+        b'{"input": NaN}',
+        b'{"input": "\xff\xfe"}',
+        b'{"input": "\\ud800"}',
+        b"\xef\xbb\xbf\x00",
+        b"[" * 100_000,
+        b'{"input":' + b"[" * 2000 + b"]" * 2000 + b"}",
+        b'{"input": "a"} {"input": "b"}',
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
+    with http_service() as service:
+        reply = service.ask("/v1/embeddings", body)
+        assert reply.status == 400
+        assert "not valid JSON" in reply.json["message"]
+        still_answers(service)
+
+
+def test_an_error_quotes_nothing_of_the_body() -> None:
+    with http_service() as service:
+        for body in (b'{"input": secret}', b'{"input": "a", "encoding_format": "secret"}'):
+            assert b"secret" not in service.ask("/v1/embeddings", body).body
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("content-type", "application/json", 200),
+        ("content-type", "application/json; charset=utf-8", 200),
+        ("content-type", "application/vnd.api+json", 200),
+        ("content-type", "", 200),
+        ("content-type", "text/plain", 415),
+        ("content-type", "application/jsonp", 415),
+        ("content-type", "multipart/form-data", 415),
+        ("content-encoding", "identity", 200),
+        ("content-encoding", "gzip", 415),
+        ("content-encoding", "br, identity", 415),
+    ],
+)
+def test_only_plain_json_is_taken(header: str, value: str, status: int) -> None:
+    with http_service() as service:
+        reply = service.ask("/v1/embeddings", {"input": "a"}, headers={header: value})
+        assert reply.status == status
+        if status == 415:
+            assert reply.json["error"]["param"] == header
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body_is_refused_before_it_is_read(chunked: bool) -> None:
+    with http_service(max_request_bytes=4096) as service:
+        head = HEAD + (
+            b"Transfer-Encoding: chunked\r\n\r\n"
+            if chunked
+            else b"Content-Length: 100000000\r\n\r\n"
+        )
+        with service.raw(head) as client:
+            if chunked:
+                client.sendall(b"2000\r\n" + b"x" * 8192 + b"\r\n")
+            reply = read_reply(client)
+        assert reply.status == 413
+        assert "4096" in reply.json["message"]
+        assert "--max-request-bytes" in reply.json["message"]
+        assert reply.headers["connection"] == "close"
+        still_answers(service)
+
+
+def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
+    """It is read for a moment: a reset could lose the response that explains it."""
+    with http_service(max_request_bytes=4096) as service:
+        with service.raw(HEAD + b"Content-Length: 100000000\r\n\r\n") as client:
+            with contextlib.suppress(ConnectionError):
+                for _ in range(100):
+                    client.sendall(b"x" * 1_000_000)
+            answer = read_all(client)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 413 ")
+        assert service.sample(
+            "headlight_requests_total", protocol="openai", method="/v1/embeddings", code="413"
+        )
+        still_answers(service)
+
+
+def test_a_body_of_the_limit_is_taken() -> None:
+    with http_service(max_request_bytes=4096) as service:
+        body = json.dumps({"input": "a", "user": ""}).encode()
+        body = body.replace(b'""', b'"' + b"u" * (4096 - len(body)) + b'"')
+        assert len(body) == 4096
+        assert service.ask("/v1/embeddings", body).status == 200
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # Smuggling: two lengths.
+        HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        HEAD + b"Content-Length: +3\r\n\r\nabc",
+        HEAD + b"Content-Length: -1\r\n\r\n",
+        HEAD + b"Content-Length: 99999999999999999999\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+        HEAD + b"Content-Length : 3\r\n\r\nabc",
+        HEAD + b"X: a\r\n b\r\n\r\n",
+        HEAD + b"Bad\x00Name: a\r\n\r\n",
+        HEAD + b"Host: evil\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",  # no Host
+        b"GET /health HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),  # TLS
+        b"hello\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://[/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=lambda data: repr(data[-40:]),
+)
+def test_bytes_that_are_no_request_are_refused(data: bytes) -> None:
+    with http_service() as service:
+        with service.raw(data) as client:
+            client.shutdown(socket.SHUT_WR)
+            answer = read_all(client)
+        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 ", b"HTTP/1.1 404 ")), answer
+        assert answer.count(b"HTTP/1.1 4") == 1
+        assert service.engine.batches == []
+        still_answers(service)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"".join(b"X-%d: a\r\n" % number for number in range(200)),
+        b"X: " + b"a" * 20_000 + b"\r\n",
+        b"X: " + b"a" * 300_000,
+    ],
+    ids=["headers", "value", "unfinished"],
+)
+def test_large_heads_are_refused(head: bytes) -> None:
+    with http_service() as service:
+        with service.raw() as client:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(HEAD + head + b"\r\n")
+            answer = read_all(client)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+        assert service.sample(
+            "headlight_requests_total", protocol="http", method="other", code="431"
+        )
+        still_answers(service)
+
+
+def test_silent_connections_and_half_heads_are_closed() -> None:
+    with http_service(stall_seconds=0.2) as service:
+        assert service.talk(b"") == b""
+        assert service.talk(HEAD).startswith(b"HTTP/1.1 408 ")
+        assert service.talk(b"\r\n\r\n") == b""
+
+
+def test_a_slow_head_gets_no_more_time_for_each_byte() -> None:
+    with http_service(stall_seconds=0.5) as service:
+        with service.raw() as client:
+            client.settimeout(0.05)
+            answer = b""
+            for byte in HEAD * 10:
+                try:
+                    client.sendall(bytes([byte]))
+                    answer += client.recv(1000)
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    break
+                if answer:
+                    break
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_half_body_is_refused_and_its_connection_closed() -> None:
+    with http_service(stall_seconds=0.2) as service:
+        answer = service.talk(HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"--stall-seconds" in answer
+        assert b"connection: close" in answer
+
+
+def test_a_client_that_leaves_in_its_body_is_counted() -> None:
+    with http_service() as service:
+        with service.raw(HEAD + b"Content-Length: 100\r\n\r\n{"):
+            pass
+        until(
+            lambda: (
+                service.sample(
+                    "headlight_requests_total",
+                    protocol="openai",
+                    method="/v1/embeddings",
+                    code="499",
+                )
+                == 1
+            ),
+            "the client is not counted",
+        )
+
+
+def test_http_1_0_is_answered_and_closed() -> None:
+    with http_service() as service:
+        body = b'{"input": "a"}'
+        head = b"POST /v1/embeddings HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
+        answer = service.talk(head + body)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer
+        assert b"transfer-encoding" not in answer
+
+
+def test_pipelined_requests_are_answered_in_their_order() -> None:
+    with http_service() as service:
+        words = ["a", "bb", "ccc"]
+        with service.raw(b"".join(post({"input": word}) for word in words)) as client:
+            stream = client.makefile("rb")
+            firsts = []
+            for _ in words:
+                assert stream.readline().startswith(b"HTTP/1.1 200 ")
+                size = 0
+                while (line := stream.readline().strip()) != b"":
+                    name, _, value = line.partition(b": ")
+                    size = int(value) if name == b"content-length" else size
+                firsts.append(json.loads(stream.read(size))["data"][0]["embedding"][0])
+        assert firsts == [1000, 2000, 3000]
+
+
+def test_a_bad_request_behind_a_good_one_does_not_break_its_answer() -> None:
+    with http_service() as service:
+        service.engine.gate.clear()
+        with service.raw(post({"input": "a"})) as client:
+            service.started()
+            client.sendall(b"nonsense\r\n\r\n")
+            service.engine.gate.set()
+            answer = read_all(client)
+        assert answer == b"" or json.loads(answer.partition(b"\r\n\r\n")[2])["object"] == "list"
+        still_answers(service)
+
+
+def test_upgrades_are_not_taken() -> None:
+    """Java's client offers h2c with each request, and expects an answer of HTTP/1.1."""
+    with (
+        http_service() as service,
+        service.raw(
+            post({"input": "a"}, Upgrade="h2c", Connection="Upgrade, HTTP2-Settings")
+        ) as client,
+    ):
+        assert read_reply(client).status == 200
+
+
+def test_expect_continue_is_answered_before_the_body() -> None:
+    with http_service(max_request_bytes=4096) as service:
+        body = b'{"input": "a"}'
+        with service.raw(
+            HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+        ) as client:
+            assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            client.sendall(body)
+            assert read_reply(client).status == 200
+        with service.raw(HEAD + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n") as client:
+            assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_the_oldest_idle_connection_makes_room() -> None:
+    with http_service() as service:
+        options = service.server.door.options._replace(most_connections=2)
+        service.server.door.options = options
+        with service.raw() as first, service.raw(b"GET /health HTTP/1.1\r\n") as second:
+            until(lambda: len(service.server.door.idle) == 2, "not connected")
+            still_answers(service)
+            assert read_all(first) == b""
+            second.sendall(b"Host: localhost\r\n\r\n")
+            assert second.recv(12) == b"HTTP/1.1 200"

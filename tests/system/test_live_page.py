@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 from headlight import Attention, AttentionSpec, Client
 from tests.shipped import HEADS, LAYERS
+from tests.system import making
 from tests.system.browser import Browser
 from tests.system.live import ANSWERED, choose, send, visit
 from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
@@ -106,8 +107,10 @@ def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:
     assert tokens > len(labels)
 
 
-def test_both_texts_of_a_pair_are_shown(chromium: Browser, fresh: dict[str, Future[Path]]) -> None:
-    bundle = fresh["learned"].result() / "bundle"
+def test_both_texts_of_a_pair_are_shown(
+    chromium: Browser, makers: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    bundle = makers.submit(making.fresh, "learned", tmp_path).result() / "bundle"
     with Service(bundle) as service, visit(chromium, service.rest) as page:
         page.wait("document.querySelector('#pair-label').checkVisibility()")
         page.click("#pair")

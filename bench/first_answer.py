@@ -34,7 +34,7 @@ def served(folder: Path, cache: Path) -> Iterator[float]:
         port = free.getsockname()[1]
     target = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "headlight", "serve", str(folder), "--grpc", target]
-    command += ["--http", "127.0.0.1:0", "--log-level", "warning"]
+    command += ["--http", "127.0.0.1:0", "--rest", "off", "--log-level", "warning"]
     log = cache.parent / "serve.log"
     begun = time.monotonic()
     process = Process(command, log, {"HEADLIGHT_CACHE": str(cache)})

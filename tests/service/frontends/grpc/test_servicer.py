@@ -299,7 +299,7 @@ async def test_calls_of_our_service_count_as_requests_and_probes_do_not(serve: S
     async with serve() as service:
         await service.stub.Encode(request())
         await refused(service.stub.Encode(request(model="no")), grpc.StatusCode.NOT_FOUND)
-        check = service.channel.unary_unary("/grpc.health.v1.Health/Check")
+        check = service.channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
         await check(b"")
 
         def counted(code: str) -> float | None:

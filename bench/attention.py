@@ -108,7 +108,16 @@ def random_ids(length: int, below: int = MOST_IDS) -> Ids:
 @contextmanager
 def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
     """Yield the gRPC address, HTTP address and process id of a service on loopback."""
-    options = ("--bundle", str(bundle_path), "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    options = (
+        "--bundle",
+        str(bundle_path),
+        "--grpc",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--rest",
+        "off",
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "headlight", "serve", *options], stderr=subprocess.PIPE, text=True
     )

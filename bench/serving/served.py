@@ -68,7 +68,7 @@ class Headlight(Contestant):
     def serve(self, seconds: float) -> None:
         """Start it, without --check before. Raises Failed if it is not ready in that time."""
         until = time.monotonic() + seconds
-        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
         self.process = Process([*self._command, *ports], self.log)
         listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
         self.target, self._http = (

@@ -10,6 +10,7 @@ from deploy.grafana.queries import (
     INTERACTIVE,
     OURS,
     PLACE,
+    PROCESS,
     STAGE,
     TOTAL,
     quantile,
@@ -130,6 +131,16 @@ TRAFFIC = Row(
             queries=[
                 Query(rate("grpc_server_handled_total", CALLS, "grpc_method"), "{{grpc_method}}")
             ],
+            unit="reqps",
+            stacked=True,
+        ),
+        Panel(
+            title="Requests by protocol",
+            about=(
+                "Requests ended a second, of gRPC and of each API over HTTP, whatever the answer. "
+                "A stream counts once."
+            ),
+            queries=[Query(rate("headlight_requests_total", PROCESS, "protocol"), "{{protocol}}")],
             unit="reqps",
             stacked=True,
         ),

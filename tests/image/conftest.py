@@ -84,7 +84,17 @@ class Tree:
         """
         final = dockerfile.stages(IMAGE / "Dockerfile")[-1]
         entry = dockerfile.of(final, "ENTRYPOINT")[0].words()
-        command = [*as_nobody(), *entry, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", *options]
+        command = [
+            *as_nobody(),
+            *entry,
+            "--grpc",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--rest",
+            "127.0.0.1:0",
+            *options,
+        ]
         process = subprocess.Popen(
             command, cwd="/", env=self.environment(), stderr=subprocess.PIPE, text=True
         )

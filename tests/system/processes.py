@@ -195,7 +195,19 @@ def by_hand(
     """
     target, http = free_address(), free_address()
     served = () if bundle is None else ("--bundle", str(bundle))
-    command = [*before, *program, "serve", *served, "--grpc", target, "--http", http, *options]
+    command = [
+        *before,
+        *program,
+        "serve",
+        *served,
+        "--grpc",
+        target,
+        "--http",
+        http,
+        "--rest",
+        "127.0.0.1:0",
+        *options,
+    ]
     process = subprocess.Popen(command, cwd=cwd, env=environment, stderr=stderr)
     try:
         end = time.monotonic() + seconds

@@ -75,7 +75,14 @@ def test_check_accepts_a_bundle_and_refuses_a_damaged_one(tmp_path: Path) -> Non
 
 def test_a_taken_port_is_reported(rope: Service) -> None:
     done = run_service(
-        "--bundle", str(bundle_of("docs-rope")), "--grpc", rope.target, "--http", "127.0.0.1:0"
+        "--bundle",
+        str(bundle_of("docs-rope")),
+        "--grpc",
+        rope.target,
+        "--http",
+        "127.0.0.1:0",
+        "--rest",
+        "off",
     )
     assert done.returncode == 1
     assert rope.target in done.stderr
@@ -91,7 +98,7 @@ def test_the_demo_answers_and_exits() -> None:
         str(bundle_of("docs-rope")),
         "--once",
     ]
-    command += ["--grpc", free_address(), "--http", free_address()]
+    command += ["--grpc", free_address(), "--http", free_address(), "--rest", "off"]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )

@@ -172,7 +172,7 @@ WRONG_USES = {
     ),
     "a port in use": WrongUse(
         lambda scene: [
-            *(str(scene.bundle), "--http", "127.0.0.1:0"),
+            *(str(scene.bundle), "--http", "127.0.0.1:0", "--rest", "off"),
             *("--grpc", f"127.0.0.1:{scene.taken.getsockname()[1]}"),
         ],
         "--grpc .* is in use",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -59,8 +59,23 @@ class Tracing:
             method: name of the method.
             metadata: metadata of the call.
         """
-        metadata = tuple(metadata or ())
         attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
+        return self._begin(f"{service}/{method}", attributes, tuple(metadata or ()))
+
+    def http(self, method: str, route: str, headers: Metadata) -> RequestSpans:
+        """Return the spans of a request over HTTP that begins.
+
+        Args:
+            method: method of the request.
+            route: path of its route.
+            headers: its headers, by lower-case names.
+        """
+        attributes = {"http.request.method": method, "http.route": route}
+        return self._begin(f"{method} {route}", attributes, tuple(headers))
+
+    def _begin(
+        self, name: str, attributes: dict[str, str], metadata: Sequence[tuple[str, str | bytes]]
+    ) -> RequestSpans:
         if (request_id := given_id(metadata)) is not None:
             attributes["headlight.request_id"] = request_id
         carrier = {
@@ -68,7 +83,7 @@ class Tracing:
             for name in HEADERS
         }
         parent = W3C.extract(carrier, Context())
-        span = self._requests.start_span(f"{service}/{method}", parent, SpanKind.SERVER, attributes)
+        span = self._requests.start_span(name, parent, SpanKind.SERVER, attributes)
         return RequestSpans(self._requests, span)
 
     def batches(self, ref: ModelRef) -> BatchTracing:

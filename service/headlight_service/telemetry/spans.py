@@ -45,6 +45,9 @@ CALLERS = {
 }
 
 
+FIRST_SERVER_ERROR = 500  # of the statuses of HTTP
+
+
 class RequestSpans:
     """The spans of one request, of which one stage follows another.
 
@@ -132,20 +135,37 @@ class RequestSpans:
 
     def end(self, code: grpc.StatusCode) -> None:
         """End the request with this status, and its current stage."""
+        self.describe({"rpc.grpc.status_code": code.value[0]})
+        if code is grpc.StatusCode.OK:
+            self._end("", "")
+        else:
+            reason = self._reason if code is self._code else code.name.lower()
+            self._end(reason, "" if code in CALLERS else f"{code.name}: {reason}")
+
+    def end_http(self, status: int, reason: str) -> None:
+        """End a request over HTTP with this status, and its current stage.
+
+        Args:
+            status: status of the response.
+            reason: one of a closed set; empty: it was answered.
+        """
+        self.describe({"http.response.status_code": status})
+        self._end(reason, f"{status}: {reason}" if status >= FIRST_SERVER_ERROR else "")
+
+    def _end(self, reason: str, failure: str) -> None:
+        """End the request and its current stage; `failure`: of the service, empty for none."""
         with self._lock:
             if not self.recording:
                 return
             self.recording, now = False, time.time_ns()
             stage, self._stage = self._stage, None
-        self._span.set_attribute("rpc.grpc.status_code", code.value[0])
         for span in (stage, self._span):
             if span is None:
                 continue
-            if code is not grpc.StatusCode.OK:
-                reason = self._reason if code is self._code else code.name.lower()
+            if reason:
                 span.set_attribute("error.type", reason)
-                if code not in CALLERS:
-                    span.set_status(Status(StatusCode.ERROR, f"{code.name}: {reason}"))
+            if failure:
+                span.set_status(Status(StatusCode.ERROR, failure))
             span.end(now)
 
 

@@ -38,7 +38,7 @@ def bundle(make_bundle: Callable[[str], Path]) -> Path:
 
 
 def command(bundle: Path, *options: str) -> list[str]:
-    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
     return [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *ports, *options]
 
 
@@ -199,7 +199,16 @@ def test_a_failed_start_on_a_terminal_is_one_line_with_the_remedy(bundle: Path) 
 
 
 def test_an_unknown_model_is_one_line_with_the_remedy() -> None:
-    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "text")
+    ports = (
+        "--grpc",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--rest",
+        "off",
+        "--log-format",
+        "text",
+    )
     done = subprocess.run(
         [sys.executable, "-m", "headlight", "serve", "no/such/folder", *ports],
         cwd=ROOT,
@@ -227,7 +236,7 @@ def test_limits_below_one_text_of_the_model_are_refused(bundle: Path) -> None:
     assert "--max-request-tokens is 1; the model takes" in done.stderr
 
 
-@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--rest", "--health"])
 def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -237,7 +246,7 @@ def test_a_taken_port_is_one_line_and_exit_code_1(bundle: Path, option: str) -> 
     assert json.loads(line)["message"].startswith(f"{option} {address} is in use; ")
 
 
-@pytest.mark.parametrize("option", ["--grpc", "--http", "--health"])
+@pytest.mark.parametrize("option", ["--grpc", "--http", "--rest", "--health"])
 def test_an_unknown_host_is_a_wrong_option(bundle: Path, option: str) -> None:
     # Needs no query whether this interface exists.
     done = run(bundle, option, "[::1%no-such]:52051")

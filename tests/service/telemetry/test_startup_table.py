@@ -54,6 +54,19 @@ def test_it_shows_model_commit_proof_and_addresses() -> None:
     assert row(shown, "metrics") == "http://127.0.0.1:8080/metrics"
 
 
+@pytest.mark.parametrize(
+    ("service", "host", "shown"),
+    [
+        ("HTTP", "127.0.0.1", "http://127.0.0.1:8000/v1"),
+        ("HTTP", "0.0.0.0", "http://127.0.0.1:8000/v1"),
+        ("HTTPS", "::1", "https://[::1]:8000/v1"),
+    ],
+)
+def test_it_shows_the_base_url_of_openais_clients(service: str, host: str, shown: str) -> None:
+    addresses = {"gRPC": ("127.0.0.1", 50051), service: (host, 8000)}
+    assert row(table(addresses=addresses), service) == shown
+
+
 def test_a_model_of_no_hub_has_no_commit_and_an_unmeasured_provider_no_number() -> None:
     shown = table(hub={}, proof=None)
     assert "commit" not in shown

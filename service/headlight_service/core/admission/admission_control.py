@@ -135,7 +135,7 @@ class Admission:
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
         """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
-        pool = self._pool(priority)
+        pool = self.bulk if priority == "bulk" else self.tokens
         if tokens > pool.free:
             raise self.full(tokens, priority)
         pool.take(tokens)
@@ -174,8 +174,9 @@ class Admission:
 
     def give_tokens(self, tokens: int, priority: Priority) -> None:
         """Give tokens back, and admit the requests that wait for them."""
-        self._pool(priority).take(-tokens)
-        self._admit_waiting()
+        (self.bulk if priority == "bulk" else self.tokens).take(-tokens)
+        if self._waiting:
+            self._admit_waiting()
 
     def _admit_waiting(self) -> None:
         while self._waiting:

@@ -64,16 +64,11 @@ class _Series:
         # By the name of the code; a lookup by labels takes longer than the count.
         self.handled = functools.cache(functools.partial(metrics.grpc_handled.labels, *labels))
         protocol = PROTOCOLS.get(service.partition(".")[0])
-        self._requests = (
-            None if protocol is None else functools.partial(metrics.requests.labels, protocol)
+        self.requests = (
+            None
+            if protocol is None
+            else functools.cache(functools.partial(metrics.requests.labels, protocol, method))
         )
-        self._method = method
-
-    def ended(self, code: str) -> None:
-        """Count a call that has ended with a code, by its name."""
-        self.handled(code).inc()
-        if self._requests is not None:
-            self._requests(self._method, code).inc()
 
 
 class Interceptor(grpc.ServerInterceptor):  # type: ignore[type-arg]  # generic only in the stubs
@@ -301,7 +296,9 @@ class _Guard:
         self._ended(call, call.context.code() or grpc.StatusCode.OK)  # type: ignore[attr-defined]
 
     def _ended(self, call: Call, code: grpc.StatusCode) -> None:
-        self.series.ended(code.name)
+        self.series.handled(code.name).inc()
+        if self.series.requests is not None:
+            self.series.requests(code.name).inc()
         if call.trace is not None:
             call.trace.end(code)
 

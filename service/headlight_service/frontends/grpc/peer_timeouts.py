@@ -192,6 +192,11 @@ class Replies(_Watch):
 
     direction = 0
 
+    def __init__(self, stall_seconds: float) -> None:
+        """Use the running event loop. `stall_seconds`: see `allowance`."""
+        super().__init__(stall_seconds)
+        self._usual = allowance(stall_seconds, AT_ONCE_BYTES)
+
     def add(
         self,
         call: Call,
@@ -210,7 +215,9 @@ class Replies(_Watch):
         """
         since = self._loop.time() + delay
         # Hardly any answer takes half of its time; only then is the connection's traffic checked.
-        latest = since + allowance(self._stall_seconds, max(size, AT_ONCE_BYTES))
+        latest = since + (
+            self._usual if size <= AT_ONCE_BYTES else allowance(self._stall_seconds, size)
+        )
         self._add(
             call, _Waited(since, since + self._stall_seconds / 2, latest, size, on_cut=on_cut)
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headlight.description import Limits
 from headlight.errors import DeadlineExceeded, Unavailable
+from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
 from headlight_service.frontends.http.body_transfer import Peer, receive_body, send_response
@@ -152,6 +153,8 @@ class Door:
         finally:
             connection.served()
             exchange.close(error)
+            if exchange.trace is not None:
+                exchange.trace.end_http(status, _reason(error))
             self.count(
                 "http" if route is None else dialect.PROTOCOL,
                 "other" if route is None else route.path,
@@ -181,6 +184,9 @@ class Door:
             if self.draining:
                 raise Unavailable(ENDING)
             exchange.read_options()
+            if self._tracing is not None:
+                headers = exchange.headers.items()
+                exchange.trace = self._tracing.http(route.method, route.path, headers)
         check_content(exchange.headers)
         exchange.body = await receive_body(exchange, connection, receive)
         if exchange.deadline < time.monotonic():
@@ -192,7 +198,7 @@ class Door:
         if isinstance(error, Refused):
             refusal = error.refusal
         else:
-            failure = failure_of(error, lambda: {"request_id": exchange.request_id}, status_of)
+            failure = failure_of(error, exchange.known, status_of)
             refusal = refusal_of(failure)
         response = dialect.encode_error(refusal._replace(request_id=exchange.request_id))
         headers = (*response.headers, *refusal.headers, *refusal.retry_headers)
@@ -244,3 +250,12 @@ class Door:
             raise ValueError(f"{route.method} {route.path} belongs to two dialects")
         methods[route.method] = route
         self._dialect_of[f"{route.method} {route.path}"] = dialect
+
+
+def _reason(error: Exception | None) -> str:
+    """Return why a request was not answered, of a closed set; empty: it was."""
+    if error is None:
+        return ""
+    if isinstance(error, ClientGone):
+        return "cancelled"
+    return "http" if isinstance(error, Refused) else reason_of(error)

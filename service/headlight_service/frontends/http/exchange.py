@@ -169,6 +169,13 @@ class Exchange:
             self.priority = "bulk" if priority == "bulk" else "interactive"
             self.waits = priority == "bulk"
 
+    def known(self) -> dict[str, str]:
+        """Return the log's fields of the request."""
+        if self.trace is None:
+            return {"request_id": self.request_id}
+        self.trace.describe({"headlight.request_id": self.request_id})
+        return {"request_id": self.request_id, "trace_id": self.trace.trace_id}
+
     def fill(self, request: Request) -> None:
         """Set what is the same in every dialect, unless the dialect has set it."""
         request.size_bytes = request.size_bytes or len(self.body)

@@ -293,3 +293,21 @@ async def test_calls_are_counted_by_status(serve: Serve) -> None:
             service.sample("grpc_server_handled_total", **labels, grpc_code="INVALID_ARGUMENT") == 1
         )
         assert service.sample("grpc_server_handling_seconds_count", **labels) == 2
+
+
+async def test_calls_of_our_service_count_as_requests_and_probes_do_not(serve: Serve) -> None:
+    async with serve() as service:
+        await service.stub.Encode(request())
+        await refused(service.stub.Encode(request(model="no")), grpc.StatusCode.NOT_FOUND)
+        check = service.channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
+        await check(b"")
+
+        def counted(code: str) -> float | None:
+            labels = {"protocol": "grpc", "method": "Encode", "code": code}
+            return service.sample("headlight_requests_total", **labels)
+
+        await until(lambda: (counted("OK"), counted("NOT_FOUND")) == (1, 1))
+        [family] = [
+            each for each in service.metrics.registry.collect() if each.name == "headlight_requests"
+        ]
+        assert {sample.labels["method"] for sample in family.samples} == {"Encode"}

@@ -29,6 +29,7 @@ from tests.certificates import Authority
 from tests.service.batching import Clock
 from tests.service.frontends.http.http_service import http_service, read_reply, until
 from tests.service.frontends.http.test_backpressure import Asking
+from tests.service.tracing import RecordedSpans, context_of
 
 PATH = "/v1/embeddings"
 TOKEN = "a" * 20
@@ -198,6 +199,23 @@ def test_requests_are_counted_by_door_method_and_status() -> None:
             ("http", "other", "404"): 1,
             ("openai", "/v1/models/*", "404"): 2,
         }
+
+
+def test_a_request_has_spans_in_its_callers_trace(recorded: RecordedSpans) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with http_service(tracing=recorded.tracing) as service:
+        headers = {"traceparent": parent, "x-request-id": "abc"}
+        assert service.ask(PATH, {"input": "a"}, headers=headers).status == 200
+        assert service.ask(PATH, {"input": ""}).status == 400
+        until(lambda: len(recorded.named(f"POST {PATH}")) == 2, "a span is missing")
+        good, bad = recorded.named(f"POST {PATH}")
+        assert recorded.stages(good) == ["tokenize", "queue", "infer", "reply"]
+        assert f"{context_of(good).trace_id:x}" == parent.split("-")[1].lstrip("0")
+        of_good, of_bad = dict(good.attributes or {}), dict(bad.attributes or {})
+        assert (of_good["headlight.request_id"], of_good["http.route"]) == ("abc", PATH)
+        assert of_good["http.response.status_code"] == 200
+        assert (of_bad["http.response.status_code"], of_bad["error.type"]) == (400, "invalid_input")
+        assert bad.status.is_unset  # the client's error
 
 
 def test_a_bug_is_logged_and_only_its_id_is_sent(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,19 +6,31 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from deploy.check import compose, invariants, networking, schemas, security, settings, sources
+from deploy.check import (
+    compose,
+    invariants,
+    kserve,
+    networking,
+    schemas,
+    security,
+    settings,
+    sources,
+)
 from deploy.check.manifests import Manifest
 from deploy.check.rendering import CannotRender, kustomizations, name_of, render
 
 Renderings = dict[str, list[Manifest]]
 SERVING = "deploy/overlays/cpu"  # examples beside a deployment are compared with this one
+KSERVE = "deploy/examples/kserve"
 TLS = "deploy/examples/tls"  # and those beside a deployment with TLS with this one
 
 
 def own_invariants(renderings: Renderings) -> Iterable[str]:
     """Check each rendering by itself, some beside another, and the sources."""
     for name, manifests in renderings.items():
-        yield from (f"{name}: {line}" for line in invariants.breaches(manifests))
+        # KServe makes the Services, and exposes one port of a pod.
+        held = [] if name == KSERVE else networking.INVARIANTS
+        yield from (f"{name}: {line}" for line in invariants.breaches(manifests, held))
         yield from (
             f"{name}: {line}"
             for line in networking.routes_lead_somewhere(manifests, renderings[SERVING])
@@ -84,7 +96,9 @@ def main() -> int:
     unrendered = []
     for folder in kustomizations():
         try:
-            renderings[name_of(folder)] = render(folder)
+            manifests = render(folder)
+            unrendered += [f"{name_of(folder)}: {line}" for line in kserve.breaches(manifests)]
+            renderings[name_of(folder)] = kserve.deployments(manifests)
         except CannotRender as error:
             unrendered.append(str(error))
     report(

@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 PROTO_VENV := .venv-proto
 ADAPTERS_VENV := .venv-adapters
+CLIENTS_VENV := .venv-clients
 CLIENTS_OIP_VENV := .venv-clients-oip
 CLIENTS_TEI_VENV := .venv-clients-tei
 FAMILIES_VENV := .venv-families
@@ -18,6 +19,7 @@ NOTEBOOKS_VENV := .venv-notebooks
 PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
+CLIENTS_PY := $(CLIENTS_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
 DEPLOY_PY := $(DEPLOY_VENV)/bin/python
 
@@ -34,6 +36,7 @@ EXTRAS := runtime,openvino,serve,plot,completion,train,export,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
+CLIENTS_SETUP := $(CLIENTS_VENV)/.installed
 CLIENTS_OIP_SETUP := $(CLIENTS_OIP_VENV)/.installed
 CLIENTS_TEI_SETUP := $(CLIENTS_TEI_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
@@ -57,7 +60,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters clients-oip clients-tei families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist proto proto-check train evaluate lab export run demo test adapters clients-http clients-oip clients-tei families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -176,6 +179,7 @@ SITE_PACKAGES := -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Third-party tools of half a gigabyte, with conflicting requirements. So each list has an
 # environment of its own, which adds its packages to those of .venv (torch above all).
 $(ADAPTERS_SETUP): tests/adapters/requirements.txt
+$(CLIENTS_SETUP): tests/clients/http/requirements.txt
 $(CLIENTS_OIP_SETUP): tests/clients/oip/requirements.txt
 $(CLIENTS_TEI_SETUP): tests/clients/tei/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
@@ -184,7 +188,7 @@ $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
-$(ADAPTERS_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(CLIENTS_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -193,6 +197,9 @@ $(ADAPTERS_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(DEPLOY_SETUP) $(NO
 
 adapters: $(ADAPTERS_SETUP) ## test the adapters against BertViz, TransformerLens, LIT and Hugging Face
 	$(ADAPTERS_PY) -m pytest tests/adapters
+
+clients-http: $(CLIENTS_SETUP) build/bundles/docs-rope/manifest.json ## test the HTTP frontend by other people's clients: openai
+	$(CLIENTS_PY) -m pytest tests/clients/http
 
 # docs/clients/tritonclient.md is run as written.
 clients-oip: $(CLIENTS_OIP_SETUP) build/bundles/docs-rope/manifest.json ## test the Open Inference Protocol with Triton's own client
@@ -209,7 +216,7 @@ families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes b
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
 system: $(SETUP) $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
-	tests/system/require.sh node npm nginx openssl prometheus promtool chromium zsh
+	tests/system/require.sh curl node npm nginx openssl prometheus promtool chromium zsh
 	$(PY) -m pytest tests/system --timeout=600
 
 bench-check: $(SETUP) $(MANIFESTS) ## run the benchmarks in small, to check that they work and report all criteria

@@ -32,7 +32,8 @@ class Service:
 
     Attributes:
         target: host:port of gRPC.
-        http: host:port of HTTP.
+        http: host:port of the operational HTTP.
+        rest: host:port of the HTTP frontend.
         log: the parsed lines of its log so far.
     """
 
@@ -55,7 +56,7 @@ class Service:
             before: a command that runs the command behind it in its place, as setpriv does.
             environment: variables to add.
         """
-        ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0")
+        ports = ("--grpc", grpc_at, "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
         command = [
             *before,
             sys.executable,
@@ -81,6 +82,7 @@ class Service:
         listening = self.wait_for("listening")
         self.target = f"{grpc_at.partition(':')[0]}:{listening['grpc_port']}"
         self.http = f"127.0.0.1:{listening['http_port']}"
+        self.rest = f"127.0.0.1:{listening.get('rest_port')}"
         self.wait_for("serving")
 
     def _read(self) -> None:

@@ -167,23 +167,23 @@ def large(service: HttpService) -> socket.socket:
     return client
 
 
-def wide() -> FakeRuntime:
+def many_entries() -> FakeRuntime:
     """Return a runtime whose answers to `large` have some 20 MB as JSON."""
     runtime = FakeRuntime()
     run = runtime.engine.run
 
-    def wide_run(*args: Any, **options: Any) -> Any:
+    def run_and_widen(*args: Any, **options: Any) -> Any:
         return [
             each._replace(pooled=np.resize(each.pooled, 4096))  # type: ignore[arg-type]
             for each in run(*args, **options)
         ]
 
-    runtime.engine.run = wide_run  # type: ignore[method-assign]
+    runtime.engine.run = run_and_widen  # type: ignore[method-assign]
     return runtime
 
 
 def test_a_reader_that_does_not_read_is_cut_and_gives_back_its_permits() -> None:
-    with http_service(wide(), stall_seconds=0.5) as service:
+    with http_service(many_entries(), stall_seconds=0.5) as service:
         with large(service) as client:
             until(lambda: service.held[2] > 0, "nothing is held")
             until(lambda: service.held == (0, 0, 0), "its answer is still held")
@@ -201,7 +201,7 @@ def test_a_reader_that_does_not_read_is_cut_and_gives_back_its_permits() -> None
 
 
 def test_permits_are_held_until_the_answer_is_read() -> None:
-    with http_service(wide(), stall_seconds=30) as service, large(service) as client:
+    with http_service(many_entries(), stall_seconds=30) as service, large(service) as client:
         until(lambda: bool(service.held[2]) and not service.held[1], "it is not computed")
         assert service.held[2] > 8192
         reply = read_reply(client)

@@ -20,7 +20,7 @@ from tests.service.frontends.http.http_service import (
 HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
 
 
-def still_answers(service: HttpService) -> None:
+def answers_others(service: HttpService) -> None:
     assert service.ask("/v1/embeddings", {"input": "a"}).status == 200
 
 
@@ -45,7 +45,7 @@ def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
         reply = service.ask("/v1/embeddings", body)
         assert reply.status == 400
         assert "not valid JSON" in reply.json["message"]
-        still_answers(service)
+        answers_others(service)
 
 
 def test_an_error_quotes_nothing_of_the_body() -> None:
@@ -93,7 +93,7 @@ def test_a_large_body_is_refused_before_it_is_read(chunked: bool) -> None:
         assert "4096" in reply.json["message"]
         assert "--max-request-bytes" in reply.json["message"]
         assert reply.headers["connection"] == "close"
-        still_answers(service)
+        answers_others(service)
 
 
 def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
@@ -108,7 +108,7 @@ def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
         assert service.sample(
             "headlight_requests_total", protocol="openai", method="/v1/embeddings", code="413"
         )
-        still_answers(service)
+        answers_others(service)
 
 
 def test_a_body_of_the_limit_is_taken() -> None:
@@ -155,7 +155,7 @@ def test_bytes_that_are_no_request_are_refused(data: bytes) -> None:
         assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 405 ", b"HTTP/1.1 404 ")), answer
         assert answer.count(b"HTTP/1.1 4") == 1
         assert service.engine.batches == []
-        still_answers(service)
+        answers_others(service)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_large_heads_are_refused(head: bytes) -> None:
         assert service.sample(
             "headlight_requests_total", protocol="http", method="other", code="431"
         )
-        still_answers(service)
+        answers_others(service)
 
 
 def test_silent_connections_and_half_heads_are_closed() -> None:
@@ -266,7 +266,7 @@ def test_a_bad_request_behind_a_good_one_does_not_break_its_answer() -> None:
             service.engine.gate.set()
             answer = read_all(client)
         assert answer == b"" or json.loads(answer.partition(b"\r\n\r\n")[2])["object"] == "list"
-        still_answers(service)
+        answers_others(service)
 
 
 def test_upgrades_are_not_taken() -> None:
@@ -299,7 +299,7 @@ def test_the_oldest_idle_connection_makes_room() -> None:
         service.server.door.options = options
         with service.raw() as first, service.raw(b"GET /health HTTP/1.1\r\n") as second:
             until(lambda: len(service.server.door.idle) == 2, "not connected")
-            still_answers(service)
+            answers_others(service)
             assert read_all(first) == b""
             second.sendall(b"Host: localhost\r\n\r\n")
             assert second.recv(12) == b"HTTP/1.1 200"

@@ -1,0 +1,76 @@
+"""The HTTP frontend of the real process: numbers, the page of curl, ports, drain."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight import Client
+from tests.system.processes import ROOT, Service
+
+PAGE = ROOT / "docs/clients/curl.md"
+COMMANDS = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+BUNDLE = ROOT / "build/bundles/docs-rope"
+
+
+def post(service: Service, path: str, body: Any) -> Any:
+    request = urllib.request.Request(
+        f"http://{service.rest}{path}",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.loads(response.read())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda text: text[:60])
+def test_the_page_of_curl_runs_as_written(rope: Service, command: str) -> None:
+    done = subprocess.run(
+        ["bash", "-euc", command.replace("127.0.0.1:8000", rope.rest)],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    for answer in done.stdout.replace(b"}{", b"}\n{").splitlines():
+        assert "error" not in json.loads(answer)
+
+
+def test_numbers_of_all_forms_equal_those_of_grpc(rope: Service) -> None:
+    texts = ["join two paths", "Zürich", "x = 1"]
+    with Client(rope.target) as client:
+        expected = np.asarray(client.encode(texts))
+    openai = post(rope, "/v1/embeddings", {"input": texts})["data"]
+    weaviate = post(rope, "/vectors", {"texts": texts})["vectors"]
+    for found in ([each["embedding"] for each in openai], weaviate):
+        assert np.abs(np.asarray(found, dtype=np.float32) - expected).max() <= 1e-6
+
+
+def test_sigterm_drains_once() -> None:
+    with Service(BUNDLE) as service:
+        with socket.create_connection(service.rest.split(":")) as idle:  # type: ignore[arg-type]
+            idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert idle.recv(12) == b"HTTP/1.1 200"
+            service.terminate()
+            assert service.wait() == 0
+        assert [each["event"] for each in service.log[-2:]] == ["draining", "stopped"]
+
+
+def test_a_taken_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(BUNDLE)]
+        ports = ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", f"127.0.0.1:{port}"]
+        done = subprocess.run(
+            [*command, *ports], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert f"--rest 127.0.0.1:{port} is in use" in done.stderr

@@ -10,10 +10,9 @@ import socket
 from headlight.client.sync_client import Client
 from headlight.errors import HeadlightError, Unauthenticated, Unavailable
 
-HOST, GRPC_PORT, HTTP_PORT = "127.0.0.1", 50051, 8080
+HOST, GRPC_PORT, REST_PORT, HTTP_PORT = "127.0.0.1", 50051, 8000, 8080
 SECONDS = 3.0
-METRIC = b"headlight_"  # begins the names of our metrics
-MOST_BYTES = 1 << 20  # of a page of metrics
+MOST_BYTES = 1 << 20  # of a page
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +21,7 @@ class Port:
 
     Attributes:
         address: host:port.
-        purpose: "gRPC" or "HTTP".
+        purpose: "gRPC", "HTTP" or "metrics".
         state: "free", "headlight" or "other".
         detail: the model that answers, or what is known of the other.
     """
@@ -33,9 +32,9 @@ class Port:
     detail: str = ""
 
 
-def default_ports(grpc: int = GRPC_PORT, http_port: int = HTTP_PORT) -> list[Port]:
-    """Try both ports."""
-    return [grpc_port(grpc), http_port_of(http_port)]
+def default_ports() -> list[Port]:
+    """Try the three ports."""
+    return [grpc_port(GRPC_PORT), rest_port(REST_PORT), metrics_port(HTTP_PORT)]
 
 
 def grpc_port(number: int) -> Port:
@@ -59,20 +58,31 @@ def grpc_port(number: int) -> Port:
     )
 
 
-def http_port_of(number: int) -> Port:
-    """Ask whether the metrics of a Headlight service are on a port of HTTP."""
+def rest_port(number: int) -> Port:
+    """Ask whether the HTTP interface of a Headlight service is on a port."""
+    return _http_port(number, "HTTP", "/openapi.json", b'"Headlight"', "the HTTP of a service")
+
+
+def metrics_port(number: int) -> Port:
+    """Ask whether the metrics of a Headlight service are on a port."""
+    health = "metrics and health of a service"
+    return _http_port(number, "metrics", "/metrics", b"headlight_", health)
+
+
+def _http_port(number: int, purpose: str, path: str, mark: bytes, detail: str) -> Port:
+    """Ask whether the page at a path holds the mark of a Headlight service."""
     address = f"{HOST}:{number}"
     if is_free(number):
-        return Port(address, "HTTP", "free")
+        return Port(address, purpose, "free")
     page = b""
     with contextlib.suppress(OSError, http.client.HTTPException):
         connection = http.client.HTTPConnection(HOST, number, timeout=SECONDS)
         with contextlib.closing(connection):
-            connection.request("GET", "/metrics")
+            connection.request("GET", path)
             page = connection.getresponse().read(MOST_BYTES)
-    if METRIC in page:
-        return Port(address, "HTTP", "headlight", "metrics and health of a service")
-    return Port(address, "HTTP", "other", "in use: no Headlight service answers there")
+    if mark in page:
+        return Port(address, purpose, "headlight", detail)
+    return Port(address, purpose, "other", "in use: no Headlight service answers there")
 
 
 def is_free(number: int) -> bool:

@@ -20,6 +20,9 @@ EXTRAS: dict[str, dict[str, str]] = {
         "grpcio-reflection": ">=1.76",
         "googleapis-common-protos": ">=1.70",
         "prometheus-client": ">=0.20",
+        "uvicorn": ">=0.35",
+        "httptools": ">=0.6.3",
+        "orjson": ">=3.10",
     },
     "export": {
         "torch": ">=2.13,<2.14",

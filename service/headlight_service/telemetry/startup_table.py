@@ -74,5 +74,5 @@ def _address(service: str, host: str, port: int) -> str:
     if service == "metrics":
         return f"http://{_target(host, port)}/metrics"
     if service in ("HTTP", "HTTPS"):
-        return f"{service.lower()}://{_target(host, port)}/v1"
+        return f"{service.lower()}://{_target(host, port)} (OpenAI's clients: /v1)"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

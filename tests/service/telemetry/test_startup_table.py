@@ -57,12 +57,12 @@ def test_it_shows_model_commit_proof_and_addresses() -> None:
 @pytest.mark.parametrize(
     ("service", "host", "shown"),
     [
-        ("HTTP", "127.0.0.1", "http://127.0.0.1:8000/v1"),
-        ("HTTP", "0.0.0.0", "http://127.0.0.1:8000/v1"),
-        ("HTTPS", "::1", "https://[::1]:8000/v1"),
+        ("HTTP", "127.0.0.1", "http://127.0.0.1:8000 (OpenAI's clients: /v1)"),
+        ("HTTP", "0.0.0.0", "http://127.0.0.1:8000 (OpenAI's clients: /v1)"),
+        ("HTTPS", "::1", "https://[::1]:8000 (OpenAI's clients: /v1)"),
     ],
 )
-def test_it_shows_the_base_url_of_openais_clients(service: str, host: str, shown: str) -> None:
+def test_it_shows_the_address_of_http(service: str, host: str, shown: str) -> None:
     addresses = {"gRPC": ("127.0.0.1", 50051), service: (host, 8000)}
     assert row(table(addresses=addresses), service) == shown
 

@@ -74,7 +74,7 @@ def compare(runtime: Runtime, checkpoint: Path, texts: list[str], spec: Attentio
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=WORDS, data=st.data())
 def test_any_form_of_any_text_matches_pytorch(
     opened: Opened, kind: str, text: str, data: st.DataObject

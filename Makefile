@@ -274,8 +274,8 @@ deploy-check: $(DEPLOY_SETUP) build/bundles/docs-rope/manifest.json ## check eve
 	$(DEPLOY_PY) -m deploy.check
 	$(DEPLOY_PY) -m pytest tests/deploy --timeout=600
 
-soak: $(SETUP) build/bundles/docs-rope/manifest.json ## run 30 minutes of load and faults, then 100,000 connections with mutated frames (an hour)
-	$(PY) -m tests.soak --minutes 30 --path-seconds 60 --frames 100000
+soak: $(SETUP) build/bundles/docs-rope/manifest.json ## run 30 minutes of load and faults, 200,000 mutated requests, then 100,000 connections with mutated frames (70 minutes)
+	$(PY) -m tests.soak --minutes 30 --doors 200000 --path-seconds 60 --frames 100000
 
 # Two minutes of load: half a minute is too short to judge memory.
 soak-messages: $(SETUP) build/bundles/docs-rope/manifest.json ## send 10 million mutated messages (100 minutes)

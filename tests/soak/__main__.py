@@ -1,4 +1,4 @@
-"""Soak run: mixed load with faults, then mutated messages and mutated HTTP/2 frames.
+"""Soak run: mixed load with faults, then mutated messages, requests of all doors, HTTP/2 frames.
 
 Exit 1 if anything is wrong.
 
@@ -25,6 +25,7 @@ from tests.soak.reference import reference
 from tests.soak.report import Found
 from tests.soak.watch import Watch
 from tests.system.conftest import bundle_of
+from tests.system.door_fuzz import Doors, fuzz_doors
 from tests.system.fuzz import Fuzzed, fuzz
 from tests.system.processes import ROOT, Service
 
@@ -52,6 +53,10 @@ async def soak(options: argparse.Namespace) -> Found:
     if options.fuzz:
         print(f"{options.fuzz} mutated messages", flush=True)
         fuzzed = await fuzz(options.bundle, options.fuzz, options.seed)
+    doors: Doors | None = None
+    if options.doors:
+        print(f"{options.doors} mutated requests over HTTP and public contracts", flush=True)
+        doors = await fuzz_doors(options.bundle, options.doors, options.seed)
     endured: Endured | None = None
     if options.path_seconds:
         print(f"a path that is not UTF-8, each second for {options.path_seconds} s", flush=True)
@@ -64,7 +69,15 @@ async def soak(options: argparse.Namespace) -> Found:
         print(f"{options.frames} connections with mutated frames", flush=True)
         framed = await frames(options.bundle, options.frames, options.frames_seed)
     return Found(
-        options.command, time.monotonic() - begun, ledger, watch, failures, fuzzed, endured, framed
+        options.command,
+        time.monotonic() - begun,
+        ledger,
+        watch,
+        failures,
+        fuzzed,
+        doors,
+        endured,
+        framed,
     )
 
 
@@ -73,6 +86,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30, help="of mixed load")
     parser.add_argument(
         "--fuzz", type=int, default=0, metavar="MESSAGES", help="mutated messages after that"
+    )
+    parser.add_argument(
+        "--doors",
+        type=int,
+        default=0,
+        metavar="REQUESTS",
+        help="mutated, over HTTP, the Open Inference Protocol and tei.v1, after that",
     )
     parser.add_argument(
         "--path-seconds",

@@ -16,6 +16,7 @@ from tests.soak.flat import MIB, Flatness, flatness
 from tests.soak.frames import Framed
 from tests.soak.ledger import Ledger
 from tests.soak.path_bytes import Endured
+from tests.system.door_fuzz import Doors
 from tests.system.fuzz import Fuzzed
 
 
@@ -29,6 +30,7 @@ class Found:
     watched: watch.Watch
     failures: list[str]  # of the service's log
     fuzzed: Fuzzed | None
+    doors: Doors | None
     endured: Endured | None
     framed: Framed | None
 
@@ -38,6 +40,8 @@ class Found:
         found += flatness(self.watched.samples).problems()
         if self.fuzzed is not None:
             found += [f"fuzzing: {problem}" for problem in self.fuzzed.problems()]
+        if self.doors is not None:
+            found += [f"doors: {problem}" for problem in self.doors.problems()]
         if self.endured is not None:
             found += [f"paths that are not UTF-8: {problem}" for problem in self.endured.problems]
         if self.framed is not None:
@@ -70,6 +74,15 @@ class Found:
                 (
                     f"{self.fuzzed.codes.total()} mutated messages to a service of their own: "
                     f"{self.fuzzed}."
+                ),
+            ]
+        if self.doors is not None:
+            sent = self.doors.http.total() + self.doors.grpc.total()
+            lines += [
+                "",
+                (
+                    f"{sent} mutated requests over HTTP, the Open Inference Protocol and tei.v1, "
+                    f"to a service of their own: {self.doors}."
                 ),
             ]
         if self.endured is not None:

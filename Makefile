@@ -334,6 +334,7 @@ build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SO
 serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
+	$(PY) -m bench.doors
 
 gpu-bench: $(GPU_SETUP) ## measure parity and speed on a GPU (needs PyTorch for CUDA): 8 minutes once prepared; writes bench/results/gpu.md
 	$(GPU_VENV)/bin/python -m bench.gpu prepare

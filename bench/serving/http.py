@@ -39,10 +39,10 @@ class Connection:
         reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 26)
         return cls(reader, writer, target)
 
-    async def post(self, body: bytes) -> bytes:
+    async def post(self, body: bytes, path: str = "/embeddings") -> bytes:
         """Return the body of the answer. Raises RuntimeError unless the status is 200."""
         head = (
-            f"POST /embeddings HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._writer.write(head.encode() + body)

@@ -18,6 +18,7 @@ import grpc
 import numpy as np
 
 from bench.peers.worker import answer, groups, read_texts, timed
+from bench.serving.doors import DOORS
 from bench.serving.flood import flooded
 from bench.serving.http import Connection, embeddings_body
 from bench.serving.open_loop import SERVICE, open_loop, unary
@@ -70,20 +71,25 @@ async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list
     return latencies
 
 
-async def grpc_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
-    """Make unary calls over one connection."""
+async def grpc_closed(
+    target: str, bodies: Sequence[bytes], callers: int, method: str | None = None
+) -> dict[str, Any]:
+    """Make unary calls over one connection; by default of Encode."""
     async with grpc.aio.insecure_channel(target) as channel:
-        encode = unary(channel)
+        opened: Any = channel
+        encode = unary(channel) if method is None else opened.unary_unary(method)
         await channel.channel_ready()
         return await measured(closed_loop(bodies, callers, lambda _, body: encode(body)))
 
 
-async def http_closed(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
+async def http_closed(
+    target: str, bodies: Sequence[bytes], callers: int, path: str = "/embeddings"
+) -> dict[str, Any]:
     """Make POSTs, each caller over its own persistent connection."""
     connections = [await Connection.open(target) for _ in range(callers)]
     try:
         return await measured(
-            closed_loop(bodies, callers, lambda number, body: connections[number].post(body))
+            closed_loop(bodies, callers, lambda number, body: connections[number].post(body, path))
         )
     finally:
         for connection in connections:
@@ -147,6 +153,14 @@ class Load:
         bodies = [embeddings_body([self._texts[i] for i in part]) for part in groups(order, group)]
         return asyncio.run(http_closed(target, bodies, callers))
 
+    def door(
+        self, door: str, model: str, target: str, order: list[int], callers: int, group: int
+    ) -> dict[str, Any]:
+        own, texts = DOORS[door], self._texts
+        bodies = [own.encode([texts[i] for i in part], model) for part in groups(order, group)]
+        send = http_closed if own.over_http else grpc_closed
+        return asyncio.run(send(target, bodies, callers, own.method))
+
     def stream(self, target: str, order: list[int], group: int) -> dict[str, Any]:
         return asyncio.run(stream(target, requests_of(self._texts, order, group)))
 
@@ -190,7 +204,17 @@ class Load:
 
 def main() -> None:
     load = Load(read_texts(sys.argv[1]))
-    operations = ("closed", "posted", "stream", "listed", "vectors", "open", "again", "flood")
+    operations = (
+        "closed",
+        "posted",
+        "door",
+        "stream",
+        "listed",
+        "vectors",
+        "open",
+        "again",
+        "flood",
+    )
     answer({name: getattr(load, name) for name in operations})
 
 

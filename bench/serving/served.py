@@ -68,11 +68,11 @@ class Headlight(Contestant):
     def serve(self, seconds: float) -> None:
         """Start it, without --check before. Raises Failed if it is not ready in that time."""
         until = time.monotonic() + seconds
-        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
+        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
         self.process = Process([*self._command, *ports], self.log)
         listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
-        self.target, self._http = (
-            f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port")
+        self.target, self._http, self.rest = (
+            f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port", "rest_port")
         )
         wait_for(lambda: self._logged("serving"), self.process, until - time.monotonic())
 

@@ -76,9 +76,7 @@ class Occluding(Encoding):
         self._stage = "queue"
         work = prepared.tokens * (1 + len(self._hidden))
         with admission.lock:
-            admission.check_wait(
-                work, self.request.deadline - time.monotonic(), self.request.priority
-            )
+            admission.check_wait(work, self._time_left(), self.request.priority)
         self._budget.charge(work)
         queue = functools.partial(self._queue, prepared.items)
         self._take_room(queue, self._overhead, prepared.tokens, smaller=lambda room: ("input", ""))

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.requests.request import Request
+from headlight_service.core.occlusion import Occluding
+from headlight_service.core.requests.request import OcclusionRequest, Request
+from headlight_service.frontends.contract.request_decoding import OCCLUSION
 from tests.service.core.pipelines import (
     LONG,
     Core,
@@ -103,3 +105,21 @@ def test_a_request_for_tokens_waits_for_room(text: str) -> None:
             made.passed()
             assert not handle.future.done()
         assert answered(handle).startswith(b"fake 1: ")
+
+
+def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait() -> None:
+    with core() as made:
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        made.model.admission.estimate.worked_off(tokens=1, seconds=100.0)
+        soon = time.monotonic() + 60
+        for waits in (False, True):
+            wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)
+            handle = Occluding(made.pipeline, wanted, Form()).start()
+            if not waits:
+                assert refused(handle, Shed).shortage is Shortage.DEADLINE
+        assert not handle.future.done()
+        handle.cancel()
+        made.engine.gate.set()
+        answered(first)

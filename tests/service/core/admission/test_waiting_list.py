@@ -72,6 +72,16 @@ def test_a_waiting_bulk_request_does_not_block_interactive_ones() -> None:
     assert not shed(admission, "interactive", 5)
 
 
+def test_the_next_part_of_a_bulk_request_does_not_block_interactive_ones() -> None:
+    admission = admission_of()
+    begun, other = Waiter(admission, "bulk", 40), Waiter(admission, "bulk", 30)
+    assert begun.wait()
+    assert other.wait()
+    begun.tokens = 50  # its next part
+    assert not begun.next_part()
+    assert Waiter(admission, "interactive", 5).wait()
+
+
 def test_interactive_requests_are_admitted_before_bulk_that_came_first() -> None:
     admission = admission_of()
     first, bulk, urgent = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.rate_limit import CHARACTERS_PER_TOKENIZED, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
-from headlight_service.core.admission.shed_error import Shed, Shortage, reason_of
+from headlight_service.core.admission.shed_error import reason_of
+from headlight_service.core.admission.waiting_list import Smaller
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.request import Request
+from headlight_service.core.timers import Timer
 from headlight_service.core.tokenization import TokenizationJob
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 T = TypeVar("T")
-LONGEST_PAUSE_SECONDS = 1.0  # until a request that waits for room is tried again
 WhenGone = Callable[[Callable[[], object]], None]  # registers a callback for a disconnect
 _TAKEN: Future[Any] = Future()  # replaces a future whose result is taken: errors refer to frames
 
@@ -70,6 +72,7 @@ class Handle(Generic[T]):
         self._lock = threading.Lock()
         self._over = False  # whether the end is claimed
         self._on_tokenizer_thread = False
+        self._late: Timer | None = None  # while the request waits for room
 
     def result(self) -> T:
         """Wait for the answer, and take it. Call it once.
@@ -115,6 +118,8 @@ class Handle(Generic[T]):
         """
         if not self._admitted:
             return 0
+        if self._late is not None:
+            self._late.cancel()
         if isinstance(error, Exception):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
@@ -200,38 +205,64 @@ class Handle(Generic[T]):
         except CancelledError:
             self.cancel(by_caller=False)
             self.close()
-        except Shed as shed:
-            if self.request.waits and self._can_wait(shed):
-                self._start_later(shed)
-            else:
-                self._fail(shed)
         except Exception as error:
             self._fail(error)
 
-    def _can_wait(self, shed: Shed) -> bool:
-        """Return whether there may be room for the request before its deadline."""
-        return (
-            shed.retry_after_seconds is not None
-            and shed.shortage is not Shortage.DEADLINE
-            and time.monotonic() < self.request.deadline
-        )
+    def _take_room(
+        self,
+        then: Callable[[], None],
+        answer_bytes: int,
+        tokens: int = 0,
+        *,
+        begun: bool = False,
+        smaller: Smaller | None = None,
+    ) -> None:
+        """Take answer bytes and queue tokens. Then: `then`.
 
-    def _start_later(self, shed: Shed) -> None:
-        """Give everything back, and start again when there should be room.
+        A request that waits, or that has begun, takes both once there is room. It goes on from
+        there on the timers' thread.
 
-        A request that kept a part while it waits could block others that wait for it.
+        Args:
+            then: the next step.
+            answer_bytes: bytes of the answer; the model's admission limits their sum.
+            tokens: tokens to be queued.
+            begun: whether it is the next part of a request that has begun.
+            smaller: see `Admission.take_output`.
         """
-        self._budget.close(shed)
-        pause = min(shed.retry_after_seconds or LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        when = min(time.monotonic() + pause, self.request.deadline)
-        begin = functools.partial(self._run, self._admit)
-        self._model.scheduler.timers.call_at(when, begin)
-
-    def _reserve(self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None) -> None:
-        """Reserve the bytes of the answer; the model's admission limits their sum."""
+        request, budget, timers = self.request, self._budget, self._model.scheduler.timers
         # Only its data can make an answer too large forever, not the bytes besides the data.
-        size = min(size, largest_output(self._model.admission.outputs.limit))
-        self._budget.take_answer(size, smaller)
+        answer_bytes = min(answer_bytes, largest_output(self._model.admission.outputs.limit))
+        if not (request.waits or begun):
+            budget.take_answer(answer_bytes, smaller)
+            if tokens:
+                budget.take_tokens(tokens, request.deadline)
+            then()
+            return
+        go_on = functools.partial(self._run, functools.partial(self._go_on, then))
+        if budget.await_room(
+            tokens,
+            answer_bytes,
+            lambda: timers.call_at(0.0, go_on),  # this thread holds the queue's lock
+            begun=begun,
+            smaller=smaller,
+        ):
+            then()
+            return
+        if self._trace is not None:
+            self._trace.stage("queue")
+        if request.deadline < math.inf:
+            late = functools.partial(self._run, budget.stop_waiting)
+            self._late = timers.call_at(request.deadline, late)
+
+    def _go_on(self, then: Callable[[], None]) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        then()
+
+    def _time_left(self) -> float:
+        """Return the seconds that the queue may take; infinity if the request waits for room."""
+        request = self.request
+        return math.inf if request.waits else request.deadline - time.monotonic()
 
     def _finish(self, answer: T) -> None:
         if self._trace is not None:

@@ -16,7 +16,6 @@ import numpy as np
 from headlight.errors import InvalidInput
 from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.values import Floats, Ids
-from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.pipeline import AnswerForm, Encoding, Pipeline
 from headlight_service.core.requests.answer import Answer, Timings
 from headlight_service.core.requests.request import OcclusionRequest
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 WAVES = 8  # a wave has one part in so many of a full request's tokens: other items run in between
-LONGEST_PAUSE = 1.0  # seconds until a wave that found the queue full is retried
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,19 +68,18 @@ class Occluding(Encoding):
         return self._form.overhead_bytes(model.ref, prepared, self._hidden)
 
     def _reserve_and_queue(self) -> None:
-        """Reserve the answer, charge for all waves at once, and queue the whole input.
+        """Charge for all waves at once, reserve the answer, and queue the whole input.
 
         A later charge could refuse the request half way. Then: `_computed`, `_answer`.
         """
         prepared, admission = self._prepared, self._model.admission
         self._stage = "queue"
-        self._reserve(self._overhead, lambda room: ("input", ""))
         work = prepared.tokens * (1 + len(self._hidden))
-        remaining = self.request.deadline - time.monotonic()
         with admission.lock:
-            admission.check_wait(work, remaining, self.request.priority)
+            admission.check_wait(work, self._time_left(), self.request.priority)
         self._budget.charge(work)
-        self._submit_items(prepared.items, prepared.tokens)
+        queue = functools.partial(self._queue, prepared.items)
+        self._take_room(queue, self._overhead, prepared.tokens, smaller=lambda room: ("input", ""))
 
     def _answer(self, computed: Computed) -> None:
         """Take the vectors of a wave. Then: `_next_wave`, or the answer after the last."""
@@ -102,20 +99,13 @@ class Occluding(Encoding):
             self._next_wave()
 
     def _next_wave(self) -> None:
-        """Queue the next wave; retry later if the queue is full. Then: `_computed`, `_answer`."""
+        """Queue the next wave once there is room. Then: `_computed`, `_answer`."""
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)
         wave = [item._replace(occluded=int(token)) for token in self._hidden[begin : begin + step]]
-        try:
-            self._submit_items(wave, length * len(wave))
-        except Shed as shed:
-            pause = min(shed.retry_after_seconds or LONGEST_PAUSE, LONGEST_PAUSE)
-            if self._trace is not None:
-                self._trace.stage("queue")
-            when = min(time.monotonic() + pause, self.request.deadline)
-            go_on = functools.partial(self._run, self._next_wave)
-            self._model.scheduler.timers.call_at(when, go_on)
+        queue = functools.partial(self._queue, wave)
+        self._take_room(queue, 0, length * len(wave), begun=True)
 
     def _fail(self, error: Exception) -> None:
         super()._fail(of_one_input(error) if isinstance(error, InvalidInput) else error)

@@ -1,10 +1,11 @@
 """Request pipeline, callable from any thread.
 
     find the model -> take its bytes -> resolve the outputs -> refuse what would be late
-    -> tokenise -> size and reserve the answer -> take queue tokens -> batch -> compute -> answer
+    -> tokenise -> size the answer -> take answer bytes and queue tokens -> batch -> compute
+    -> answer
 
-A step runs on the thread that reaches it: the caller's, the tokenizer's or the engine's. A step
-waits only for its own work.
+A step runs on the thread that reaches it: the caller's, the tokenizer's, the engine's, or the
+timers' after a wait for room. A step waits only for its own work.
 """
 
 from __future__ import annotations
@@ -25,13 +26,11 @@ from headlight_service.core.admission.rate_limit import (
     Bucket,
     Quotas,
 )
-from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
-from headlight_service.core.timers import Timer
 from headlight_service.core.tokenization import encoding_job, items_of, tokenized
 from headlight_service.core.tokenize_request import Tokenizing, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
@@ -156,7 +155,6 @@ class Encoding(Handle[Answer]):
         self._when_queued = when_queued
         self._stage = "tokenize"
         self._pending: PendingRequest | None = None
-        self._late: Timer | None = None  # of a request that waits for room in the queue
         self._selection: Selection
         self._prepared: Prepared
         self._overhead = self._tokenize_ns = 0
@@ -173,8 +171,7 @@ class Encoding(Handle[Answer]):
             # Tokenising is most of the cost of a refusal.
             least = job.size // (CHARACTERS_PER_TOKENIZED * TOKENIZED_PER_COMPUTED)
             tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
-            left = math.inf if request.waits else request.deadline - time.monotonic()
-            self._budget.refuse_early(tokens, left)
+            self._budget.refuse_early(tokens, self._time_left())
         self._begin_tokenizing(job)
 
     def _tokenize(self) -> None:
@@ -216,13 +213,13 @@ class Encoding(Handle[Answer]):
         return self._form.overhead_bytes(self._model.ref, self._prepared)
 
     def _reserve_and_queue(self) -> None:
-        """Wait until the stream has room for the answer. Then: `_reserve_answer`.
+        """Go on once the stream has room for the answer. Then: `_reserve_answer`.
 
         Without a stream there is no wait. A dry run is answered here.
         """
         if self.request.dry_run:
-            self._reserve(self._overhead)
-            self._finish(Answer(self._prepared, [], Timings(self._tokenize_ns)))
+            answer = Answer(self._prepared, [], Timings(self._tokenize_ns))
+            self._take_room(functools.partial(self._finish, answer), self._overhead)
             return
         self._stage = "queue"
         size = self._prepared.data_bytes
@@ -238,39 +235,22 @@ class Encoding(Handle[Answer]):
         return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
 
     def _reserve_answer(self) -> None:
-        """Reserve the answer's bytes, and charge for its tokens. Then: `_submit_items`."""
+        """Charge for the tokens, and take the room for answer and queue. Then: `_queue`."""
         prepared = self._prepared
         if self._window is not None:
             self._window_bytes = prepared.data_bytes
-        self._reserve(
-            self._overhead + prepared.data_bytes, self._smaller if prepared.data_bytes else None
-        )
+        size = self._overhead + prepared.data_bytes
         if not prepared.data_bytes:  # only token_info
-            self._answer(Computed([ItemResult() for _ in prepared.items], 0, 0))
+            described = Computed([ItemResult() for _ in prepared.items], 0, 0)
+            self._take_room(functools.partial(self._answer, described), size)
             return
         self._budget.charge(prepared.tokens)
-        self._submit_items(prepared.items, prepared.tokens)
-
-    def _submit_items(self, items: Sequence[EncodeItem], tokens: int) -> None:
-        """Take queue tokens, now or once there is room. Then: `_queue`."""
-        request, timers = self.request, self._model.scheduler.timers
-        if not request.waits:
-            self._budget.take_tokens(tokens, request.deadline)
-            self._queue(items)
-            return
-        queue = functools.partial(self._run, functools.partial(self._queue, items))
-        # The thread that makes room holds the queue's lock.
-        if self._budget.await_tokens(tokens, lambda: timers.call_at(0.0, queue)):
-            self._queue(items)
-        elif request.deadline < math.inf:
-            late = functools.partial(self._run, lambda: self._budget.stop_waiting(tokens))
-            self._late = timers.call_at(request.deadline, late)
+        queue = functools.partial(self._queue, prepared.items)
+        self._take_room(queue, size, prepared.tokens, smaller=self._smaller)
 
     def _queue(self, items: Sequence[EncodeItem]) -> None:
         """Queue items whose tokens are held. Then: the scheduler, `_computed`."""
         request, model = self.request, self._model
-        if self._late is not None:
-            self._late.cancel()
         pending = PendingRequest(
             model.ref.name,
             items,
@@ -342,17 +322,8 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
-        if self._late is not None:
-            self._late.cancel()
-        self._leave_window()
-        return kept
-
-    def _start_later(self, shed: Shed) -> None:
-        self._leave_window()
-        super()._start_later(shed)
-
-    def _leave_window(self) -> None:
         with self._lock:
             window_bytes, self._window_bytes = self._window_bytes, -1
         if self._window is not None and window_bytes >= 0:
             self._window.leave(window_bytes)
+        return kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
@@ -54,8 +55,7 @@ class Tokenizing(Handle[bytes]):
             answer = self._form.encode(model.ref, self._tokens(), len(self._job.inputs))
         finally:  # refused or not, these were tokenised
             self._budget.charge_tokenizing(self._tokenized_tokens)
-        self._reserve(len(answer))
-        self._finish(answer)
+        self._take_room(functools.partial(self._finish, answer), len(answer))
 
     def _tokens(self) -> Iterator[TokenList]:
         for each in tokenized(self._job, self._model.runtime, lambda: self.cancelled):

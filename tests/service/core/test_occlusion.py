@@ -20,7 +20,6 @@ from headlight.errors import DeadlineExceeded, InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
-from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.occlusion import Occluding
@@ -173,37 +172,25 @@ async def test_the_answer_is_reserved_before_anything_runs(serve: Serve) -> None
         assert outputs.held == 0
 
 
-class Full:
-    """Queue that other requests fill, until one has been shed."""
-
-    def __init__(self, admission: Admission, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sheds: list[Shortage] = []
-        self._tokens, self._others = admission.tokens, admission.tokens.free
-        self._tokens.take(self._others)
-        self._take_tokens = admission.take_tokens
-        admission.estimate.worked_off(tokens=10**9, seconds=1e-3)  # so it is retried soon
-        monkeypatch.setattr(admission, "take_tokens", self.take_tokens)
-
-    def take_tokens(self, tokens: int, priority: Priority) -> None:
-        try:
-            self._take_tokens(tokens, priority)
-        except Shed as shed:
-            self.sheds.append(shed.shortage)
-            self._tokens.take(-self._others)
-            raise
+def fill(admission: Admission) -> int:
+    """Fill the queue, and return the tokens to give back."""
+    others = admission.tokens.free
+    admission.tokens.take(others)
+    return others
 
 
-async def test_a_started_occlusion_waits_if_the_queue_is_full(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_started_occlusion_waits_if_the_queue_is_full(serve: Serve) -> None:
     async with serve() as service:
+        admission = admission_of(service)
         service.engine.gate.clear()
         call = asyncio.ensure_future(service.stub.Occlude(of(5)))
         await service.started()
-        others = Full(admission_of(service), monkeypatch)
+        others = fill(admission)
         service.engine.gate.set()
+        await until(lambda: bool(admission._waiting))
+        with admission.lock:
+            admission.give_tokens(others, "interactive")
         assert list((await call).tokens) == [0, 1, 2, 3, 4]
-        assert others.sheds == [Shortage.QUEUE_TOKENS]
         assert sorted(holes(service.engine)) == [-1, 0, 1, 2, 3, 4], "nothing was computed twice"
 
 
@@ -246,12 +233,11 @@ async def test_a_caller_that_disconnects_while_waiting_is_counted_and_released(
         assert holes(service.engine) == [-1]
 
 
-async def test_an_occlusion_that_has_not_started_is_shed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_occlusion_that_has_not_started_is_shed(serve: Serve) -> None:
     async with serve() as service:
-        Full(admission_of(service), monkeypatch)
+        others = fill(admission_of(service))
         error = await refused(service.stub.Occlude(of(5)), EXHAUSTED)
+        admission_of(service).tokens.take(-others)
         assert details_of(error)["ErrorInfo"].reason == "QUEUE_TOKENS"
         assert service.engine.batches == []
 

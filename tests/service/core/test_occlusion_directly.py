@@ -18,7 +18,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
-from headlight_service.core.occlusion import LONGEST_PAUSE, WAVES, Occluded, Occluding
+from headlight_service.core.occlusion import WAVES, Occluded, Occluding
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from tests.service.batching import Clock
@@ -172,8 +172,9 @@ def test_an_occlusion_can_be_cancelled_while_waiting_for_capacity() -> None:
         assert made.sample("headlight_cancelled_total", stage="queue") == 1
         made.computed()
         assert made.held == (0, others, 0)
-        made.model.admission.tokens.take(-others)
-        made.model.scheduler.timers.call_at(time.monotonic() + LONGEST_PAUSE, tried.set)
+        with made.model.admission.lock:
+            made.model.admission.give_tokens(others, "interactive")
+        made.model.scheduler.timers.call_at(time.monotonic(), tried.set)
         assert tried.wait(30)
         assert holes(made) == [-1], "nothing is tried again"
         assert made.held == (0, 0, 0)

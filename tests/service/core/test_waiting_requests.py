@@ -10,29 +10,34 @@ from collections.abc import Iterator
 
 import pytest
 
-from headlight_service.core import handle as handles
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.requests.request import Request
-from tests.service.core.pipelines import Core, Form, answered, core, refused, submit
-
-SOON_SECONDS = 0.01
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handles, "LONGEST_PAUSE_SECONDS", SOON_SECONDS)
+from headlight_service.core.occlusion import Occluding
+from headlight_service.core.requests.request import OcclusionRequest, Request
+from headlight_service.frontends.contract.request_decoding import OCCLUSION
+from tests.service.core.pipelines import (
+    LONG,
+    Core,
+    Form,
+    Pieces,
+    answered,
+    core,
+    quotas_of,
+    refused,
+    submit,
+)
 
 
 @contextlib.contextmanager
 def full_outputs(made: Core) -> Iterator[None]:
     """Leave no room for answers."""
-    outputs = made.model.admission.outputs
-    taken = outputs.free
-    outputs.take(taken)
+    admission = made.model.admission
+    taken = admission.outputs.free
+    admission.outputs.take(taken)
     try:
         yield
     finally:
-        outputs.take(-taken)
+        with admission.lock:
+            admission.give_output(taken)
 
 
 def test_a_waiting_request_is_answered_once_there_is_room() -> None:
@@ -42,20 +47,37 @@ def test_a_waiting_request_is_answered_once_there_is_room() -> None:
             refused(submit(made), Shed)
             request = Request(["a bb"], waits=True)
             handle = made.pipeline.submit(request, Form(), when_queued=queued.set)
-            with pytest.raises(TimeoutError):
-                handle.future.result(20 * SOON_SECONDS)
             assert not queued.is_set()
-            assert made.held[:2] == (0, 0), "it holds nothing while it waits"
         assert len(answered(handle).results) == 1
         assert queued.is_set()
         assert made.sample("headlight_rejected_total", reason="output_bytes") == 1, "the first"
 
 
+def test_a_waiting_request_keeps_its_request_bytes() -> None:
+    with core(max_queue_bytes=100) as made:
+        with full_outputs(made):
+            handle = submit(made, waits=True, size_bytes=60)
+            assert made.held[:2] == (60, 0)
+            error = refused(submit(made, waits=True, size_bytes=60), Shed)
+            assert error.shortage is Shortage.REQUEST_BYTES
+            assert error.retry_after_seconds is not None
+        answered(handle)
+
+
+def test_a_waiting_request_is_refused_at_once_if_its_quota_is_used_up() -> None:
+    with core(quotas=quotas_of(1)) as made:
+        answered(submit(made, "a", quota_owner="c"))
+        error = refused(submit(made, "a", waits=True, quota_owner="c"), Shed)
+        assert error.shortage is Shortage.QUOTA
+        assert error.retry_after_seconds is not None
+
+
 def test_the_wait_ends_at_the_deadline() -> None:
     with core() as made, full_outputs(made):
-        late = submit(made, waits=True, deadline=time.monotonic() + 10 * SOON_SECONDS)
+        late = submit(made, waits=True, deadline=time.monotonic() + 0.05)
         error = refused(late, Shed)
         assert error.shortage is Shortage.OUTPUT_BYTES
+        assert "outputs.pooled" in error.message
 
 
 def test_a_cancelled_request_waits_no_longer() -> None:
@@ -63,12 +85,41 @@ def test_a_cancelled_request_waits_no_longer() -> None:
         with full_outputs(made):
             handle = submit(made, waits=True)
             handle.cancel()
+            assert not made.model.admission._waiting
         assert handle.future.cancelled()
 
 
-@pytest.mark.parametrize(
-    "shed", [Shed("too large", Shortage.MEMORY), Shed("too late", Shortage.DEADLINE, 1.0)]
-)
-def test_a_request_that_no_wait_helps_is_refused(shed: Shed) -> None:
+def test_a_dry_run_waits_for_room() -> None:
     with core() as made:
-        assert refused(submit(made, waits=True, form=Form(shed)), Shed) is shed
+        with full_outputs(made):
+            handle = submit(made, waits=True, dry_run=True)
+            assert not handle.future.done()
+        assert answered(handle).results == []
+
+
+@pytest.mark.parametrize("text", ["a bb", LONG], ids=["short", "long"])
+def test_a_request_for_tokens_waits_for_room(text: str) -> None:
+    with core() as made:
+        with full_outputs(made):
+            handle = made.pipeline.tokenize(Request([text], waits=True), Pieces())
+            made.passed()
+            assert not handle.future.done()
+        assert answered(handle).startswith(b"fake 1: ")
+
+
+def test_a_waiting_occlusion_is_not_refused_for_the_estimated_wait() -> None:
+    with core() as made:
+        made.engine.gate.clear()
+        first = submit(made)
+        made.started()
+        made.model.admission.estimate.worked_off(tokens=1, seconds=100.0)
+        soon = time.monotonic() + 60
+        for waits in (False, True):
+            wanted = OcclusionRequest(["a bb"], OCCLUSION, waits=waits, deadline=soon)
+            handle = Occluding(made.pipeline, wanted, Form()).start()
+            if not waits:
+                assert refused(handle, Shed).shortage is Shortage.DEADLINE
+        assert not handle.future.done()
+        handle.cancel()
+        made.engine.gate.set()
+        answered(first)

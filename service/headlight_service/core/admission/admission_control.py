@@ -1,6 +1,6 @@
 """Admission control of one model: limits on request bytes, queued tokens and answer bytes.
 
-Request bytes are taken before tokenising, tokens before queueing, answer bytes before computing.
+Request bytes are taken before tokenising, answer bytes and tokens before queueing.
 `headlight_service.core.admission.request_budget` holds the amounts that one request has taken.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from headlight.errors import DeadlineExceeded
+from headlight.errors import DeadlineExceeded, HeadlightError
 from headlight.spec import Priority
 from headlight_service.core.admission.estimates import Expected, WaitEstimate
 from headlight_service.core.admission.shed_error import Shed, Shortage
+from headlight_service.core.admission.waiting_list import Smaller, WaitingList, Wanted
 
 SHORTEST_RETRY_SECONDS = 0.05
 LONGEST_RETRY_SECONDS = 30.0
@@ -110,9 +110,7 @@ class Admission:
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self.estimate = estimate or WaitEstimate(1)
         self._begins_at_once = begins_at_once
-        # Requests that wait for tokens, first come, first served: each by the function that is
-        # called once it has them.
-        self._waiting: OrderedDict[Callable[[], None], tuple[int, Priority]] = OrderedDict()
+        self._waiting = WaitingList()
 
     @property
     def backlog_seconds(self) -> float:
@@ -134,13 +132,70 @@ class Admission:
         pool.take(size)
 
     def take_tokens(self, tokens: int, priority: Priority) -> None:
-        """Take the tokens of a request, before it is queued. Raises Shed: the queue is full."""
-        pool = self.bulk if priority == "bulk" else self.tokens
-        if tokens > pool.free:
-            raise self.full(tokens, priority)
+        """Take the tokens of a request that does not wait, before it is queued.
+
+        Raises:
+            Shed: the queue is full, or requests of the same or a higher priority wait for it.
+        """
+        pool = self._pool(priority)
+        if tokens > pool.free or self._waiting.blocks(priority):
+            raise self._full(tokens, priority)
         pool.take(tokens)
 
-    def full(self, tokens: int, priority: Priority) -> Shed:
+    def await_room(self, wanted: Wanted) -> bool:
+        """Take the tokens and answer bytes of a request now, and return True.
+
+        Else it takes them once there is room for both, in the order of the waiting list.
+        """
+        if not wanted.tokens and self._fits(wanted):  # it needs no queue
+            self._take(wanted)
+            return True
+        self._waiting.add(wanted)
+        return self._admit_waiting(wanted)
+
+    def stop_waiting(self, wanted: Wanted) -> None:
+        """Let a request wait no longer."""
+        self._waiting.remove(wanted)
+        self._admit_waiting()
+
+    def waited_in_vain(self, wanted: Wanted) -> HeadlightError:
+        """Return the error of a request that has waited until its deadline."""
+        if wanted.begun:  # it is never shed
+            return DeadlineExceeded("the deadline passed while a part waited for the queue")
+        if wanted.answer_bytes > self.room:
+            return self._no_room(wanted.answer_bytes, wanted.smaller)
+        return self._full(wanted.tokens, wanted.priority)
+
+    def give_tokens(self, tokens: int, priority: Priority) -> None:
+        """Give tokens back, and admit requests that wait."""
+        self._pool(priority).take(-tokens)
+        self._admit_waiting()
+
+    def give_output(self, size: int) -> None:
+        """Give bytes of answers back, and admit requests that wait."""
+        self.outputs.take(-size)
+        self._admit_waiting()
+
+    def _admit_waiting(self, new: Wanted | None = None) -> bool:
+        """Admit all that fit, and return whether `new` is among them; it is not called back."""
+        while self._waiting and (first := self._waiting.next(self._fits)) is not None:
+            self._waiting.remove(first)
+            self._take(first)
+            if first is new:
+                return True
+            first.admitted()
+        return False
+
+    def _fits(self, wanted: Wanted) -> bool:
+        return (
+            wanted.tokens <= self._pool(wanted.priority).free and wanted.answer_bytes <= self.room
+        )
+
+    def _take(self, wanted: Wanted) -> None:
+        self._pool(wanted.priority).take(wanted.tokens)
+        self.outputs.take(wanted.answer_bytes)
+
+    def _full(self, tokens: int, priority: Priority) -> Shed:
         """Return the error of a request that the queue has no room for."""
         pool = self._pool(priority)
         # Either may be short: the queue, or bulk's part of it.
@@ -148,52 +203,16 @@ class Admission:
             full, problem = self.bulk, "the queue is full for bulk"
         else:
             full, problem = self.tokens, "the queue is full"
+        if tokens <= pool.free:
+            problem = "other requests wait for the queue"
         used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
         seconds = self._retry_seconds(tokens)
         return _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
 
-    def await_tokens(self, tokens: int, priority: Priority, admitted: Callable[[], None]) -> bool:
-        """Take the tokens of a request now, and return True; else once there is room for them.
-
-        Args:
-            tokens: tokens of the request.
-            priority: its priority.
-            admitted: called with the lock held, by the thread that made room.
-        """
-        pool = self._pool(priority)
-        if self._waiting or tokens > pool.free:
-            self._waiting[admitted] = (tokens, priority)
-            return False
-        pool.take(tokens)
-        return True
-
-    def stop_waiting(self, admitted: Callable[[], None]) -> None:
-        """Let a request wait no longer."""
-        self._waiting.pop(admitted, None)
-        self._admit_waiting()
-
-    def give_tokens(self, tokens: int, priority: Priority) -> None:
-        """Give tokens back, and admit the requests that wait for them."""
-        (self.bulk if priority == "bulk" else self.tokens).take(-tokens)
-        if self._waiting:
-            self._admit_waiting()
-
-    def _admit_waiting(self) -> None:
-        while self._waiting:
-            admitted, (tokens, priority) = next(iter(self._waiting.items()))
-            pool = self._pool(priority)
-            if tokens > pool.free:
-                return
-            del self._waiting[admitted]
-            pool.take(tokens)
-            admitted()
-
     def _pool(self, priority: Priority) -> Pool:
         return self.bulk if priority == "bulk" else self.tokens
 
-    def take_output(
-        self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None
-    ) -> None:
+    def take_output(self, size: int, smaller: Smaller | None = None) -> None:
         """Take the bytes of an answer, before it is computed.
 
         Args:
@@ -204,17 +223,20 @@ class Admission:
         Raises:
             Shed: other callers' results take too much.
         """
-        room = self.room
-        if size > room:
-            field, remedy = ("inputs", "") if smaller is None else smaller(room)
-            used = (
-                f"{field}: the answer would have {size} bytes;"
-                f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
-            )
-            # A guess, because the rate at which the clients read is unknown.
-            seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
-            raise _shed(used, Shortage.OUTPUT_BYTES, seconds)
+        if size > self.room:
+            raise self._no_room(size, smaller)
         self.outputs.take(size)
+
+    def _no_room(self, size: int, smaller: Smaller | None) -> Shed:
+        """Return the error of an answer that there is no room for."""
+        field, remedy = ("inputs", "") if smaller is None else smaller(self.room)
+        used = (
+            f"{field}: the answer would have {size} bytes;"
+            f" {self.outputs.held} of {self.outputs.limit} are in use{remedy}"
+        )
+        # A guess, because the rate at which the clients read is unknown.
+        seconds = _bounded(max(self.backlog_seconds, FIRST_RETRY_SECONDS))
+        return _shed(used, Shortage.OUTPUT_BYTES, seconds)
 
     def check_wait(
         self, tokens: int, remaining_seconds: float, priority: Priority

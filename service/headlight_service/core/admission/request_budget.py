@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.estimates import Expected
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Bucket
+from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
 
 class RequestBudget:
@@ -51,7 +51,7 @@ class RequestBudget:
         self._tokenizing = self._charged = 0.0  # prices in tokens: of tokenising; of the whole work
         self._expected: Expected | None = None  # wait-time estimate of the queued tokens
         self._queued_at = 0.0
-        self._waiting: Callable[[], None] | None = None  # for tokens; see Admission
+        self._waiting: Wanted | None = None
         self._closed = False
         self.bucket = bucket
         self._done = 0  # tokens computed; they stay charged in any case
@@ -103,9 +103,7 @@ class RequestBudget:
             self.bucket.charge(charged, self._tokenizing)
             self._charged = charged
 
-    def take_answer(
-        self, size: int, smaller: Callable[[int], tuple[str, str]] | None = None
-    ) -> None:
+    def take_answer(self, size: int, smaller: Smaller | None = None) -> None:
         """Take the bytes of the answer. Raises Shed as `Admission.take_output` does."""
         with self._admission.lock:
             if self._closed:
@@ -129,33 +127,53 @@ class RequestBudget:
             admission.take_tokens(tokens, self._priority)
             self._tokens = tokens
 
-    def await_tokens(self, tokens: int, admitted: Callable[[], object]) -> bool:
-        """Take tokens now, and return True; else once there is room for them.
+    def await_room(
+        self,
+        tokens: int,
+        answer_bytes: int,
+        admitted: Callable[[], object],
+        *,
+        begun: bool = False,
+        smaller: Smaller | None = None,
+    ) -> bool:
+        """Take tokens and answer bytes now, and return True; else once there is room for both.
 
         Args:
             tokens: tokens that are queued then.
+            answer_bytes: bytes of the answer, or 0.
             admitted: called with the lock held, by the thread that made room.
+            begun: see `Wanted`.
+            smaller: see `Admission.take_output`.
         """
+
+        def go_on() -> None:
+            self._waiting = None
+            self._hold(tokens, answer_bytes)
+            admitted()
+
+        wanted = Wanted(tokens, answer_bytes, self._priority, go_on, begun, smaller)
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
-            self._waiting = functools.partial(self._admitted, tokens, admitted)
-            taken = self._admission.await_tokens(tokens, self._priority, self._waiting)
+            taken = self._admission.await_room(wanted)
             if taken:
-                self._waiting, self._tokens = None, tokens
+                self._hold(tokens, answer_bytes)
+            else:
+                self._waiting = wanted
             return taken
 
-    def stop_waiting(self, tokens: int) -> None:
-        """Stop waiting for so many tokens. Raises Shed, unless it waits no longer."""
+    def stop_waiting(self) -> None:
+        """Stop waiting at the deadline. Raises HeadlightError, unless it waits no longer."""
         with self._admission.lock:
             waiting, self._waiting = self._waiting, None
             if waiting is not None:
+                error = self._admission.waited_in_vain(waiting)
                 self._admission.stop_waiting(waiting)
-                raise self._admission.full(tokens, self._priority)
+                raise error
 
-    def _admitted(self, tokens: int, admitted: Callable[[], object]) -> None:
-        self._waiting, self._tokens = None, tokens
-        admitted()
+    def _hold(self, tokens: int, answer_bytes: int) -> None:
+        self._tokens = tokens
+        self.answer_bytes += answer_bytes
 
     def began(self, tokens: int) -> None:
         """Add tokens that an engine computes. Call it with the lock held."""
@@ -212,7 +230,7 @@ class RequestBudget:
     def release(self, answer_bytes: int) -> None:
         """Give back the bytes that `close` kept."""
         with self._admission.lock:
-            self._admission.outputs.held -= answer_bytes
+            self._admission.give_output(answer_bytes)
 
     def _learn_wait(self, *, answered: bool) -> None:
         if self._expected is not None:
@@ -226,5 +244,5 @@ class RequestBudget:
         self._admission.give_tokens(given, self._priority)
 
     def _give_answer(self) -> None:
-        self._admission.outputs.held -= self.answer_bytes
-        self.answer_bytes = 0
+        given, self.answer_bytes = self.answer_bytes, 0
+        self._admission.give_output(given)

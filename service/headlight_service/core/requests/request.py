@@ -77,7 +77,8 @@ class Request:
             configured.
         head_masks: mask of each input, float32 [L, H]; None: no input has one.
         dry_run: whether to only check and tokenise, and not to compute.
-        waits: whether the request waits for room, until its deadline, instead of being shed.
+        waits: whether the request waits for queue tokens and answer bytes, until its deadline,
+            instead of being shed. If its quota or the request bytes are used up, it is shed.
     """
 
     inputs: list[Input]

@@ -11,7 +11,7 @@ from headlight.errors import InvalidInput
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel
-from headlight_service.core.requests.request import Input, OutputSpec, Request
+from headlight_service.core.requests.request import OutputSpec, Request
 
 Direction = Literal["right", "left"]
 CUTS: dict[Direction, Truncation] = {"right": "cut_end", "left": "cut_start"}
@@ -55,30 +55,6 @@ def truncation_of(
 def auto_truncate(model: ServedModel) -> bool:
     """Return whether texts that are too long are cut unless a request says otherwise."""
     return model.truncation != "refuse"
-
-
-def embed_request(
-    inputs: Sequence[Input],
-    outputs: OutputSpec,
-    model: ServedModel,
-    *,
-    truncate: bool | None,
-    direction: Direction | None,
-    prompt_name: str | None,
-    size_bytes: int,
-    deadline: float,
-    quota_owner: str | None,
-) -> Request:
-    """Return the request for vectors; `size_bytes` and the rest are fields of the core's."""
-    return Request(
-        list(inputs),
-        outputs,
-        size_bytes=size_bytes,
-        deadline=deadline,
-        quota_owner=quota_owner,
-        prompt_name=prompt_name,
-        truncation=truncation_of(truncate, direction, model),
-    )
 
 
 def tokenize_request(

@@ -106,7 +106,7 @@ def stream_of(service: Service) -> Any:
     return stream
 
 
-async def test_a_stream_waits_for_room_where_a_unary_call_is_refused(serve: Serve) -> None:
+async def test_a_stream_waits_for_its_quota_where_a_unary_call_is_refused(serve: Serve) -> None:
     # Each asks for an eighth of the quota of a second; the bucket holds one second.
     quotas = Quotas(400, 1)
     requests = [numbered(place, *["a bb"] * 50) for place in range(6)]
@@ -119,7 +119,7 @@ async def test_a_stream_waits_for_room_where_a_unary_call_is_refused(serve: Serv
         assert grpc.StatusCode.RESOURCE_EXHAUSTED in codes
 
 
-async def test_a_wait_for_room_ends_with_the_timeout(serve: Serve) -> None:
+async def test_a_wait_for_a_quota_ends_with_the_timeout(serve: Serve) -> None:
     quotas = Quotas(1, 100)
     requests = [
         numbered(0, *["a bb"] * 40),

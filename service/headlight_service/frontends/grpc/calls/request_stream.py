@@ -25,7 +25,7 @@ from headlight_service.core.admission.shed_error import Shed, Shortage
 from headlight_service.core.handle import Handle
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.requests.request import Request
-from headlight_service.frontends.answer_wait import done
+from headlight_service.frontends.answer_wait import done, wake
 from headlight_service.frontends.grpc.grpc_status import Refusal, refusal
 from headlight_service.frontends.grpc.peer_timeouts import Replies, no_more
 from headlight_service.frontends.grpc.transport.grpc_call import Call, CallerGone
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.request_trace import RequestTrace
 
 DRAINING = "this replica is shutting down; resend unanswered requests on a new stream"
+# Shortages that the core refuses at once, but an ordered stream waits for.
+AWAITED = (Shortage.QUOTA, Shortage.REQUEST_BYTES)
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -257,10 +259,28 @@ class RequestStream(Generic[RequestT, ResponseT]):
     async def _computed(
         self, decoded: Decoded[ResponseT], trace: RequestTrace | None, turn: _Turn
     ) -> tuple[Handle[Any], Any]:
-        """Wait for the answer, and on an ordered stream for room."""
-        loop = asyncio.get_running_loop()
-        queued = functools.partial(_wake, loop, turn.queued) if self.ordered else None
+        """Wait for the answer. On an ordered stream, also wait for a quota or for request bytes.
+
+        The core itself waits for the other resources. The requests behind this one are not read
+        meanwhile.
+        """
         decoded.request.waits = self.ordered
+        while True:
+            try:
+                return await self._submitted(decoded, trace, turn)
+            except Shed as shed:
+                seconds = shed.retry_after_seconds
+                left = decoded.request.deadline - time.monotonic()
+                waits = self.ordered and shed.shortage in AWAITED
+                if not waits or seconds is None or seconds > left:
+                    raise
+            await asyncio.sleep(seconds)
+
+    async def _submitted(
+        self, decoded: Decoded[ResponseT], trace: RequestTrace | None, turn: _Turn
+    ) -> tuple[Handle[Any], Any]:
+        loop = asyncio.get_running_loop()
+        queued = functools.partial(wake, loop, turn.queued) if self.ordered else None
         handle = self.submit(decoded, trace, queued)
         try:
             await done(handle)
@@ -327,8 +347,3 @@ class OpenStreams:
         self._draining = True
         for stream in self._streams:
             stream.drain()
-
-
-def _wake(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended
-        loop.call_soon_threadsafe(event.set)

@@ -11,9 +11,9 @@ from headlight_service.frontends.grpc.transport.grpc_call import Call
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
     Direction,
-    embed_request,
     pooled_output,
     tokenize_request,
+    truncation_of,
 )
 
 DIRECTIONS: dict[int, Direction] = {
@@ -36,16 +36,14 @@ def decode_embed(
         direction = DIRECTIONS.get(message.truncation_direction)
         if direction is None:
             raise InvalidInput("truncation_direction", "is unknown; send RIGHT or LEFT")
-    request = embed_request(
+    request = Request(
         [message.inputs],
         outputs,
-        model,
-        truncate=message.truncate,
-        direction=direction,
-        prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
         size_bytes=message.ByteSize(),
         deadline=call.deadline,
         quota_owner=call.quota_owner,
+        prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
+        truncation=truncation_of(message.truncate, direction, model),
     )
     return request, VectorForm(model, request)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import grpc
-import pytest
 
-from headlight_service.core import handle as handles
 from headlight_service.frontends.grpc.tei import tei_messages as pb
 from tests.service.calls import refused, until
 from tests.service.conftest import Serve
@@ -32,12 +30,10 @@ async def test_answers_come_in_the_order_of_the_requests(serve: Serve) -> None:
             assert one.embeddings == other.embeddings
 
 
-async def test_a_stream_waits_where_a_call_is_shed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(handles, "LONGEST_PAUSE_SECONDS", 0.01)
+async def test_a_stream_waits_where_a_call_is_shed(serve: Serve) -> None:
     async with serve() as service:
-        outputs = service.model.admission.outputs
+        admission = service.model.admission
+        outputs = admission.outputs
         taken = outputs.free
         outputs.take(taken)
         await refused(
@@ -47,10 +43,11 @@ async def test_a_stream_waits_where_a_call_is_shed(
         streaming = asyncio.create_task(
             call_stream(service.channel, "EmbedStream", requests_of(20))
         )
-        timers = service.model.scheduler.timers
-        await until(lambda: len(timers.due) > 0)
-        assert len(timers.due) == 1, "it reads no further while one request waits"
-        outputs.take(-taken)
+        await until(lambda: bool(admission._waiting))
+        read = requests_of(1)[0].ByteSize()
+        assert admission.requests.held == read, "it reads no further while one request waits"
+        with admission.lock:
+            admission.give_output(taken)
         assert len(await streaming) == 20
         assert service.sample("headlight_rejected_total", model="fake", reason="output_bytes") == 1
 

@@ -149,11 +149,14 @@ async def send_response(
         headers.append((b"content-type", response.content_type.encode()))
     if (unread or close) and CLOSE not in headers:
         headers.append(CLOSE)
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    if len(body) <= PIECE_BYTES and not unread:
-        await send({"type": "http.response.body", "body": body})
-        return
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
     timeout = ReplyTimeout(stall_seconds)
+    # It waits as well, if earlier responses of the connection are not read.
+    await _send_piece(start, 0, connection, send, timeout)
+    if len(body) <= PIECE_BYTES and not unread:
+        message = {"type": "http.response.body", "body": body}
+        await _send_piece(message, len(body), connection, send, timeout)
+        return
     for begin in range(0, len(body), PIECE_BYTES):
         piece = body[begin : begin + PIECE_BYTES]
         message = {"type": "http.response.body", "body": piece, "more_body": True}

@@ -200,6 +200,17 @@ def test_a_reader_that_does_not_read_is_cut_and_gives_back_its_permits() -> None
         assert service.ask(PATH, {"input": "a"}).status == 200
 
 
+def test_a_reader_of_no_answer_at_all_is_cut() -> None:
+    """Each answer is small, and the first ones fill the buffers of the connection."""
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400
+    with http_service(stall_seconds=0.2) as service, service.raw(asked):
+        until(
+            lambda: service.sample(COUNT, protocol="json", method="/openapi.json", code="499") == 1,
+            "it is not cut",
+        )
+        until(lambda: not service.server.door.idle, "it is still connected")
+
+
 def test_permits_are_held_until_the_answer_is_read() -> None:
     with http_service(many_entries(), stall_seconds=30) as service, large(service) as client:
         until(lambda: bool(service.held[2]) and not service.held[1], "it is not computed")

@@ -102,7 +102,7 @@ class Exchange:
         rest: what follows the path of a route that ends in `/*`.
         headers: its headers, by lower-case names; the last of each.
         query: its query string, decoded; the last of each name.
-        body: its body.
+        body: its body; empty for another method than POST, and for a public route.
         request_id: the client's id, or a new one.
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Authenticator
 from tests.service.frontends.http.http_service import (
     HttpService,
     http_service,
@@ -109,6 +112,26 @@ def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
             "headlight_requests_total", protocol="openai", method="/v1/embeddings", code="413"
         )
         answers_others(service)
+
+
+def test_a_public_route_reads_no_body(tmp_path: Path) -> None:
+    """It needs no token, so bodies sent to it must not take the bytes of others' requests."""
+    (tmp_path / "tokens").write_text(f"search {'a' * 20}\n", encoding="utf-8")
+    tokens = Authenticator(AuthTokens(tmp_path / "tokens", lambda: None))
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+    with (
+        http_service(authenticator=tokens, stall_seconds=0.2) as service,
+        service.raw(head + b" " * 70_000) as client,
+    ):
+        reply = read_reply(client, "GET")
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert service.held == (0, 0, 0)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models"])
+def test_a_request_without_a_body_may_name_any_type_of_it(path: str) -> None:
+    with http_service() as service:
+        assert service.ask(path, headers={"content-type": "text/plain"}).status == 200
 
 
 def test_a_body_of_the_limit_is_taken() -> None:

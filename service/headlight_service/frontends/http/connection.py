@@ -75,7 +75,9 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.door.idle[self] = None
         if len(self.connections) > self.door.options.most_connections:
-            next(iter(self.door.idle)).transport.abort()  # the oldest; this one, if all are busy
+            oldest = next(iter(self.door.idle))  # this one, if all are busy
+            del self.door.idle[oldest]  # its end is reported later; the next one takes another
+            oldest.transport.abort()
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:

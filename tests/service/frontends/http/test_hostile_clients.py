@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,19 @@ def test_expect_continue_is_answered_before_the_body() -> None:
             assert read_reply(client).status == 200
         with service.raw(HEAD + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n") as client:
             assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_connections_that_come_at_once_replace_one_each() -> None:
+    with http_service(stall_seconds=600) as service, contextlib.ExitStack() as opened:
+        door = service.server.door
+        door.options = door.options._replace(most_connections=3)
+        first, come = opened.enter_context(service.raw()), threading.Event()
+        until(lambda: len(door.idle) == 1, "not connected")
+        next(iter(door.idle)).loop.call_soon_threadsafe(come.wait, 60)
+        others = [opened.enter_context(service.raw()) for _ in range(20)]
+        come.set()
+        assert [read_all(each) for each in (first, *others[:-3])] == [b""] * 18
+        assert len(door.idle) == 3
 
 
 def test_the_oldest_idle_connection_makes_room() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headlight.tls.pem import server_context
 from headlight_service.app.listen_addresses import PortTaken
 from headlight_service.app.server_setup import build_rest
 from headlight_service.config.network_options import REST
@@ -20,6 +21,7 @@ from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.frontends.http import http_server
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -27,7 +29,7 @@ from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 from tests.certificates import Authority
 from tests.service.batching import Clock
-from tests.service.frontends.http.http_service import http_service, read_reply, until
+from tests.service.frontends.http.http_service import http_service, read_all, read_reply, until
 from tests.service.frontends.http.test_backpressure import Asking
 from tests.service.tracing import RecordedSpans, context_of
 
@@ -310,6 +312,17 @@ def test_certificates_are_renewed_and_name_the_client(tmp_path: Path) -> None:
         service.tls = client(other, authority)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             service.ask("/health")
+
+
+def test_a_silent_client_has_no_minute_for_its_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.2)
+    pair = Authority(tmp_path / "one").sign("localhost")
+    context = server_context(pair.cert.read_bytes(), pair.key.read_bytes())
+    with http_service(tls=context) as service, service.raw() as client:
+        client.settimeout(30)
+        assert read_all(client) == b""
 
 
 def built(config: Config) -> object:

@@ -35,9 +35,11 @@ class Peer(Protocol):
         lost: whether it has ended.
         flow: its flow control.
         current: uvicorn's state of the request.
+        ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
     lost: bool
+    ends: float
     flow: FlowControl
     current: RequestResponseCycle
 
@@ -154,8 +156,8 @@ async def send_response(
     # It waits as well, if earlier responses of the connection are not read.
     await _send_piece(start, 0, connection, send, timeout)
     if len(body) <= PIECE_BYTES and not unread:
-        message = {"type": "http.response.body", "body": body}
-        await _send_piece(message, len(body), connection, send, timeout)
+        whole = {"type": "http.response.body", "body": body}
+        await _send_piece(whole, len(body), connection, send, timeout)
         return
     for begin in range(0, len(body), PIECE_BYTES):
         piece = body[begin : begin + PIECE_BYTES]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
+import random
 import re
+import time
 from typing import Any, NamedTuple
 
 from uvicorn.config import Config as UvicornConfig
@@ -48,6 +50,7 @@ class Connection(HttpToolsProtocol):
         door: the door that answers its requests.
         lost: whether it has ended.
         current: uvicorn's state of the request that is answered; `cycle` is of the last one.
+        ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
     def __init__(
@@ -61,6 +64,9 @@ class Connection(HttpToolsProtocol):
         assert isinstance(config.app, Door)
         self.door = config.app
         self.lost = False
+        # A tenth more or less, as gRPC has it: clients do not all come back at once.
+        age = self.door.options.max_connection_age_seconds * random.uniform(0.9, 1.1)
+        self.ends = time.monotonic() + age
         self.current: RequestResponseCycle
         self._exchange: Exchange | None = None
         self._busy = False  # from the end of a head to the end of its response

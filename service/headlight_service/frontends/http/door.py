@@ -146,7 +146,7 @@ class Door:
                     receive,
                     send,
                     stall_seconds=self.options.stall_seconds,
-                    close=self.draining,
+                    close=self.draining or time.monotonic() > connection.ends,
                 )
         except ClientGone as gone:
             status, error = GONE_STATUS, gone

@@ -7,6 +7,7 @@ import json
 import logging
 import ssl
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -312,6 +313,18 @@ def test_certificates_are_renewed_and_name_the_client(tmp_path: Path) -> None:
         service.tls = client(other, authority)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             service.ask("/health")
+
+
+def test_a_response_closes_an_old_connection() -> None:
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with http_service(max_connection_age_seconds=1e-3) as service, service.raw() as client:
+        until(lambda: bool(service.server.door.idle), "not connected")
+        until(lambda: time.monotonic() > next(iter(service.server.door.idle)).ends, "still young")
+        client.sendall(health)
+        assert read_reply(client, "GET").headers["connection"] == "close"
+        assert client.recv(1) == b""
+    with http_service() as service, service.raw(health) as client:
+        assert "connection" not in read_reply(client, "GET").headers
 
 
 def test_a_silent_client_has_no_minute_for_its_handshake(

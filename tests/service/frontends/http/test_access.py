@@ -315,6 +315,19 @@ def test_certificates_are_renewed_and_name_the_client(tmp_path: Path) -> None:
             service.ask("/health")
 
 
+def test_an_intermediate_authority_of_clients_may_stand_alone(tmp_path: Path) -> None:
+    root, server = Authority(tmp_path / "root"), Authority(tmp_path / "server")
+    middle = Authority(tmp_path / "middle", above=root)
+    own, caller = server.sign("localhost"), middle.sign("caller")
+    context = server_context(
+        own.cert.read_bytes(), own.key.read_bytes(), client_authorities=middle.cert.read_bytes()
+    )
+    with http_service(tls=context) as service:
+        service.tls = ssl.create_default_context(cadata=server.cert.read_text())
+        service.tls.load_cert_chain(caller.cert, caller.key)
+        assert service.ask("/health").status == 200
+
+
 def test_a_response_closes_an_old_connection() -> None:
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with http_service(max_connection_age_seconds=1e-3) as service, service.raw() as client:

@@ -164,9 +164,8 @@ def test_health_follows_the_service() -> None:
         assert service.ask("/health").status == 200
         assert service.ask("/.well-known/ready").status == 204
         service.serving[0] = False
-        for path in ("/health", "/ping", "/.well-known/ready"):
+        for path in ("/", "/health", "/ping", "/.well-known/ready"):
             assert service.ask(path).status == 503
-        assert service.ask("/").status == 200
         assert service.ask("/.well-known/live").status == 204
 
 

@@ -21,7 +21,9 @@ log = logging.getLogger("headlight_service.frontends.http.connection")
 HEAD_BYTES, MOST_HEADERS = 16384, 100
 # Java's client offers h2c with each request. The parser then drops the body, as of a connection
 # that speaks another protocol from here on; RFC 9110 lets a server ignore the offer.
-UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+UPGRADE = b"upgrade:"
+OFFER = re.compile(rb"(?<=\n)" + UPGRADE, re.IGNORECASE)
+HEAD_END = b"\r\n\r\n"
 
 
 class _Problem(NamedTuple):
@@ -72,6 +74,7 @@ class Connection(HttpToolsProtocol):
         self._busy = False  # from the end of a head to the end of its response
         self._in_head = False  # a request has begun, and its head is not complete
         self._head_bytes = 0
+        self._parsed = self._withheld = b""  # of the head: its last bytes, and those not parsed yet
         self._problem = MALFORMED
         self._clock: asyncio.TimerHandle | None = None  # until a head is complete
 
@@ -100,7 +103,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head or not self._busy:
             self._head_bytes += len(data)
-            data = _without_upgrade(data)
+            data = self._without_upgrade(data)
         super().data_received(data)
         if self._in_head or not self._busy:
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -207,6 +210,22 @@ class Connection(HttpToolsProtocol):
         self._problem = problem
         raise HeadRefused
 
+    def _without_upgrade(self, data: bytes) -> bytes:
+        """Return the bytes of a head with the name of its Upgrade header changed.
+
+        At the end of a piece, a part of the name waits for the next piece.
+        """
+        begin = len(self._parsed)
+        head = self._parsed + self._withheld + data
+        end = head.find(HEAD_END)
+        head, rest = (head, b"") if end < 0 else (head[:end], head[end:])
+        head, self._withheld = OFFER.sub(b"x-upgrade:", head), b""
+        line = head.rfind(b"\n") + 1
+        if end < 0 and line and UPGRADE.startswith(head[line:].lower()):
+            head, self._withheld = head[:line], head[line:]
+        self._parsed = b"" if rest else head[1 - len(HEAD_END) :]
+        return (head + rest)[begin:]
+
     def _start_clock(self) -> None:
         if self._clock is None:
             seconds = self.door.options.stall_seconds
@@ -224,12 +243,3 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
         else:
             self.transport.close()
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Return the bytes of a head with the name of its Upgrade header changed."""
-    end = data.find(b"\r\n\r\n", 0, HEAD_BYTES)
-    found = UPGRADE.search(data, 0, HEAD_BYTES if end < 0 else end)
-    if found is None:
-        return data
-    return data[: found.start()] + b"\r\nx-upgrade:" + data[found.end() :]

@@ -304,6 +304,24 @@ def test_upgrades_are_not_taken() -> None:
         assert read_reply(client).status == 200
 
 
+def test_an_offer_of_an_upgrade_may_be_cut_anywhere() -> None:
+    data = post({"input": "a"}, Connection="Upgrade", Upgrade="h2c", X_Upgrade="b", U="c")
+    begin, end = data.index(b"Upgrade\r\n"), data.index(b"\r\n\r\n")
+    with http_service() as service:
+        for cut in range(begin, end + 5):
+            with service.raw(data[:cut]) as client:
+                until(
+                    lambda: (
+                        any(each._in_head for each in list(service.server.door.idle))
+                        or bool(service.server.door.in_flight)
+                    ),
+                    "the first piece has not come",
+                )
+                client.sendall(data[cut:])
+                assert read_reply(client).status == 200, data[:cut]
+            until(lambda: not service.server.door.idle, "it is still connected")
+
+
 def test_expect_continue_is_answered_before_the_body() -> None:
     with http_service(max_request_bytes=4096) as service:
         body = b'{"input": "a"}'

@@ -142,11 +142,10 @@ async def send_response(
     unread = connection.current.more_body
     body, headers = (
         response.body,
-        [
-            (b"content-length", str(len(response.body)).encode()),
-            *((name.encode(), value.encode("latin-1")) for name, value in response.headers),
-        ],
+        [(name.encode(), value.encode("latin-1")) for name, value in response.headers],
     )
+    if response.status != 204:  # which must not have it (RFC 9110, 8.6)
+        headers.append((b"content-length", str(len(body)).encode()))
     if body:
         headers.append((b"content-type", response.content_type.encode()))
     if (unread or close) and CLOSE not in headers:

@@ -108,7 +108,7 @@ OTHERS = (
     ("get", "/meta", "Weaviate's transformers container: the model"),
     ("get", "/.well-known/live", "Weaviate's transformers container: whether it answers"),
     ("get", "/.well-known/ready", "Weaviate's transformers container: whether it answers"),
-    ("get", "/", "A page for browsers, by Accept: text/html; for others an empty 200"),
+    ("get", "/", "A page for browsers, by Accept: text/html; for others health"),
     ("get", "/health", "Whether the service answers"),
     ("get", "/ping", "Whether the service answers"),
     ("get", "/openapi.json", "This document"),

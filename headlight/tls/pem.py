@@ -109,6 +109,8 @@ def server_context(
         _load(context, first, second)
     if client_authorities is not None:
         context.verify_mode = ssl.CERT_REQUIRED
+        # an intermediate authority may stand alone, as for gRPC
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(cadata=client_authorities.decode("ascii"))
     return context
 

@@ -20,7 +20,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "grpcio-reflection": ">=1.76",
         "googleapis-common-protos": ">=1.70",
         "prometheus-client": ">=0.20",
-        "uvicorn": ">=0.35",
+        "uvicorn": ">=0.54",
         "httptools": ">=0.6.3",
         "orjson": ">=3.10",
     },

@@ -193,6 +193,7 @@ def build_rest(
         stall_seconds=config.stall_seconds,
         max_request_bytes=config.max_request_bytes,
         hosts=_hosts(config.rest, config.rest_host),
+        max_connection_age_seconds=config.max_connection_age_seconds,
         most_connections=_most_connections(),
         metrics_address=str(config.http),
         page=config.page == "on",

@@ -181,16 +181,16 @@ def _put(
     elif encoding == "base64":
         told["data"] = base64.b64encode(b"".join([raw(each).data for each in arrays])).decode()
     else:
-        lists = [orjson.Fragment(_text(each)) for each in arrays]
+        lists = [orjson.Fragment(number_text(each)) for each in arrays]
         told["data"] = lists[0] if single else lists
 
 
-def _text(array: NDArray[Any]) -> bytes:
+def number_text(array: NDArray[Any]) -> bytes:
     """Return an array as nested lists of JSON; one without axes as a number.
 
     Large ones are written piece by piece: orjson holds the interpreter's lock.
     """
     if array.ndim > 1 and array.nbytes > PIECE_BYTES:
-        return b"[" + b",".join(map(_text, array)) + b"]"
+        return b"[" + b",".join(map(number_text, array)) + b"]"
     native = np.asarray(array, array.dtype.newbyteorder("="), order="C")
     return orjson.dumps(native if array.ndim else native[()], option=orjson.OPT_SERIALIZE_NUMPY)

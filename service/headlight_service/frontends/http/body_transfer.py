@@ -35,9 +35,11 @@ class Peer(Protocol):
         lost: whether it has ended.
         flow: its flow control.
         current: uvicorn's state of the request.
+        ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
     lost: bool
+    ends: float
     flow: FlowControl
     current: RequestResponseCycle
 
@@ -140,20 +142,22 @@ async def send_response(
     unread = connection.current.more_body
     body, headers = (
         response.body,
-        [
-            (b"content-length", str(len(response.body)).encode()),
-            *((name.encode(), value.encode("latin-1")) for name, value in response.headers),
-        ],
+        [(name.encode(), value.encode("latin-1")) for name, value in response.headers],
     )
+    if response.status != 204:  # which must not have it (RFC 9110, 8.6)
+        headers.append((b"content-length", str(len(body)).encode()))
     if body:
         headers.append((b"content-type", response.content_type.encode()))
     if (unread or close) and CLOSE not in headers:
         headers.append(CLOSE)
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    if len(body) <= PIECE_BYTES and not unread:
-        await send({"type": "http.response.body", "body": body})
-        return
+    start = {"type": "http.response.start", "status": response.status, "headers": headers}
     timeout = ReplyTimeout(stall_seconds)
+    # It waits as well, if earlier responses of the connection are not read.
+    await _send_piece(start, 0, connection, send, timeout)
+    if len(body) <= PIECE_BYTES and not unread:
+        whole = {"type": "http.response.body", "body": body}
+        await _send_piece(whole, len(body), connection, send, timeout)
+        return
     for begin in range(0, len(body), PIECE_BYTES):
         piece = body[begin : begin + PIECE_BYTES]
         message = {"type": "http.response.body", "body": piece, "more_body": True}

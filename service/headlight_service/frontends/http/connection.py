@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import http
 import logging
+import random
 import re
+import time
 from typing import Any, NamedTuple
 
 from uvicorn.config import Config as UvicornConfig
@@ -19,7 +21,9 @@ log = logging.getLogger("headlight_service.frontends.http.connection")
 HEAD_BYTES, MOST_HEADERS = 16384, 100
 # Java's client offers h2c with each request. The parser then drops the body, as of a connection
 # that speaks another protocol from here on; RFC 9110 lets a server ignore the offer.
-UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+UPGRADE = b"upgrade:"
+OFFER = re.compile(rb"(?<=\n)" + UPGRADE, re.IGNORECASE)
+HEAD_END = b"\r\n\r\n"
 
 
 class _Problem(NamedTuple):
@@ -48,6 +52,7 @@ class Connection(HttpToolsProtocol):
         door: the door that answers its requests.
         lost: whether it has ended.
         current: uvicorn's state of the request that is answered; `cycle` is of the last one.
+        ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
     def __init__(
@@ -61,11 +66,15 @@ class Connection(HttpToolsProtocol):
         assert isinstance(config.app, Door)
         self.door = config.app
         self.lost = False
+        # A tenth more or less, as gRPC has it: clients do not all come back at once.
+        age = self.door.options.max_connection_age_seconds * random.uniform(0.9, 1.1)
+        self.ends = time.monotonic() + age
         self.current: RequestResponseCycle
         self._exchange: Exchange | None = None
         self._busy = False  # from the end of a head to the end of its response
         self._in_head = False  # a request has begun, and its head is not complete
         self._head_bytes = 0
+        self._parsed = self._withheld = b""  # of the head: its last bytes, and those not parsed yet
         self._problem = MALFORMED
         self._clock: asyncio.TimerHandle | None = None  # until a head is complete
 
@@ -75,7 +84,9 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.door.idle[self] = None
         if len(self.connections) > self.door.options.most_connections:
-            next(iter(self.door.idle)).transport.abort()  # the oldest; this one, if all are busy
+            oldest = next(iter(self.door.idle))  # this one, if all are busy
+            del self.door.idle[oldest]  # its end is reported later; the next one takes another
+            oldest.transport.abort()
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -92,7 +103,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._in_head or not self._busy:
             self._head_bytes += len(data)
-            data = _without_upgrade(data)
+            data = self._without_upgrade(data)
         super().data_received(data)
         if self._in_head or not self._busy:
             if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
@@ -199,6 +210,22 @@ class Connection(HttpToolsProtocol):
         self._problem = problem
         raise HeadRefused
 
+    def _without_upgrade(self, data: bytes) -> bytes:
+        """Return the bytes of a head with the name of its Upgrade header changed.
+
+        At the end of a piece, a part of the name waits for the next piece.
+        """
+        begin = len(self._parsed)
+        head = self._parsed + self._withheld + data
+        end = head.find(HEAD_END)
+        head, rest = (head, b"") if end < 0 else (head[:end], head[end:])
+        head, self._withheld = OFFER.sub(b"x-upgrade:", head), b""
+        line = head.rfind(b"\n") + 1
+        if end < 0 and line and UPGRADE.startswith(head[line:].lower()):
+            head, self._withheld = head[:line], head[line:]
+        self._parsed = b"" if rest else head[1 - len(HEAD_END) :]
+        return (head + rest)[begin:]
+
     def _start_clock(self) -> None:
         if self._clock is None:
             seconds = self.door.options.stall_seconds
@@ -216,12 +243,3 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
         else:
             self.transport.close()
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Return the bytes of a head with the name of its Upgrade header changed."""
-    end = data.find(b"\r\n\r\n", 0, HEAD_BYTES)
-    found = UPGRADE.search(data, 0, HEAD_BYTES if end < 0 else end)
-    if found is None:
-        return data
-    return data[: found.start()] + b"\r\nx-upgrade:" + data[found.end() :]

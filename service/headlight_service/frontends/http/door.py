@@ -146,7 +146,7 @@ class Door:
                     receive,
                     send,
                     stall_seconds=self.options.stall_seconds,
-                    close=self.draining,
+                    close=self.draining or time.monotonic() > connection.ends,
                 )
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
@@ -187,10 +187,11 @@ class Door:
             if self._tracing is not None:
                 headers = exchange.headers.items()
                 exchange.trace = self._tracing.http(route.method, route.path, headers)
-        check_content(exchange.headers)
-        exchange.body = await receive_body(exchange, connection, receive)
-        if exchange.deadline < time.monotonic():
-            raise DeadlineExceeded("the deadline passed while the request was sent")
+            if route.method == "POST":
+                check_content(exchange.headers)
+                exchange.body = await receive_body(exchange, connection, receive)
+                if exchange.deadline < time.monotonic():
+                    raise DeadlineExceeded("the deadline passed while the request was sent")
         return await route.handler(exchange)
 
     def _refused(self, error: Exception, exchange: Exchange, dialect: Dialect) -> Response:

@@ -63,6 +63,7 @@ class Options(NamedTuple):
         max_request_bytes: most bytes of one body.
         hosts: accepted host names besides those of the loopback; None: any, for a listener that
             other machines reach.
+        max_connection_age_seconds: age at which a response closes its connection.
         most_connections: open connections; a further one replaces the oldest idle one.
         metrics_address: where `/metrics` is, for the message of a wrong path.
         page: whether GET / is a page for browsers.
@@ -72,6 +73,7 @@ class Options(NamedTuple):
     stall_seconds: float = 20.0
     max_request_bytes: int = 4 << 20
     hosts: frozenset[str] | None = frozenset()
+    max_connection_age_seconds: float = 300.0
     most_connections: int = 4096
     metrics_address: str = "--http"
     page: bool = True
@@ -102,7 +104,7 @@ class Exchange:
         rest: what follows the path of a route that ends in `/*`.
         headers: its headers, by lower-case names; the last of each.
         query: its query string, decoded; the last of each name.
-        body: its body.
+        body: its body; empty for another method than POST, and for a public route.
         request_id: the client's id, or a new one.
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.

@@ -21,6 +21,7 @@ from headlight_service.telemetry.json_logs import describe
 log = logging.getLogger("headlight_service.frontends.http.http_server")
 BACKLOG = 1024
 KEEP_ALIVE_SECONDS = 75  # of an idle connection after a response; pools of clients keep them less
+HANDSHAKE_SECONDS = 5.0  # of TLS; such a connection is not counted yet
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0  # beyond the grace time
 LOOK_SECONDS = 0.01
@@ -69,10 +70,9 @@ class HttpServer:
                 server_header=False,
                 proxy_headers=False,  # else X-Forwarded-For is believed
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                backlog=BACKLOG,
-                ssl_context_factory=None if tls is None else lambda config, default: tls,
             ),
             self._listening,
+            tls,
         )
 
     def start(self) -> None:
@@ -119,12 +119,27 @@ class HttpServer:
 
 
 class _Server(UvicornServer):
-    """uvicorn's server, which reports that it listens."""
+    """uvicorn's server. It limits TLS handshakes, and reports that it listens."""
 
-    def __init__(self, config: UvicornConfig, listening: threading.Event) -> None:
+    def __init__(
+        self, config: UvicornConfig, listening: threading.Event, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__(config)
         self._listens = listening
+        self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Listen. uvicorn's own method leaves a silent client 60 s for the handshake."""
+        loop, tls = asyncio.get_running_loop(), self._tls
+        self.servers = [
+            await loop.create_server(
+                lambda: Connection(self.config, self.server_state, {}),
+                sock=each,
+                backlog=BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
         self._listens.set()

@@ -7,10 +7,12 @@ import json
 import logging
 import ssl
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from headlight.tls.pem import server_context
 from headlight_service.app.listen_addresses import PortTaken
 from headlight_service.app.server_setup import build_rest
 from headlight_service.config.network_options import REST
@@ -20,6 +22,7 @@ from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.frontends.http import http_server
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -27,7 +30,7 @@ from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 from tests.certificates import Authority
 from tests.service.batching import Clock
-from tests.service.frontends.http.http_service import http_service, read_reply, until
+from tests.service.frontends.http.http_service import http_service, read_all, read_reply, until
 from tests.service.frontends.http.test_backpressure import Asking
 from tests.service.tracing import RecordedSpans, context_of
 
@@ -161,9 +164,8 @@ def test_health_follows_the_service() -> None:
         assert service.ask("/health").status == 200
         assert service.ask("/.well-known/ready").status == 204
         service.serving[0] = False
-        for path in ("/health", "/ping", "/.well-known/ready"):
+        for path in ("/", "/health", "/ping", "/.well-known/ready"):
             assert service.ask(path).status == 503
-        assert service.ask("/").status == 200
         assert service.ask("/.well-known/live").status == 204
 
 
@@ -310,6 +312,42 @@ def test_certificates_are_renewed_and_name_the_client(tmp_path: Path) -> None:
         service.tls = client(other, authority)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             service.ask("/health")
+
+
+def test_an_intermediate_authority_of_clients_may_stand_alone(tmp_path: Path) -> None:
+    root, server = Authority(tmp_path / "root"), Authority(tmp_path / "server")
+    middle = Authority(tmp_path / "middle", above=root)
+    own, caller = server.sign("localhost"), middle.sign("caller")
+    context = server_context(
+        own.cert.read_bytes(), own.key.read_bytes(), client_authorities=middle.cert.read_bytes()
+    )
+    with http_service(tls=context) as service:
+        service.tls = ssl.create_default_context(cadata=server.cert.read_text())
+        service.tls.load_cert_chain(caller.cert, caller.key)
+        assert service.ask("/health").status == 200
+
+
+def test_a_response_closes_an_old_connection() -> None:
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with http_service(max_connection_age_seconds=1e-3) as service, service.raw() as client:
+        until(lambda: bool(service.server.door.idle), "not connected")
+        until(lambda: time.monotonic() > next(iter(service.server.door.idle)).ends, "still young")
+        client.sendall(health)
+        assert read_reply(client, "GET").headers["connection"] == "close"
+        assert client.recv(1) == b""
+    with http_service() as service, service.raw(health) as client:
+        assert "connection" not in read_reply(client, "GET").headers
+
+
+def test_a_silent_client_has_no_minute_for_its_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.2)
+    pair = Authority(tmp_path / "one").sign("localhost")
+    context = server_context(pair.cert.read_bytes(), pair.key.read_bytes())
+    with http_service(tls=context) as service, service.raw() as client:
+        client.settimeout(30)
+        assert read_all(client) == b""
 
 
 def built(config: Config) -> object:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headlight_service.frontends.contract import json_answer_forms
+from headlight_service.frontends.http import json_answers
 from tests.service.fakes import FakeRuntime
 from tests.service.frontends.http.http_service import (
     HttpService,
@@ -200,6 +202,17 @@ def test_a_reader_that_does_not_read_is_cut_and_gives_back_its_permits() -> None
         assert service.ask(PATH, {"input": "a"}).status == 200
 
 
+def test_a_reader_of_no_answer_at_all_is_cut() -> None:
+    """Each answer is small, and the first ones fill the buffers of the connection."""
+    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400
+    with http_service(stall_seconds=0.2) as service, service.raw(asked):
+        until(
+            lambda: service.sample(COUNT, protocol="json", method="/openapi.json", code="499") == 1,
+            "it is not cut",
+        )
+        until(lambda: not service.server.door.idle, "it is still connected")
+
+
 def test_permits_are_held_until_the_answer_is_read() -> None:
     with http_service(many_entries(), stall_seconds=30) as service, large(service) as client:
         until(lambda: bool(service.held[2]) and not service.held[1], "it is not computed")
@@ -207,6 +220,38 @@ def test_permits_are_held_until_the_answer_is_read() -> None:
         reply = read_reply(client)
         assert len(reply.json["data"]) == 512
         until(lambda: service.held == (0, 0, 0), "something is still held")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (PATH, {"input": "a"}),
+        ("/embed", {"inputs": "a"}),
+        ("/embed_all", {"inputs": "a"}),
+        ("/vectors", {"text": "a"}),
+        ("/v1/encode", {"inputs": [{"text": "a"}], "outputs": {"pooled": {}}}),
+    ],
+)
+def test_a_large_answer_is_encoded_while_others_are_answered(
+    path: str, body: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    text = json_answer_forms.number_text
+
+    def slow(array: Any) -> bytes:
+        begun.set()
+        assert go.wait(60)
+        return text(array)
+
+    monkeypatch.setattr(json_answers, "INLINE_BYTES", 0)
+    for module in (json_answers, json_answer_forms):
+        monkeypatch.setattr(module, "number_text", slow)
+    with http_service() as service:
+        asking = Asking(lambda: service.ask(path, body))
+        assert begun.wait(60)
+        assert service.ask("/health").status == 200
+        go.set()
+        assert asking.reply().status == 200
 
 
 def test_bodies_that_arrive_count_as_bytes_of_requests() -> None:

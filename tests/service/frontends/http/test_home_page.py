@@ -1,4 +1,4 @@
-"""GET /: a page for browsers, and an empty 200 for clients that take it for health."""
+"""GET /: a page for browsers, and for other clients health."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ def test_a_browser_gets_the_page_with_a_policy_and_without_a_token(tmp_path: Pat
 
 @pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_other_clients_get_an_empty_200(method: str, accept: dict[str, str]) -> None:
+def test_other_clients_get_health(method: str, accept: dict[str, str]) -> None:
     with http_service() as service:
-        service.serving[0] = False
-        reply = service.ask("/", method=method, headers=accept)
-        assert (reply.status, reply.body) == (200, b"")
-        service.server.drain()
-        assert service.ask("/", method=method, headers=accept).status == 200
+        for serving, status in ((True, 200), (False, 503)):
+            service.serving[0] = serving
+            reply = service.ask("/", method=method, headers=accept)
+            assert (reply.status, reply.body, reply.headers["vary"]) == (status, b"", "accept")
+            assert service.ask("/", headers=BROWSER).status == 200
 
 
-def test_without_the_page_a_browser_gets_an_empty_200_too() -> None:
+def test_without_the_page_a_browser_gets_health_too() -> None:
     with http_service(page="off") as service:
         reply = service.ask("/", headers=BROWSER)
         assert (reply.status, reply.body) == (200, b"")
+        service.serving[0] = False
+        assert service.ask("/", headers=BROWSER).status == 503

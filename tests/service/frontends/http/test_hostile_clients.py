@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
+from pathlib import Path
 
 import pytest
 
+from headlight_service.security.auth_tokens import AuthTokens
+from headlight_service.security.authentication import Authenticator
 from tests.service.frontends.http.http_service import (
     HttpService,
     http_service,
@@ -109,6 +113,26 @@ def test_a_client_that_sends_100_mb_gets_its_refusal() -> None:
             "headlight_requests_total", protocol="openai", method="/v1/embeddings", code="413"
         )
         answers_others(service)
+
+
+def test_a_public_route_reads_no_body(tmp_path: Path) -> None:
+    """It needs no token, so bodies sent to it must not take the bytes of others' requests."""
+    (tmp_path / "tokens").write_text(f"search {'a' * 20}\n", encoding="utf-8")
+    tokens = Authenticator(AuthTokens(tmp_path / "tokens", lambda: None))
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+    with (
+        http_service(authenticator=tokens, stall_seconds=0.2) as service,
+        service.raw(head + b" " * 70_000) as client,
+    ):
+        reply = read_reply(client, "GET")
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert service.held == (0, 0, 0)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models"])
+def test_a_request_without_a_body_may_name_any_type_of_it(path: str) -> None:
+    with http_service() as service:
+        assert service.ask(path, headers={"content-type": "text/plain"}).status == 200
 
 
 def test_a_body_of_the_limit_is_taken() -> None:
@@ -280,6 +304,24 @@ def test_upgrades_are_not_taken() -> None:
         assert read_reply(client).status == 200
 
 
+def test_an_offer_of_an_upgrade_may_be_cut_anywhere() -> None:
+    data = post({"input": "a"}, Connection="Upgrade", Upgrade="h2c", X_Upgrade="b", U="c")
+    begin, end = data.index(b"Upgrade\r\n"), data.index(b"\r\n\r\n")
+    with http_service() as service:
+        for cut in range(begin, end + 5):
+            with service.raw(data[:cut]) as client:
+                until(
+                    lambda: (
+                        any(each._in_head for each in list(service.server.door.idle))
+                        or bool(service.server.door.in_flight)
+                    ),
+                    "the first piece has not come",
+                )
+                client.sendall(data[cut:])
+                assert read_reply(client).status == 200, data[:cut]
+            until(lambda: not service.server.door.idle, "it is still connected")
+
+
 def test_expect_continue_is_answered_before_the_body() -> None:
     with http_service(max_request_bytes=4096) as service:
         body = b'{"input": "a"}'
@@ -291,6 +333,19 @@ def test_expect_continue_is_answered_before_the_body() -> None:
             assert read_reply(client).status == 200
         with service.raw(HEAD + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n") as client:
             assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_connections_that_come_at_once_replace_one_each() -> None:
+    with http_service(stall_seconds=600) as service, contextlib.ExitStack() as opened:
+        door = service.server.door
+        door.options = door.options._replace(most_connections=3)
+        first, come = opened.enter_context(service.raw()), threading.Event()
+        until(lambda: len(door.idle) == 1, "not connected")
+        next(iter(door.idle)).loop.call_soon_threadsafe(come.wait, 60)
+        others = [opened.enter_context(service.raw()) for _ in range(20)]
+        come.set()
+        assert [read_all(each) for each in (first, *others[:-3])] == [b""] * 18
+        assert len(door.idle) == 3
 
 
 def test_the_oldest_idle_connection_makes_room() -> None:

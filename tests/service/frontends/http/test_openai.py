@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headlight_service.frontends.contract.json_answer_forms import number_text
+from headlight_service.frontends.http.json_answers import DECIMAL
 from tests.service.fakes import DIM, FakeRuntime
 from tests.service.frontends.http.http_service import HttpService, Reply, http_service
 
@@ -26,6 +28,13 @@ def error_of(reply: Reply) -> dict[str, Any]:
     assert (body["message"], body["type"]) == (body["error"]["message"], body["error"]["type"])
     assert body["code"] == reply.status
     return dict(body["error"])
+
+
+@pytest.mark.parametrize("width", [32, 384, 768, 4096])
+def test_no_more_bytes_of_decimals_are_sent_than_are_reserved(width: int) -> None:
+    vectors = np.random.default_rng(width).normal(size=(100, width))
+    rows = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    assert len(number_text(rows)) <= DECIMAL * rows.nbytes
 
 
 def test_texts_become_vectors_in_their_order() -> None:

@@ -25,6 +25,13 @@ def test_a_single_text() -> None:
         assert body["vector"][0] == 3000
 
 
+def test_a_response_without_content_has_no_length() -> None:
+    with http_service() as service:
+        reply = service.ask("/.well-known/live")
+        assert (reply.status, reply.body) == (204, b"")
+        assert not {"content-length", "transfer-encoding"} & set(reply.headers)
+
+
 def test_a_batch_of_texts() -> None:
     with http_service() as service:
         body = service.ask("/vectors", {"texts": ["a", "bb"], "config": {}}).json

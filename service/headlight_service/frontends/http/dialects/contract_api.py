@@ -5,10 +5,9 @@ The messages of headlight.v1, and one member more: `encoding`, of the answer's n
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import orjson
 from google.protobuf.message import Message
@@ -17,7 +16,6 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.models import counted
 from headlight_service.core.occlusion import Occluding
-from headlight_service.core.requests.answer import Answer
 from headlight_service.frontends.contract.json_answer_forms import (
     ENCODING,
     JsonEncodeForm,
@@ -32,10 +30,10 @@ from headlight_service.frontends.contract.request_decoding import decode_encode,
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
+from headlight_service.frontends.http.json_answers import encoded
 
 M = TypeVar("M", bound=Message)
 PROTOCOL = "json"
-INLINE_BYTES = 1 << 18  # of data, which this thread writes in about 2 ms
 OPENAPI = Path(__file__).parent.parent / "openapi.json"
 # Names of the gRPC statuses, by the HTTP status.
 CODES: Mapping[int, str] = {
@@ -53,13 +51,6 @@ CODES: Mapping[int, str] = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-
-
-class JsonForm(Protocol):
-    """Encoder of an answer."""
-
-    def encode(self, answer: Answer) -> bytes:
-        """Return the answer as JSON."""
 
 
 def routes(door: Door) -> list[Route]:
@@ -99,7 +90,8 @@ async def _encode(exchange: Exchange) -> Response:
     wanted.size_bytes = len(exchange.body)
     limit_bytes = largest_output(model.admission.outputs.limit)
     form = JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
-    return await _response(form, await exchange.submit(wanted, form))
+    answer = await exchange.submit(wanted, form)
+    return await encoded(lambda: Response(form.encode(answer)), answer)
 
 
 async def _occlude(exchange: Exchange) -> Response:
@@ -112,7 +104,8 @@ async def _occlude(exchange: Exchange) -> Response:
     exchange.fill(wanted)
     form = JsonOccludeForm(encoding)
     handle = Occluding(pipeline, wanted, form, exchange.trace).start()
-    return await _response(form, await exchange.wait(handle))
+    answer = await exchange.wait(handle)
+    return await encoded(lambda: Response(form.encode(answer)), answer)
 
 
 async def _model(exchange: Exchange) -> Response:
@@ -126,10 +119,3 @@ def _decoded(kind: type[M], exchange: Exchange) -> tuple[M, NumberEncoding]:
     encoding = number_encoding(body.pop(ENCODING, None))
     most = exchange.door.pipeline.models.first.limits.max_items
     return message_of(kind, body, max(LONGEST_LIST, most)), encoding
-
-
-async def _response(form: JsonForm, answer: Answer) -> Response:
-    """Encode an answer; a large one on a thread of its own, so that other requests go on."""
-    if answer.prepared.data_bytes <= INLINE_BYTES:
-        return Response(form.encode(answer))
-    return Response(await asyncio.to_thread(form.encode, answer))

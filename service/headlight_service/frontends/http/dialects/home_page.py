@@ -1,4 +1,4 @@
-"""GET /: a page for browsers, and an empty 200 for clients that take it for health, as TEI's do."""
+"""GET /: a page for browsers, and for other clients health, as TEI has it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def routes(door: Door) -> list[Route]:
     async def home(exchange: Exchange) -> Response:
         if html is not None and HTML in exchange.headers.get("accept", ""):
             return html
-        return Response(headers=VARY)
+        return Response(status=200 if exchange.door.serving() else 503, headers=VARY)
 
     return [Route("GET", "/", home, public=True)]
 

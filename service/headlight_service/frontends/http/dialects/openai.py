@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from typing import Any
-
-from numpy.typing import NDArray
 
 from headlight.errors import Code, InvalidInput
 from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import VECTORS, Input, OutputSpec, Request
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
@@ -21,7 +19,8 @@ from headlight_service.frontends.http.json_answers import (
     DECIMAL,
     JsonForm,
     base64_of,
-    plain,
+    encoded,
+    lists_of,
 )
 
 PROTOCOL = "openai"
@@ -122,16 +121,19 @@ async def _embeddings(exchange: Exchange) -> Response:
     del body
     expansion = BASE64 if form == "base64" else DECIMAL
     answer = await exchange.submit(request, JsonForm(model.limits, expansion))
+    return await encoded(lambda: _list(model, answer, form), answer)
+
+
+def _list(model: ServedModel, answer: Answer, form: str) -> Response:
     [vectors] = answer.pooled()
-    rows = plain(vectors)
-    shown: Callable[[NDArray[Any]], Any] = base64_of if form == "base64" else lambda row: row
+    shown = base64_of if form == "base64" else lists_of
     tokens = answer.prepared.tokens
     return json_response(
         {
             "object": "list",
             "data": [
                 {"object": "embedding", "index": index, "embedding": shown(row)}
-                for index, row in enumerate(rows)
+                for index, row in enumerate(vectors)
             ],
             "model": model.ref.name,
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},

@@ -20,7 +20,7 @@ from headlight_service.frontends.http.dialects.openai import optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
-from headlight_service.frontends.http.json_answers import JsonForm, plain
+from headlight_service.frontends.http.json_answers import JsonForm, encoded, lists_of
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
@@ -104,14 +104,14 @@ async def _embed(exchange: Exchange) -> Response:
     )
     answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), outputs, body)
     [vectors] = answer.pooled()
-    return json_response(plain(vectors), headers=headers)
+    return await encoded(lambda: json_response(lists_of(vectors), headers=headers), answer)
 
 
 async def _embed_all(exchange: Exchange) -> Response:
     body = exchange.json_object()
     answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
-    rows = [plain(result.tokens) for result in answer.results if result.tokens is not None]
-    return json_response(rows, headers=headers)
+    tokens = [result.tokens for result in answer.results if result.tokens is not None]
+    return await encoded(lambda: json_response([*map(lists_of, tokens)], headers=headers), answer)
 
 
 async def _similarity(exchange: Exchange) -> Response:
@@ -129,7 +129,8 @@ async def _similarity(exchange: Exchange) -> Response:
     outputs = pooled_output(normalize=True, dimensions=None)
     answer, headers = await _vectors(exchange, texts, outputs, parameters)
     [vectors] = answer.pooled()
-    return json_response(plain(vectors[1:] @ vectors[0]), headers=headers)
+    similar = vectors[1:] @ vectors[0]
+    return await encoded(lambda: json_response(lists_of(similar), headers=headers), answer)
 
 
 async def _tokenize(exchange: Exchange) -> Response:

@@ -6,12 +6,13 @@ from typing import Any
 
 from headlight.errors import InvalidInput
 from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
 from headlight_service.frontends.http.dialects.openai import optional, outputs_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
-from headlight_service.frontends.http.json_answers import JsonForm, plain
+from headlight_service.frontends.http.json_answers import JsonForm, encoded, lists_of
 
 PROTOCOL = "weaviate"
 # The names of prompts for each type of task; the first that the model has.
@@ -46,12 +47,16 @@ async def _vectors(exchange: Exchange) -> Response:
         inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
     )
     answer = await exchange.submit(request, JsonForm(model.limits))
+    return await encoded(lambda: _vectors_of(answer, inputs, several is not None), answer)
+
+
+def _vectors_of(answer: Answer, inputs: list[Input], several: bool) -> Response:
     [vectors] = answer.pooled()
-    rows = plain(vectors)
-    width = rows.shape[1]
-    if several is not None:
-        return json_response({"vectors": rows, "dims": width})
-    return json_response({"text": inputs[0], "vector": rows[0], "dim": width, "dims": width})
+    width = vectors.shape[1]
+    if several:
+        return json_response({"vectors": lists_of(vectors), "dims": width})
+    vector = lists_of(vectors[0])
+    return json_response({"text": inputs[0], "vector": vector, "dim": width, "dims": width})
 
 
 async def _meta(exchange: Exchange) -> Response:

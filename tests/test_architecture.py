@@ -206,7 +206,10 @@ ALLOWED = {
         ),
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
     ),
-    HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+    HTTP: (
+        *(*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+        f"{CONTRACT}.json_answer_forms",
+    ),
     f"{HTTP}.dialects": (
         *(*SHARED, "headlight.runtime", CORE, HTTP, f"{FRONTENDS}.tei", TELEMETRY),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from array import array
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -39,6 +40,7 @@ DIRECTIONS: dict[str, Direction] = {
     "Right": "right",
     "right": "right",
 }
+ITEM = re.compile(r"inputs\[(\d+)\]")
 LARGEST_ID = (1 << 63) - 1
 # Status and type of an error, by the kind of failure; see docs/errors.md for the statuses.
 ERRORS: dict[Code | None, tuple[int, str]] = {
@@ -89,12 +91,13 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _any(exchange: Exchange) -> Response:
-    similar = isinstance(exchange.json_object().get("inputs"), dict)
-    return await (_similarity if similar else _embed)(exchange)
-
-
-async def _embed(exchange: Exchange) -> Response:
     body = exchange.json_object()
+    similar = isinstance(body.get("inputs"), dict)
+    return await (_similarity if similar else _embed)(exchange, body)
+
+
+async def _embed(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
+    body = exchange.json_object() if body is None else body
     if optional(body, "encoding_format", str, "float") not in (None, "float"):
         raise InvalidInput("encoding_format", "must be float; POST /v1/embeddings has base64")
     normalize = optional(body, "normalize", bool, "true or false")
@@ -114,8 +117,8 @@ async def _embed_all(exchange: Exchange) -> Response:
     return await encoded(lambda: json_response([*map(lists_of, tokens)], headers=headers), answer)
 
 
-async def _similarity(exchange: Exchange) -> Response:
-    body = exchange.json_object()
+async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
+    body = exchange.json_object() if body is None else body
     inputs = optional(body, "inputs", dict, "an object") or {}
     source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
     if type(source) is not str:
@@ -127,10 +130,22 @@ async def _similarity(exchange: Exchange) -> Response:
         raise _empty("inputs")
     parameters = optional(body, "parameters", dict, "an object") or {}
     outputs = pooled_output(normalize=True, dimensions=None)
-    answer, headers = await _vectors(exchange, texts, outputs, parameters)
+    try:
+        answer, headers = await _vectors(exchange, texts, outputs, parameters)
+    except InvalidInput as error:
+        raise InvalidInput(_similarity_field(error.field), error.problem) from None
     [vectors] = answer.pooled()
     similar = vectors[1:] @ vectors[0]
     return await encoded(lambda: json_response(lists_of(similar), headers=headers), answer)
+
+
+def _similarity_field(field: str) -> str:
+    """Return the name that a request for similarity has for a field of one for vectors."""
+    found = ITEM.fullmatch(field)
+    if found is None:
+        return field
+    place = int(found[1])
+    return f"inputs.sentences[{place - 1}]" if place else "inputs.source_sentence"
 
 
 async def _tokenize(exchange: Exchange) -> Response:

@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,6 +202,27 @@ def test_requests_are_counted_by_door_method_and_status() -> None:
             ("http", "other", "404"): 1,
             ("openai", "/v1/models/*", "404"): 2,
         }
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (PATH, {"input": 1}),
+        ("/embed", {"inputs": True}),
+        ("/embed", {"inputs": ""}),
+        ("/embed_all", {"inputs": "a", "truncate": 1}),
+        ("/similarity", {"inputs": {}}),
+        ("/tokenize", {"inputs": 1}),
+        ("/vectors", {"text": 1}),
+        ("/v1/encode", {"inputs": []}),
+    ],
+)
+def test_every_door_counts_what_it_cannot_decode(path: str, body: Any) -> None:
+    with http_service() as service:
+        assert service.ask(path, body).status in (400, 422)
+        rejected = service.model.metrics.rejected
+        counts = {reason: counter._value.get() for reason, counter in rejected.items()}
+        assert {reason: count for reason, count in counts.items() if count} == {"invalid_input": 1}
 
 
 def test_a_request_has_spans_in_its_callers_trace(recorded: RecordedSpans) -> None:

@@ -61,7 +61,7 @@ class Config(
     def _check(self) -> None:
         """Check that the options fit each other. Raises ConfigError."""
         listening = {"--grpc": self.grpc, "--http": self.http, "--health": self.health}
-        if self.rest is not REST:  # the default port may be taken; see `rest_setup`
+        if self.rest is not REST:  # the default port may be taken; see `build_rest`
             listening["--rest"] = self.rest
         for (one, here), (other, there) in itertools.combinations(listening.items(), 2):
             if here is not None and there is not None and here.meets(there):

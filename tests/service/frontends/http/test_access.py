@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import ssl
 import threading
 import time
@@ -24,6 +25,7 @@ from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.http import http_server
+from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -372,11 +374,21 @@ def test_a_silent_client_has_no_minute_for_its_handshake(
         assert read_all(client) == b""
 
 
+def test_a_failure_to_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "START_SECONDS", 600)
+    with http_service() as service, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = HttpServer(bound, service.server.door)
+        bound.close()
+        with pytest.raises(OSError, match="did not begin to listen"):
+            server.start()
+
+
 def built(config: Config) -> object:
     pipeline = Pipeline(Models(), TokenizerThreads(1))
     server = build_rest(config, pipeline, Metrics(), lambda: True)
     if server is not None:
-        server.close()
+        server._bound.close()
     return server
 
 

@@ -17,7 +17,6 @@ from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
 from headlight_service.frontends.http.json_answers import JsonForm, encoded, lists_of
-from headlight_service.frontends.http.token_lists import TokenLists
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
@@ -27,6 +26,7 @@ from headlight_service.frontends.tei.tei_requests import (
     tokenize_request,
     truncation_of,
 )
+from headlight_service.frontends.tei.token_lists import TokenLists
 
 PROTOCOL = "tei"
 DIRECTIONS: dict[str, Direction] = {

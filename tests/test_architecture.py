@@ -185,7 +185,7 @@ ALLOWED = {
     # Requests of text-embeddings-inference, for its frontends over gRPC and HTTP.
     f"{FRONTENDS}.tei": (
         *("headlight.__version__", "headlight.errors", "headlight.spec", "headlight.results"),
-        *("headlight.runtime", CORE, f"{FRONTENDS}.tei"),
+        *("headlight.description", "headlight.runtime", CORE, f"{FRONTENDS}.tei"),
     ),
     f"{GRPC}.tei": (
         *("headlight.description", "headlight.errors", "headlight.results", "headlight.runtime"),
@@ -206,9 +206,10 @@ ALLOWED = {
         ),
         *(f"{GRPC}.{name}" for name in ("grpc_status", "peer_timeouts")),
     ),
-    HTTP: (
-        *(*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
-        f"{CONTRACT}.json_answer_forms",
+    HTTP: (*SHARED, "headlight.runtime", CORE, HTTP, *SHARED_BY_FRONTENDS, SECURITY, TELEMETRY),
+    # Numbers as JSON, for every dialect.
+    f"{HTTP}.json_answers": (
+        *(*SHARED, "headlight.runtime", CORE, HTTP, f"{CONTRACT}.json_answer_forms"),
     ),
     f"{HTTP}.dialects": (
         *(*SHARED, "headlight.runtime", CORE, HTTP, f"{FRONTENDS}.tei", TELEMETRY),

@@ -63,7 +63,7 @@ PHRASES = {
     "use prompt_text": "use --prompt",
     "use prompt": "use --prompt",
     "leave normalize out": "leave out --normalize and --no-normalize",
-    "send it as metadata, `authorization: Bearer TOKEN`": TOKEN,
+    "send it as metadata or a header, `authorization: Bearer TOKEN`": TOKEN,
     "this server's; was it replaced?": "this server's",
     "is the client built from this server's .proto?": "are both of one version?",
     "it is older than the client": "it is older than this command",

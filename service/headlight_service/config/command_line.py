@@ -113,7 +113,7 @@ def parser_of(groups: Groups) -> argparse.ArgumentParser:
         prog="headlight serve",
         usage="headlight serve [MODEL] [OPTION]...",
         description=(
-            "Serve a model over gRPC.\n\n"
+            "Serve a model over gRPC and HTTP.\n\n"
             f"Each option can also stand in the environment: --max-items as {PREFIX}MAX_ITEMS."
         ),
         epilog=examples_text(EXAMPLES),

@@ -33,7 +33,7 @@ NAME = re.compile(r"[A-Za-z0-9][!-~]{0,127}")
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # characters that RFC 6750 allows in a header
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 KEY, SCHEME = "authorization", "bearer"
-NO_TOKEN = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
+NO_TOKEN = "the call has no token; send it as metadata or a header, `authorization: Bearer TOKEN`"
 WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
 
 

@@ -217,7 +217,7 @@ def test_a_service_under_load_names_no_field_either(
 def test_a_token_and_a_service_that_is_not_ready_have_their_remedies() -> None:
     arguments = parser().parse_args(["info", "--target", "h:1"])
     wanted = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
-    none = "the call has no token; send it as metadata, `authorization: Bearer TOKEN`"
+    none = "the call has no token; send it as metadata or a header, `authorization: Bearer TOKEN`"
     assert advice(Unauthenticated(none), arguments) == f"the call has no token; {wanted}"
     wrong = "the token is not one of this server's; was it replaced?"
     said = f"the token is not one of this server's; {wanted}"

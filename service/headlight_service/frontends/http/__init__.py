@@ -16,9 +16,11 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
 
     async def embed(exchange: Exchange) -> Response:
         body = exchange.json()                         # InvalidInput: it is not JSON
-        request = Request([body["inputs"]], deadline=exchange.deadline, ...)
-        answer = await exchange.submit(request, JsonForm(door.limits(), FLOAT_BYTES))
-        return json_response(...)
+        model = exchange.door.pipeline.models.get()
+        with counted(model):                           # what cannot be decoded
+            request = Request([body["inputs"]], ...)
+        answer = await exchange.submit(request, JsonForm(model.limits))
+        return await encoded(lambda: json_response(...), answer)
 
 - `Route(method, path, handler, public=False)`: a path that ends in `/*` takes all that follows,
   as `exchange.rest`. A GET route answers HEAD too. `public` routes need no token and no model.

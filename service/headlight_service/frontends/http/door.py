@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headlight.description import Limits
 from headlight.errors import DeadlineExceeded, Unavailable
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.pipeline import Pipeline
@@ -99,10 +98,6 @@ class Door:
         for dialect in dialects:
             for route in dialect.routes(self):
                 self._add(route, dialect)
-
-    def limits(self) -> Limits:
-        """Return the limits of the first model. Raises Unavailable: it is not loaded yet."""
-        return self.pipeline.models.first.limits
 
     def encode_error(self, status: int, message: str) -> Response:
         """Return the response to bytes that are no request."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 import ssl
 import threading
@@ -78,7 +77,7 @@ class HttpServer:
     def start(self) -> None:
         """Listen; return once clients can connect."""
         threading.Thread(target=self._run, name="rest", daemon=True).start()
-        if not self._listening.wait(START_SECONDS):
+        if not self._listening.wait(START_SECONDS) or self._ended.is_set():
             raise OSError("the HTTP frontend did not begin to listen; see the log")
 
     def drain(self) -> None:
@@ -94,16 +93,12 @@ class HttpServer:
         while self.door.in_flight and time.monotonic() < until and not self._ended.is_set():
             await asyncio.sleep(LOOK_SECONDS)
         left = len(self.door.in_flight)
-        self._server.config.timeout_graceful_shutdown = math.ceil(1 if left == 0 else 0)
+        self._server.config.timeout_graceful_shutdown = 1 if left == 0 else 0
         self._server.should_exit = True
         limit = time.monotonic() + STOP_SECONDS
         while not self._ended.is_set() and time.monotonic() < limit:
             await asyncio.sleep(LOOK_SECONDS)
         return left
-
-    def close(self) -> None:
-        """Close the socket of a server that was never started."""
-        self._bound.close()
 
     def _run(self) -> None:
         try:
@@ -114,6 +109,7 @@ class HttpServer:
             )
         finally:
             self._ended.set()
+            self._listening.set()  # `start` waits no longer
             if not self._stopping:
                 self._on_lost()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import ssl
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 from headlight_service.frontends.http import http_server
+from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
@@ -203,6 +206,27 @@ def test_requests_are_counted_by_door_method_and_status() -> None:
         }
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (PATH, {"input": 1}),
+        ("/embed", {"inputs": True}),
+        ("/embed", {"inputs": ""}),
+        ("/embed_all", {"inputs": "a", "truncate": 1}),
+        ("/similarity", {"inputs": {}}),
+        ("/tokenize", {"inputs": 1}),
+        ("/vectors", {"text": 1}),
+        ("/v1/encode", {"inputs": []}),
+    ],
+)
+def test_every_door_counts_what_it_cannot_decode(path: str, body: Any) -> None:
+    with http_service() as service:
+        assert service.ask(path, body).status in (400, 422)
+        rejected = service.model.metrics.rejected
+        counts = {reason: counter._value.get() for reason, counter in rejected.items()}
+        assert {reason: count for reason, count in counts.items() if count} == {"invalid_input": 1}
+
+
 def test_a_request_has_spans_in_its_callers_trace(recorded: RecordedSpans) -> None:
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     with http_service(tracing=recorded.tracing) as service:
@@ -350,11 +374,21 @@ def test_a_silent_client_has_no_minute_for_its_handshake(
         assert read_all(client) == b""
 
 
+def test_a_failure_to_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "START_SECONDS", 600)
+    with http_service() as service, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = HttpServer(bound, service.server.door)
+        bound.close()
+        with pytest.raises(OSError, match="did not begin to listen"):
+            server.start()
+
+
 def built(config: Config) -> object:
     pipeline = Pipeline(Models(), TokenizerThreads(1))
     server = build_rest(config, pipeline, Metrics(), lambda: True)
     if server is not None:
-        server.close()
+        server._bound.close()
     return server
 
 

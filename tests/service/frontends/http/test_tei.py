@@ -12,7 +12,7 @@ from headlight import Client, __version__
 from headlight.runtime import Runtime
 from tests.service.conftest import Serve
 from tests.service.fakes import DIM, MAX_LENGTH, FakeRuntime
-from tests.service.frontends.http.http_service import Reply, http_service
+from tests.service.frontends.http.http_service import Reply, http_service, until
 
 TEXTS = ["two paths", "a", "été: 日本"]
 HEADERS = (
@@ -173,6 +173,19 @@ def test_an_invalid_request_names_the_field(expected: str) -> None:
         assert message.startswith(expected)
 
 
+@pytest.mark.parametrize("path", ["/similarity", "/"])
+def test_similarity_names_its_own_fields(path: str) -> None:
+    long = "a " * (MAX_LENGTH + 1)
+    with http_service() as service:
+        for source, sentences, field in (
+            (long, ["b"], "inputs.source_sentence"),
+            ("a", ["b", long], "inputs.sentences[1]"),
+        ):
+            inputs = {"source_sentence": source, "sentences": sentences}
+            reply = service.ask(path, {"inputs": inputs, "parameters": {"truncate": False}})
+            assert refused(reply, 422, "Validation").startswith(f"{field}: ")
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [("/embed_sparse", 424), ("/predict", 424), ("/rerank", 424), ("/decode", 501)],
@@ -202,7 +215,8 @@ def test_a_failed_batch_is_a_failure_of_the_backend() -> None:
 def test_requests_are_counted_as_of_this_door() -> None:
     with http_service() as service:
         service.ask("/embed", {"inputs": "a"})
-        count: Any = service.sample(
-            "headlight_requests_total", protocol="tei", method="/embed", code="200"
+        labels = {"protocol": "tei", "method": "/embed", "code": "200"}
+        until(
+            lambda: service.sample("headlight_requests_total", **labels) == 1,
+            "it is not counted",
         )
-        assert count == 1

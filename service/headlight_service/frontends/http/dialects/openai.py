@@ -8,7 +8,7 @@ from typing import Any
 
 from headlight.errors import Code, InvalidInput
 from headlight.spec import PooledSpec
-from headlight_service.core.models import ServedModel
+from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import VECTORS, Input, OutputSpec, Request
 from headlight_service.frontends.http.door import Door
@@ -106,18 +106,19 @@ def model_entry(model: ServedModel) -> dict[str, Any]:
 async def _embeddings(exchange: Exchange) -> Response:
     body = exchange.json_object()
     model = exchange.door.pipeline.models.get(optional(body, "model", str, "a text") or "")
-    form = optional(body, "encoding_format", str, "float or base64") or "float"
-    if form not in ("float", "base64"):
-        raise InvalidInput("encoding_format", "must be float or base64")
-    if "input" not in body:
-        raise InvalidInput("input", "is missing; send a text, or a list of texts")
-    dimensions = optional(body, "dimensions", int, "a whole number")
-    request = Request(
-        decode_inputs(body["input"]),
-        outputs_of(dimensions),
-        model.ref.name,
-        prompt_name=optional(body, "prompt_name", str, "a text"),
-    )
+    with counted(model):
+        form = optional(body, "encoding_format", str, "float or base64") or "float"
+        if form not in ("float", "base64"):
+            raise InvalidInput("encoding_format", "must be float or base64")
+        if "input" not in body:
+            raise InvalidInput("input", "is missing; send a text, or a list of texts")
+        dimensions = optional(body, "dimensions", int, "a whole number")
+        request = Request(
+            decode_inputs(body["input"]),
+            outputs_of(dimensions),
+            model.ref.name,
+            prompt_name=optional(body, "prompt_name", str, "a text"),
+        )
     del body
     expansion = BASE64 if form == "base64" else DECIMAL
     answer = await exchange.submit(request, JsonForm(model.limits, expansion))

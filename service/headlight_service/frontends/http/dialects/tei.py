@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from array import array
-from collections.abc import Iterable
 from typing import Any, NoReturn
 
-import orjson
-
-from headlight.description import Limits
 from headlight.errors import Code, InvalidInput
-from headlight.results import ModelRef, TokenList
-from headlight_service.core.models import ServedModel
+from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
 from headlight_service.frontends.http.dialects.openai import optional
@@ -30,7 +26,7 @@ from headlight_service.frontends.tei.tei_requests import (
     tokenize_request,
     truncation_of,
 )
-from headlight_service.frontends.tei.token_table import token_rows
+from headlight_service.frontends.tei.token_lists import TokenLists
 
 PROTOCOL = "tei"
 DIRECTIONS: dict[str, Direction] = {
@@ -39,6 +35,7 @@ DIRECTIONS: dict[str, Direction] = {
     "Right": "right",
     "right": "right",
 }
+ITEM = re.compile(r"inputs\[(\d+)\]")
 LARGEST_ID = (1 << 63) - 1
 # Status and type of an error, by the kind of failure; see docs/errors.md for the statuses.
 ERRORS: dict[Code | None, tuple[int, str]] = {
@@ -48,7 +45,7 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INTERNAL: (424, "Backend"),
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
-EMPTY = "empty"  # reason of a request with nothing to encode
+EMPTY = "is empty; send at least one character"  # also of the core
 WRONG_MODEL = "this model gives no {}; it gives embeddings, by POST /embed, and attention"
 NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 
@@ -83,70 +80,92 @@ def encode_error(refusal: Refusal) -> Response:
     status, kind = ERRORS.get(
         refusal.code, (refusal.status, TYPES.get(refusal.status, "Validation"))
     )
-    if refusal.reason == EMPTY:
+    if refusal.message.endswith(EMPTY):
         status, kind = 400, "Empty"
     return json_response({"error": refusal.message, "error_type": kind}, status)
 
 
 async def _any(exchange: Exchange) -> Response:
-    similar = isinstance(exchange.json_object().get("inputs"), dict)
-    return await (_similarity if similar else _embed)(exchange)
-
-
-async def _embed(exchange: Exchange) -> Response:
     body = exchange.json_object()
-    if optional(body, "encoding_format", str, "float") not in (None, "float"):
-        raise InvalidInput("encoding_format", "must be float; POST /v1/embeddings has base64")
-    normalize = optional(body, "normalize", bool, "true or false")
-    dimensions = optional(body, "dimensions", int, "a whole number")
-    outputs = pooled_output(
-        normalize=True if normalize is None else normalize, dimensions=dimensions
-    )
-    answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), outputs, body)
+    similar = isinstance(body.get("inputs"), dict)
+    return await (_similarity if similar else _embed)(exchange, body)
+
+
+async def _embed(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
+    body = exchange.json_object() if body is None else body
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        if optional(body, "encoding_format", str, "float") not in (None, "float"):
+            raise InvalidInput("encoding_format", "must be float; POST /v1/embeddings has base64")
+        normalize = optional(body, "normalize", bool, "true or false")
+        dimensions = optional(body, "dimensions", int, "a whole number")
+        outputs = pooled_output(
+            normalize=True if normalize is None else normalize, dimensions=dimensions
+        )
+        request = _request(model, _inputs(body.get("inputs")), outputs, body)
+    answer, headers = await _vectors(exchange, model, request)
     [vectors] = answer.pooled()
     return await encoded(lambda: json_response(lists_of(vectors), headers=headers), answer)
 
 
 async def _embed_all(exchange: Exchange) -> Response:
     body = exchange.json_object()
-    answer, headers = await _vectors(exchange, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        request = _request(model, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
+    answer, headers = await _vectors(exchange, model, request)
     tokens = [result.tokens for result in answer.results if result.tokens is not None]
     return await encoded(lambda: json_response([*map(lists_of, tokens)], headers=headers), answer)
 
 
-async def _similarity(exchange: Exchange) -> Response:
-    body = exchange.json_object()
-    inputs = optional(body, "inputs", dict, "an object") or {}
-    source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
-    if type(source) is not str:
-        raise InvalidInput("inputs.source_sentence", "must be a text")
-    if not isinstance(sentences, list) or not all(type(each) is str for each in sentences):
-        raise InvalidInput("inputs.sentences", "must be a list of texts")
-    texts: list[Input] = [source, *sentences]
-    if not (sentences and all(texts)):
-        raise _empty("inputs")
-    parameters = optional(body, "parameters", dict, "an object") or {}
-    outputs = pooled_output(normalize=True, dimensions=None)
-    answer, headers = await _vectors(exchange, texts, outputs, parameters)
+async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
+    body = exchange.json_object() if body is None else body
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        inputs = optional(body, "inputs", dict, "an object") or {}
+        source, sentences = inputs.get("source_sentence"), inputs.get("sentences")
+        if type(source) is not str:
+            raise InvalidInput("inputs.source_sentence", "must be a text")
+        if not isinstance(sentences, list) or not all(type(each) is str for each in sentences):
+            raise InvalidInput("inputs.sentences", "must be a list of texts")
+        texts: list[Input] = [source, *sentences]
+        if not (sentences and all(texts)):
+            raise InvalidInput("inputs", EMPTY)
+        parameters = optional(body, "parameters", dict, "an object") or {}
+        request = _request(model, texts, pooled_output(normalize=True, dimensions=None), parameters)
+    try:
+        answer, headers = await _vectors(exchange, model, request)
+    except InvalidInput as error:
+        raise InvalidInput(_similarity_field(error.field), error.problem) from None
     [vectors] = answer.pooled()
     similar = vectors[1:] @ vectors[0]
     return await encoded(lambda: json_response(lists_of(similar), headers=headers), answer)
 
 
+def _similarity_field(field: str) -> str:
+    """Return the name that a request for similarity has for a field of one for vectors."""
+    found = ITEM.fullmatch(field)
+    if found is None:
+        return field
+    place = int(found[1])
+    return f"inputs.sentences[{place - 1}]" if place else "inputs.source_sentence"
+
+
 async def _tokenize(exchange: Exchange) -> Response:
     body = exchange.json_object()
-    texts = _inputs(body.get("inputs"))
-    if not all(isinstance(text, str) for text in texts):
-        raise InvalidInput("inputs", "must be a text, or a list of texts")
-    add = optional(body, "add_special_tokens", bool, "true or false")
     model = exchange.door.pipeline.models.get()
-    request = tokenize_request(
-        [str(text) for text in texts],
-        model,
-        prompt_name=optional(body, "prompt_name", str, "a text"),
-        size_bytes=len(exchange.body),
-        quota_owner=exchange.quota_owner,
-    )
+    with counted(model):
+        texts = _inputs(body.get("inputs"))
+        if not all(isinstance(text, str) for text in texts):
+            raise InvalidInput("inputs", "must be a text, or a list of texts")
+        add = optional(body, "add_special_tokens", bool, "true or false")
+        request = tokenize_request(
+            [str(text) for text in texts],
+            model,
+            prompt_name=optional(body, "prompt_name", str, "a text"),
+            size_bytes=len(exchange.body),
+            quota_owner=exchange.quota_owner,
+        )
     form = TokenLists(
         model.limits,
         [str(text) for text in request.inputs],
@@ -174,12 +193,11 @@ async def _refuse(status: int, message: str, exchange: Exchange) -> NoReturn:
     raise refused(status, message)
 
 
-async def _vectors(
-    exchange: Exchange, inputs: list[Input], outputs: OutputSpec, parameters: dict[str, Any]
-) -> tuple[Answer, Headers]:
-    """Return the answer to a request for vectors, and its headers; `parameters` has the options."""
-    model = exchange.door.pipeline.models.get()
-    request = Request(
+def _request(
+    model: ServedModel, inputs: list[Input], outputs: OutputSpec, parameters: dict[str, Any]
+) -> Request:
+    """Return a request for vectors; `parameters` has its options."""
+    return Request(
         inputs,
         outputs,
         prompt_name=optional(parameters, "prompt_name", str, "a text"),
@@ -189,15 +207,17 @@ async def _vectors(
             model,
         ),
     )
+
+
+async def _vectors(
+    exchange: Exchange, model: ServedModel, request: Request
+) -> tuple[Answer, Headers]:
+    """Return the answer to a request for vectors, and its headers."""
     try:
         answer = await exchange.submit(request, JsonForm(model.limits))
     except InvalidInput as error:
         raise own_field(error, single=False) from None
-    return answer, _headers(model, request, answer)
-
-
-def _headers(model: ServedModel, request: Request, answer: Answer) -> Headers:
-    return tuple(compute_report(model, request, answer).headers().items())
+    return answer, tuple(compute_report(model, request, answer).headers().items())
 
 
 def _direction(name: str | None) -> Direction | None:
@@ -212,13 +232,13 @@ def _inputs(value: Any) -> list[Input]:
     if values and all(type(each) is int for each in values):
         values = [values]
     if not values:
-        raise _empty("inputs")
+        raise InvalidInput("inputs", EMPTY)
     return [_input(f"inputs[{place}]", each) for place, each in enumerate(values)]
 
 
 def _input(field: str, value: Any) -> Input:
     if value in ("", []):
-        raise _empty(field)
+        raise InvalidInput(field, EMPTY)
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(type(each) is int for each in value):
@@ -226,32 +246,3 @@ def _input(field: str, value: Any) -> Input:
             return TokenIds(array("q", value), array("q"))
         raise InvalidInput(field, "holds a number that is no token id")
     raise InvalidInput(field, "must be a text, or a list of token ids")
-
-
-def _empty(field: str) -> Exception:
-    return refused(400, f"{field}: is empty; send at least one character", reason=EMPTY)
-
-
-class TokenLists:
-    """Tokens of several texts as JSON; a TokensForm of the core."""
-
-    def __init__(self, limits: Limits, texts: list[str], *, add_special_tokens: bool) -> None:
-        """Prepare; the parameters are as for `TokensMessage` of the gRPC frontend."""
-        self._limit_bytes = limits.max_unary_response_bytes
-        self._texts, self._add = texts, add_special_tokens
-
-    def encode(self, ref: ModelRef, tokens: Iterable[TokenList], inputs: int) -> bytes:
-        """Return the answer. Raises InvalidInput once it is too large, and reads no more tokens."""
-        parts, size = list[bytes](), 2
-        for text, listed in zip(self._texts, tokens, strict=True):
-            rows = token_rows(text, listed, add_special_tokens=self._add)
-            parts.append(orjson.dumps([row._asdict() for row in rows]))
-            size += len(parts[-1]) + 1
-            if size > self._limit_bytes:
-                problem = (
-                    f"the answer to the first {len(parts)} of {inputs} would have {size} bytes"
-                )
-                raise InvalidInput(
-                    "inputs", f"{problem}, over {self._limit_bytes}; send fewer or shorter texts"
-                )
-        return b"[" + b",".join(parts) + b"]"

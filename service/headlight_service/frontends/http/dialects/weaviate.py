@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headlight.errors import InvalidInput
-from headlight_service.core.models import ServedModel
+from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
 from headlight_service.frontends.http.dialects.openai import optional, outputs_of
@@ -39,13 +39,14 @@ async def _vectors(exchange: Exchange) -> Response:
     body = exchange.json_object()
     model = exchange.door.pipeline.models.get()
     several = body.get("texts")
-    inputs = _texts([body.get("text")] if several is None else several, several is not None)
-    config = optional(body, "config", dict, "an object") or {}
-    _check_pooling(config, model)
-    dimensions = optional(config, "dimensions", int, "a whole number")
-    request = Request(
-        inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
-    )
+    with counted(model):
+        inputs = _texts([body.get("text")] if several is None else several, several is not None)
+        config = optional(body, "config", dict, "an object") or {}
+        _check_pooling(config, model)
+        dimensions = optional(config, "dimensions", int, "a whole number")
+        request = Request(
+            inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
+        )
     answer = await exchange.submit(request, JsonForm(model.limits))
     return await encoded(lambda: _vectors_of(answer, inputs, several is not None), answer)
 

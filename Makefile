@@ -159,10 +159,10 @@ $(GPU_SETUP): deploy/image/requirements-gpu.txt $(SETUP)
 
 # GPU=1 ignores the options of `make tune`, which are for the CPU.
 demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda $(GPU_VENV)/bin/python,$(tuned) $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
-	$(GRPC:%=--grpc %) $(HTTP:%=--http %)
+	$(GRPC:%=--grpc %) $(HTTP:%=--http %) $(REST:%=--rest %)
 DEMONSTRATED := $(if $(GPU),$(GPU_SETUP),$(SETUP)) build/bundles/docs-rope/manifest.json
 
-run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=HOST:PORT: elsewhere)
+run: $(DEMONSTRATED) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=..., REST=HOST:PORT: elsewhere)
 	@$(demonstrated)
 
 demo: $(DEMONSTRATED) ## the same, and exit 0 after the answer

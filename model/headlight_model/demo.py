@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import re
 import signal
 import socket
 import subprocess
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--grpc", default="127.0.0.1:50051", metavar="HOST:PORT")
     parser.add_argument("--http", default="127.0.0.1:8080", metavar="HOST:PORT")
+    parser.add_argument("--rest", metavar="HOST:PORT|off", help="default: as of the service")
     arguments = parser.parse_args(argv)
     # SIGTERM becomes SystemExit, so that the service is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -78,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             service(arguments, log) as child,
         ):
             answer(arguments.grpc, child, log)
-            print_how_to_go_on(arguments.grpc, arguments.http)
+            print_how_to_go_on(arguments.grpc, arguments.http, page_port(log))
             if not arguments.once:
                 print("\nServing until Ctrl-C.", flush=True)
                 child.wait()
@@ -103,6 +105,7 @@ def service(arguments: argparse.Namespace, log: IO[bytes]) -> Iterator[subproces
     refuse_taken_port("--http", arguments.http)
     command = [sys.executable, "-m", "headlight", "serve", "--bundle", arguments.bundle]
     command += ["--grpc", arguments.grpc, "--http", arguments.http]
+    command += [] if arguments.rest is None else ["--rest", arguments.rest]
     # A session of its own: Ctrl-C reaches only this process, which then stops the child gracefully.
     child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
@@ -246,8 +249,14 @@ def heading(text: str, colour: bool) -> str:
     return f"\x1b[1m{text}\x1b[0m" if colour else text
 
 
-def print_how_to_go_on(target: str, http: str) -> None:
-    """Print commands that call the running service."""
+def page_port(log: IO[bytes]) -> int | None:
+    """Return the port of the page by the service's log; None: there is no page."""
+    found = re.search(rb'"rest_port": (\d+)', Path(log.name).read_bytes())
+    return None if found is None else int(found[1])
+
+
+def print_how_to_go_on(target: str, http: str, page: int | None) -> None:
+    """Print commands that call the running service, and the addresses of its pages."""
     beside = Path(sys.executable).parent / "headlight"
     program = beside if beside.is_file() else f"{Path(sys.executable).name} -m headlight"
     method = "headlight.v1.HeadlightService/Encode"
@@ -259,6 +268,8 @@ Call it
   grpcurl -plaintext -d '{{"inputs": [{{"text": "parse a json document"}}]}}' {target} {method}
 Metrics
   http://{http}/metrics""")
+    if page is not None:
+        print(f"Look at attention in a browser\n  http://127.0.0.1:{page}")
 
 
 if __name__ == "__main__":

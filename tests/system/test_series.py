@@ -15,6 +15,7 @@ SERIES = {
         for name in ("started_total", "handling_seconds_bucket")
     },
     "grpc_server_handled_total": "grpc_type grpc_service grpc_method grpc_code",
+    "headlight_requests_total": "protocol method code",
     "headlight_texts_total": "model priority",
     "headlight_tokens_total": "model priority",
     "headlight_batch_items_bucket": "model",

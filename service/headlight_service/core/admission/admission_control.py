@@ -138,7 +138,7 @@ class Admission:
             Shed: the queue is full, or requests of the same or a higher priority wait for it.
         """
         pool = self._pool(priority)
-        if tokens > pool.free or self._waiting.blocks(priority):
+        if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
             raise self._full(tokens, priority)
         pool.take(tokens)
 
@@ -178,7 +178,7 @@ class Admission:
 
     def _admit_waiting(self, new: Wanted | None = None) -> bool:
         """Admit all that fit, and return whether `new` is among them; it is not called back."""
-        while self._waiting and (first := self._waiting.next(self._fits)) is not None:
+        while self._waiting.count and (first := self._waiting.next(self._fits)) is not None:
             self._waiting.remove(first)
             self._take(first)
             if first is new:

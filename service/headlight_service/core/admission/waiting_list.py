@@ -38,9 +38,13 @@ class WaitingList:
     Interactive requests go first, and each priority in its order. A request that does not fit yet
     blocks those behind it, except interactive ones behind a bulk one. Parts of requests that have
     begun go before the others: these requests hold answer bytes that the others may wait for.
+
+    Attributes:
+        count: requests that wait.
     """
 
     def __init__(self) -> None:
+        self.count = 0
         self._waiting: dict[tuple[bool, Priority], dict[Wanted, None]] = {
             (True, "interactive"): {},
             (True, "bulk"): {},
@@ -48,17 +52,17 @@ class WaitingList:
             (False, "bulk"): {},
         }
 
-    def __bool__(self) -> bool:
-        """Return whether any request waits."""
-        return any(self._waiting.values())
-
     def add(self, wanted: Wanted) -> None:
         """Let a request wait behind those of its kind."""
         self._waiting[wanted.begun, wanted.priority][wanted] = None
+        self.count += 1
 
     def remove(self, wanted: Wanted) -> None:
         """Let a request wait no longer, if it does."""
-        self._waiting[wanted.begun, wanted.priority].pop(wanted, None)
+        waiting = self._waiting[wanted.begun, wanted.priority]
+        if wanted in waiting:
+            del waiting[wanted]
+            self.count -= 1
 
     def blocks(self, priority: Priority) -> bool:
         """Return whether a new request of this priority would overtake one that waits."""

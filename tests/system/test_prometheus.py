@@ -102,6 +102,7 @@ def test_prometheus_scrapes_the_counted_values(service: Service, prometheus: Pro
         "of no model": {
             *("headlight_ready", "headlight_stuck"),
             *("headlight_grpc_restarts_total", "headlight_log_lines_dropped_total"),
+            "headlight_requests_total",
         },
         "models": {"docs-rope", None},
     }

@@ -108,6 +108,7 @@ class Admission:
         self.requests, self.tokens = Pool(max_request_bytes), Pool(max_tokens)
         self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
+        self._pools: dict[Priority, Pool] = {"interactive": self.tokens, "bulk": self.bulk}
         self.estimate = estimate or WaitEstimate(1)
         self._begins_at_once = begins_at_once
         self._waiting = WaitingList()
@@ -137,7 +138,7 @@ class Admission:
         Raises:
             Shed: the queue is full, or requests of the same or a higher priority wait for it.
         """
-        pool = self._pool(priority)
+        pool = self._pools[priority]
         if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
             raise self._full(tokens, priority)
         pool.take(tokens)
@@ -168,13 +169,15 @@ class Admission:
 
     def give_tokens(self, tokens: int, priority: Priority) -> None:
         """Give tokens back, and admit requests that wait."""
-        self._pool(priority).take(-tokens)
-        self._admit_waiting()
+        self._pools[priority].take(-tokens)
+        if self._waiting.count:
+            self._admit_waiting()
 
     def give_output(self, size: int) -> None:
         """Give bytes of answers back, and admit requests that wait."""
-        self.outputs.take(-size)
-        self._admit_waiting()
+        self.outputs.held -= size
+        if self._waiting.count:
+            self._admit_waiting()
 
     def _admit_waiting(self, new: Wanted | None = None) -> bool:
         """Admit all that fit, and return whether `new` is among them; it is not called back."""
@@ -188,16 +191,16 @@ class Admission:
 
     def _fits(self, wanted: Wanted) -> bool:
         return (
-            wanted.tokens <= self._pool(wanted.priority).free and wanted.answer_bytes <= self.room
+            wanted.tokens <= self._pools[wanted.priority].free and wanted.answer_bytes <= self.room
         )
 
     def _take(self, wanted: Wanted) -> None:
-        self._pool(wanted.priority).take(wanted.tokens)
+        self._pools[wanted.priority].take(wanted.tokens)
         self.outputs.take(wanted.answer_bytes)
 
     def _full(self, tokens: int, priority: Priority) -> Shed:
         """Return the error of a request that the queue has no room for."""
-        pool = self._pool(priority)
+        pool = self._pools[priority]
         # Either may be short: the queue, or bulk's part of it.
         if pool is self.bulk and tokens > pool.limit - pool.held:
             full, problem = self.bulk, "the queue is full for bulk"
@@ -208,9 +211,6 @@ class Admission:
         used = f"{full.held} of {full.limit} tokens, {tokens} asked for"
         seconds = self._retry_seconds(tokens)
         return _shed(f"{problem} ({used})", Shortage.QUEUE_TOKENS, seconds)
-
-    def _pool(self, priority: Priority) -> Pool:
-        return self.bulk if priority == "bulk" else self.tokens
 
     def take_output(self, size: int, smaller: Smaller | None = None) -> None:
         """Take the bytes of an answer, before it is computed.

@@ -43,7 +43,10 @@ def refuse_other_hosts(event: str, arguments: tuple[Any, ...]) -> None:
     elif event == "socket.connect" and isinstance(arguments[1], tuple):
         hosts = [arguments[1][0]]
     for host in hosts:
-        if host is not None and (host.decode() if isinstance(host, bytes) else host) not in LOOPBACK:
+        if (
+            host is not None
+            and (host.decode() if isinstance(host, bytes) else host) not in LOOPBACK
+        ):
             raise OSError(f"a client asked for {host!r}; the tests have loopback alone")
 
 

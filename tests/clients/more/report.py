@@ -56,8 +56,7 @@ def report(passed: Iterable[str], failed: Iterable[str]) -> str:
         f"`make clients-more` at commit `{output_of('git', 'describe', '--always', '--dirty')}`, "
         f"with Python {platform.python_version()} and Node {output_of('node', '--version')}. "
         "The clients ask a real service of `docs-rope` over loopback. Numbers are equal if they "
-        "differ by at most 1e-6. `make clients` runs other clients, in each continuous "
-        "integration.",
+        "differ by at most 1e-6. `make clients` tests other clients, and is part of `.ci/run`.",
         "",
         "| client | version | checked | tests passed |",
         "|---|---|---|---|",

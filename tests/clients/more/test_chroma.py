@@ -63,7 +63,9 @@ def test_a_collection_finds_the_nearest_text(service: Service, function: Any) ->
 
 
 @pytest.mark.parametrize("texts", [[""], [TOO_LONG], MANY], ids=["empty", "too long", "too many"])
-def test_errors(service: Service, texts: list[str]) -> None:
+def test_errors_are_those_of_openai_or_about_the_content(
+    service: Service, texts: list[str]
+) -> None:
     """Hugging Face's function does not read the status of an answer."""
     with pytest.raises(openai.BadRequestError):
         open_ai(service)(texts)
@@ -75,7 +77,7 @@ def test_dimensions_are_left_out_without_an_error(service: Service) -> None:
     assert len(open_ai(service, dimensions=64)(["a"])[0]) == 256
 
 
-def test_refused_requests_are_retried_by_openais_function(busy: Service) -> None:
+def test_refused_requests_are_retried_by_the_function_for_openai(busy: Service) -> None:
     function = open_ai(busy)
     function.client = function.client.with_options(max_retries=50)  # two by default
     assert_retried(busy, lambda: [float(number) for number in function([BUSY])[0]])

@@ -105,7 +105,7 @@ def test_errors_are_those_of_the_client(folder: Path, name: str, service: Servic
         assert says in error["message"]
 
 
-def test_refused_requests_are_retried_after_retry_after_ms(
+def test_refused_requests_are_retried_after_the_delay(
     folder: Path, name: str, busy: Service
 ) -> None:
     before = refusals(busy)

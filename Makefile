@@ -7,6 +7,7 @@ ADAPTERS_VENV := .venv-adapters
 CLIENTS_HTTP_VENV := .venv-clients-http
 CLIENTS_OIP_VENV := .venv-clients-oip
 CLIENTS_TEI_VENV := .venv-clients-tei
+CLIENTS_MORE_VENV := .venv-clients-more
 FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
@@ -38,6 +39,7 @@ ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed
 CLIENTS_HTTP_SETUP := $(CLIENTS_HTTP_VENV)/.installed
 CLIENTS_OIP_SETUP := $(CLIENTS_OIP_VENV)/.installed
 CLIENTS_TEI_SETUP := $(CLIENTS_TEI_VENV)/.installed
+CLIENTS_MORE_SETUP := $(CLIENTS_MORE_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
@@ -59,7 +61,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test test-training adapters clients clients-http clients-oip clients-tei families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -198,13 +200,14 @@ $(ADAPTERS_SETUP): tests/adapters/requirements.txt
 $(CLIENTS_HTTP_SETUP): tests/clients/http/requirements.txt
 $(CLIENTS_OIP_SETUP): tests/clients/oip/requirements.txt
 $(CLIENTS_TEI_SETUP): tests/clients/tei/requirements.txt
+$(CLIENTS_MORE_SETUP): tests/clients/more/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
-ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP)
+ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
 $(ADAPTERS_SETUP) $(ALL_CLIENTS) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
@@ -227,6 +230,12 @@ clients-oip: $(CLIENTS_OIP_SETUP) build/bundles/docs-rope/manifest.json ## test 
 # docs/clients/huggingface-hub.md and docs/clients/haystack.md are run as written.
 clients-tei: $(CLIENTS_TEI_SETUP) build/bundles/docs-rope/manifest.json ## test the interface of text-embeddings-inference with huggingface_hub, Haystack and its own stubs
 	$(CLIENTS_TEI_VENV)/bin/python -m pytest tests/clients/tei --timeout=300
+
+# Not part of .ci/run: half a gigabyte. Most of these classes have no way to close their
+# connections.
+clients-more: $(CLIENTS_MORE_SETUP) build/bundles/docs-rope/manifest.json ## test with LangChain, LlamaIndex, LiteLLM, Chroma and openai for Node; writes bench/results/clients.md
+	tests/system/require.sh node npm
+	$(CLIENTS_MORE_VENV)/bin/python -m pytest tests/clients/more --timeout=300 -W ignore::ResourceWarning --report bench/results/clients.md
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600

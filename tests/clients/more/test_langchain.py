@@ -1,0 +1,87 @@
+"""LangChain's class for OpenAI against a real service. Run by `make clients-more`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+import tiktoken
+from langchain_openai import OpenAIEmbeddings
+
+from tests.clients.more.conftest import (
+    BUSY,
+    MANY,
+    MODEL,
+    TEXTS,
+    TOO_LONG,
+    Vectors,
+    assert_equal,
+    assert_retried,
+    run_example,
+)
+from tests.system.processes import Service
+
+CLIENTS = ("langchain-openai",)
+
+
+def embeddings(service: Service, **options: Any) -> OpenAIEmbeddings:
+    known = {"model": MODEL, "base_url": f"http://{service.rest}/v1", "api_key": "any"}
+    return OpenAIEmbeddings(**known | {"check_embedding_ctx_length": False} | options)
+
+
+async def test_numbers_equal_those_of_the_grpc_client(service: Service, vectors: Vectors) -> None:
+    client = embeddings(service)
+    assert_equal(client.embed_documents(TEXTS), vectors(TEXTS))
+    assert_equal(client.embed_query(TEXTS[2]), vectors(TEXTS)[2])
+    assert_equal(await client.aembed_documents(TEXTS), vectors(TEXTS))
+
+
+def test_long_lists_in_chunks(service: Service, vectors: Vectors) -> None:
+    assert_equal(embeddings(service, chunk_size=512).embed_documents(MANY), vectors(MANY))
+    with pytest.raises(openai.BadRequestError, match="600 entries; send 1 to 512"):
+        embeddings(service).embed_documents(MANY)  # one request of up to 1,000 texts
+
+
+def test_dimensions(service: Service) -> None:
+    assert len(embeddings(service, dimensions=64).embed_query("a")) == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "kind", "says"),
+    [
+        ("", {}, openai.BadRequestError, "is empty"),
+        (TOO_LONG, {}, openai.BadRequestError, "tokens"),
+        ("a", {"model": "other"}, openai.NotFoundError, MODEL),
+        ("a", {"timeout": 1e-6, "max_retries": 0}, openai.APITimeoutError, "timed out"),
+    ],
+    ids=["empty", "too long", "unknown model", "timeout"],
+)
+def test_errors_are_those_of_openai(
+    service: Service, text: str, options: dict[str, Any], kind: Any, says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        embeddings(service, **options).embed_documents([text])
+
+
+def test_token_ids_are_refused_with_the_remedy(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vocabulary of bytes stands in for OpenAI's, which would be downloaded."""
+    ranks = {bytes([value]): value for value in range(256)}
+    vocabulary = tiktoken.Encoding(
+        "bytes", pat_str=r"[\s\S]", mergeable_ranks=ranks, special_tokens={}
+    )
+    monkeypatch.setattr(tiktoken, "get_encoding", lambda name: vocabulary)
+    client = embeddings(service, check_embedding_ctx_length=True)
+    with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
+        client.embed_documents(["a text"])
+
+
+def test_refused_requests_are_retried(busy: Service) -> None:
+    assert_retried(busy, lambda: embeddings(busy, max_retries=50).embed_query(BUSY))
+
+
+def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:
+    found = run_example("langchain", service)["vectors"]
+    assert_equal(found, vectors(["join two paths", "parse a date"]))

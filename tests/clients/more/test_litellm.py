@@ -1,0 +1,87 @@
+"""LiteLLM's provider openai against a real service. Run by `make clients-more`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import litellm
+import pytest
+
+from tests.clients.more.conftest import (
+    BUSY,
+    MANY,
+    MODEL,
+    TEXTS,
+    TOO_LONG,
+    Vectors,
+    assert_equal,
+    assert_retried,
+    run_example,
+)
+from tests.system.processes import Service
+
+CLIENTS = ("litellm",)
+# LiteLLM's own types, which it imports at the first call.
+pytestmark = pytest.mark.filterwarnings("ignore:.*`ReadOnly` qualifier:UserWarning")
+
+
+def asked(service: Service, texts: Sequence[str], **options: Any) -> dict[str, Any]:
+    known = {"api_base": f"http://{service.rest}/v1", "api_key": "any"}
+    return {"model": f"openai/{MODEL}", "input": list(texts)} | known | options
+
+
+def rows(answer: Any) -> list[list[float]]:
+    return [each["embedding"] for each in answer.data]
+
+
+@pytest.mark.parametrize("form", [None, "float"])
+async def test_numbers_equal_those_of_the_grpc_client(
+    service: Service, vectors: Vectors, form: str | None
+) -> None:
+    request = asked(service, TEXTS, encoding_format=form)
+    answer = litellm.embedding(**request)
+    assert_equal(rows(answer), vectors(TEXTS))
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 4
+    assert_equal(rows(await litellm.aembedding(**request)), vectors(TEXTS))
+
+
+def test_the_longest_list(service: Service, vectors: Vectors) -> None:
+    found = rows(litellm.embedding(**asked(service, MANY[:512])))
+    assert_equal(found, vectors(MANY[:512]))
+    with pytest.raises(litellm.BadRequestError, match="600 entries; send 1 to 512"):
+        litellm.embedding(**asked(service, MANY))
+
+
+def test_dimensions(service: Service) -> None:
+    with pytest.raises(litellm.UnsupportedParamsError):
+        litellm.embedding(**asked(service, ["a"], dimensions=64))
+    allowed = asked(service, ["a"], dimensions=64, allowed_openai_params=["dimensions"])
+    assert len(rows(litellm.embedding(**allowed))[0]) == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "kind", "says"),
+    [
+        ("", {}, litellm.BadRequestError, "is empty"),
+        (TOO_LONG, {}, litellm.BadRequestError, "tokens"),
+        ("a", {"model": "openai/other"}, litellm.NotFoundError, MODEL),
+        ("a", {"timeout": 1e-6, "max_retries": 0}, litellm.Timeout, "timed out"),
+    ],
+    ids=["empty", "too long", "unknown model", "timeout"],
+)
+def test_errors_are_those_of_the_client(
+    service: Service, text: str, options: dict[str, Any], kind: Any, says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        litellm.embedding(**asked(service, [text], **options))
+
+
+def test_refused_requests_are_retried(busy: Service) -> None:
+    request = asked(busy, [BUSY], max_retries=50)
+    assert_retried(busy, lambda: rows(litellm.embedding(**request))[0])
+
+
+def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:
+    found = rows(run_example("litellm", service)["answer"])
+    assert_equal(found, vectors(["join two paths", "parse a date"]))

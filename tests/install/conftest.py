@@ -19,7 +19,7 @@ from tests.certificates import Authority
 from tests.export.hub.hub_server import Hub, Repository
 from tests.folders import write
 from tests.help_examples import write_texts
-from tests.install.report import report
+from tests.install.report import head_commit, report
 from tests.install.shell import Row, Shell
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT
@@ -66,6 +66,7 @@ def installed(
     """The environment. The report is written at the end if all tests passed."""
     given: Path | None = request.config.getoption("--wheel")
     wheel = given or build(tmp_path_factory.mktemp("wheel"), bundle_of("docs-rope")).wheel
+    commit = head_commit()
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     made = Environment(folder / "bin", wheel.absolute(), [])
@@ -73,7 +74,7 @@ def installed(
     yield made
     out: Path | None = request.config.getoption("--report")
     if out is not None and not request.session.testsfailed:
-        out.write_text(report(made.rows, made.bin / "python"), encoding="utf-8")
+        out.write_text(report(made.rows, commit, made.bin / "python"), encoding="utf-8")
     shutil.rmtree(folder)  # 1.2 GB
 
 

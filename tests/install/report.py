@@ -30,30 +30,38 @@ these lines there, outside of the clone: the quick start, and each example of ea
 """
 
 
-def report(rows: Iterable[Row], python: Path) -> str:
+def report(rows: Iterable[Row], commit: str, python: Path) -> str:
     """Return the page.
 
     Args:
         rows: the lines that ran.
+        commit: that the wheel was built from.
         python: of the environment.
     """
-    lines = (f"| `{_cell(row.line)}` | {_cell(row.seen)} | {row.seconds:.1f} |\n" for row in rows)
-    return TEXT.format(about=_about(python)) + "".join(lines)
+    lines = (
+        f"| `` {_cell(row.line)} `` | {_cell(row.seen)} | {row.seconds:.1f} |\n" for row in rows
+    )
+    return TEXT.format(about=_about(commit, python)) + "".join(lines)
+
+
+def head_commit() -> str:
+    """Return the commit of this clone."""
+    return _output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip()
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def _about(python: Path) -> str:
+def _about(commit: str, python: Path) -> str:
     """Return commit, machine and versions."""
     listed = json.loads(_output(str(python), "-m", "pip", "list", "--format=json"))
     versions = {each["name"]: each["version"] for each in listed}
     named = ", ".join(f"{name} {versions[name]}" for name in PACKAGES)
-    commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD").strip()
     cores = len(os.sched_getaffinity(0))
     version = _output(python, "--version").strip()
-    return f"Commit {commit}; {cores} cores of {processor()}; {named}, {version}"
+    busy = f"load average of 15 minutes {os.getloadavg()[2]:.1f}"
+    return f"Commit {commit}; {cores} cores of {processor()}, {busy}; {named}, {version}"
 
 
 def _output(*command: str | Path) -> str:

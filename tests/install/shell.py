@@ -109,7 +109,8 @@ class Shell:
         last = (seen.strip().splitlines() or ["nothing"])[-1].strip()
         for folder, name in ((self.folder, "."), (Path(self.variables["HOME"]), "~")):
             last = last.replace(str(folder), name)
-        self.rows.append(Row(line, last[:SHOWN], seconds))
+        shown = "JSON" if last.startswith("{") else last[:SHOWN]
+        self.rows.append(Row(line, shown, seconds))
 
 
 def _is_ready(http: str) -> bool:

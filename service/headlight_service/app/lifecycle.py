@@ -31,6 +31,7 @@ from headlight_service.app.server_setup import (
     build_health_server,
     build_rest,
     build_server,
+    start_rest,
 )
 from headlight_service.config.command_line import ConfigError
 from headlight_service.config.option_types import Address
@@ -170,8 +171,8 @@ class Server:
             self._models.add(model)
             bind(self._grpc, address, access.credentials)
         await self._grpc.start()
-        if rest is not None:
-            rest.start()
+        if rest is not None and not start_rest(rest, config):
+            self._rest = rest = None
         self._readiness.set(serving=True)
         ref, table = model.ref, _table(model, config, address, http, rest)
         log.info(

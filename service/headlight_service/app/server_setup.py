@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 import ssl
@@ -16,7 +17,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from headlight.pb import headlight_pb2
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from headlight_service.app.health import Readiness
-from headlight_service.app.listen_addresses import PortTaken, taken
+from headlight_service.app.listen_addresses import REASONS, PortTaken, taken
 from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -183,11 +184,7 @@ def build_rest(
     try:
         bound = taken("--rest", config.rest)
     except PortTaken as error:
-        if config.rest is not REST:
-            raise
-        log.warning(
-            f"{error}; --rest off says that none is wanted", extra={"event": "rest_port_taken"}
-        )
+        _warn_of_default(config, error)
         return None
     options = Options(
         stall_seconds=config.stall_seconds,
@@ -209,6 +206,29 @@ def build_rest(
         tracing=tracing,
     )
     return HttpServer(bound, door, tls, on_lost)
+
+
+def start_rest(server: HttpServer, config: Config) -> bool:
+    """Start the HTTP frontend; False: the default port was taken since it was reserved.
+
+    Raises:
+        PortTaken: the same of a named address.
+    """
+    try:
+        server.start()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        _warn_of_default(config, PortTaken(f"--rest {config.rest} {REASONS[errno.EADDRINUSE]}"))
+        return False
+    return True
+
+
+def _warn_of_default(config: Config, error: PortTaken) -> None:
+    """Log that the default port is taken. Raises PortTaken if the address was named."""
+    if config.rest is not REST:
+        raise error
+    log.warning(f"{error}; --rest off says that none is wanted", extra={"event": "rest_port_taken"})
 
 
 def _hosts(listening: Address, more: str | None) -> frozenset[str] | None:

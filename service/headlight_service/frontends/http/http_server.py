@@ -21,6 +21,7 @@ log = logging.getLogger("headlight_service.frontends.http.http_server")
 BACKLOG = 1024
 KEEP_ALIVE_SECONDS = 75  # of an idle connection after a response; pools of clients keep them less
 HANDSHAKE_SECONDS = 5.0  # of TLS; such a connection is not counted yet
+BACKLOG = 2048  # as uvicorn's
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0  # beyond the grace time
 LOOK_SECONDS = 0.01
@@ -75,7 +76,17 @@ class HttpServer:
         )
 
     def start(self) -> None:
-        """Listen; return once clients can connect."""
+        """Listen; return once clients can connect.
+
+        Raises:
+            OSError: EADDRINUSE, another process listens at the address since it was bound; or the
+                server failed.
+        """
+        try:
+            self._bound.listen(BACKLOG)
+        except OSError:
+            self._bound.close()
+            raise
         threading.Thread(target=self._run, name="rest", daemon=True).start()
         if not self._listening.wait(START_SECONDS) or self._ended.is_set():
             raise OSError("the HTTP frontend did not begin to listen; see the log")

@@ -16,7 +16,7 @@ import pytest
 
 from headlight.tls.pem import server_context
 from headlight_service.app.listen_addresses import PortTaken
-from headlight_service.app.server_setup import build_rest
+from headlight_service.app.server_setup import build_rest, start_rest
 from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
@@ -32,6 +32,7 @@ from headlight_service.security.authentication import Authenticator
 from headlight_service.security.certificates import Certificates
 from headlight_service.telemetry.metrics import Metrics
 from tests.certificates import Authority
+from tests.ports import free_port
 from tests.service.batching import Clock
 from tests.service.frontends.http.http_service import http_service, read_all, read_reply, until
 from tests.service.frontends.http.test_backpressure import Asking
@@ -375,11 +376,14 @@ def test_a_silent_client_has_no_minute_for_its_handshake(
 
 
 def test_a_failure_to_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError("no descriptor is left")
+
     monkeypatch.setattr(http_server, "START_SECONDS", 600)
     with http_service() as service, socket.socket() as bound:
+        monkeypatch.setattr(http_server._Server, "serve", fail)
         bound.bind(("127.0.0.1", 0))
         server = HttpServer(bound, service.server.door)
-        bound.close()
         with pytest.raises(OSError, match="did not begin to listen"):
             server.start()
 
@@ -406,3 +410,26 @@ def test_a_taken_default_port_is_a_warning(
         assert "--rest off" in caplog.text
     assert built(Config(bundle=Path("b"), rest=None)) is None
     assert Config(bundle=Path("b")).rest is REST
+
+
+def test_a_port_taken_after_it_was_reserved_is_a_warning_for_the_default(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, tokenizers = Models(), TokenizerThreads(1)
+    pipeline = Pipeline(models, tokenizers)
+    try:
+        named = Config(bundle=Path("b"), rest=Address("127.0.0.1", free_port()))
+        for default in (False, True):
+            server = build_rest(named, pipeline, Metrics(), lambda: True)
+            assert server is not None
+            with socket.create_server(("127.0.0.1", server.port)):
+                if not default:
+                    with pytest.raises(PortTaken, match="--rest"):
+                        start_rest(server, named)
+                    monkeypatch.setattr("headlight_service.app.server_setup.REST", named.rest)
+                else:
+                    with caplog.at_level(logging.WARNING):
+                        assert start_rest(server, named) is False
+        assert "--rest off" in caplog.text
+    finally:
+        tokenizers.close()

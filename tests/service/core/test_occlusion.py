@@ -187,7 +187,7 @@ async def test_a_started_occlusion_waits_if_the_queue_is_full(serve: Serve) -> N
         await service.started()
         others = fill(admission)
         service.engine.gate.set()
-        await until(lambda: bool(admission._waiting))
+        await until(lambda: admission._waiting.count > 0)
         with admission.lock:
             admission.give_tokens(others, "interactive")
         assert list((await call).tokens) == [0, 1, 2, 3, 4]

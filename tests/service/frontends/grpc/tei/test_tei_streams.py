@@ -43,7 +43,7 @@ async def test_a_stream_waits_where_a_call_is_shed(serve: Serve) -> None:
         streaming = asyncio.create_task(
             call_stream(service.channel, "EmbedStream", requests_of(20))
         )
-        await until(lambda: bool(admission._waiting))
+        await until(lambda: admission._waiting.count > 0)
         read = requests_of(1)[0].ByteSize()
         assert admission.requests.held == read, "it reads no further while one request waits"
         with admission.lock:

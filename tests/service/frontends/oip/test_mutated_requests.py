@@ -14,6 +14,7 @@ from tests.service.frontends.oip.inference_calls import (
     of_ids,
     of_texts,
 )
+from tests.system.fuzz import mutated
 
 MUTATED = 500
 SEEDS = [
@@ -25,26 +26,6 @@ SEEDS = [
     of_ids([[1, 2], [4]], datatype="INT32", dimensions=2),
 ]
 ALLOWED = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "DEADLINE_EXCEEDED"}  # by a timeout of some µs
-
-
-def mutated(raw: bytes, chance: random.Random) -> bytes:
-    """Return a message with a few bytes changed, removed, doubled or inserted."""
-    data = bytearray(raw)
-    for _ in range(chance.choice([1, 1, 2, 5])):
-        at = chance.randrange(len(data))
-        match chance.randrange(5):
-            case 0:
-                data[at] = chance.randrange(256)
-            case 1:
-                data[at] ^= 1 << chance.randrange(8)
-            case 2:
-                del data[at : at + chance.choice([1, 4, 9])]
-            case 3:
-                data[at:at] = data[at : at + chance.choice([1, 8, 40])]
-            case 4:
-                data[at:at] = chance.randbytes(chance.choice([1, 4]))
-        data = data or bytearray(raw)
-    return bytes(data)
 
 
 async def test_mutated_requests_are_never_unknown_or_internal(serve: Serve) -> None:

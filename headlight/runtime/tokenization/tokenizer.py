@@ -28,6 +28,7 @@ from headlight.spec import SpecialTokens
 # A text of this length takes some 50 µs; releasing and reacquiring the GIL takes longer.
 SHORT_CHARACTERS = 512
 PARTS = ("first", "second")  # of a pair
+EMPTY = "is empty; send at least one character"
 
 
 class Tokenizer:
@@ -156,7 +157,7 @@ class Tokenizer:
             parts = {"": value} if isinstance(value, str) else dict(zip(PARTS, value, strict=True))
             for field, part in parts.items():
                 if not part:
-                    raise InvalidInput(field, "is empty; send at least one character")
+                    raise InvalidInput(field, EMPTY)
             special = self._spelled.marks(encoding, whole, special_tokens) if with_info else None
             before = prompt if isinstance(value, str) else ""
             yield self._tokenized(encoding, before, kept, special, special_tokens)

@@ -179,10 +179,15 @@ def _put(
     if not arrays:
         del told["data"]
     elif encoding == "base64":
-        told["data"] = base64.b64encode(b"".join([raw(each).data for each in arrays])).decode()
+        told["data"] = base64_text(arrays)
     else:
         lists = [orjson.Fragment(number_text(each)) for each in arrays]
         told["data"] = lists[0] if single else lists
+
+
+def base64_text(arrays: Iterable[NDArray[Any]]) -> str:
+    """Return arrays as base64 of their bytes in wire order, one after the other."""
+    return base64.b64encode(b"".join([raw(each).data for each in arrays])).decode()
 
 
 def number_text(array: NDArray[Any]) -> bytes:

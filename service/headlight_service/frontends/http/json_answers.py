@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,7 @@ from headlight.errors import InvalidInput
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Answer, Prepared
-from headlight_service.frontends.contract.json_answer_forms import number_text
+from headlight_service.frontends.contract.json_answer_forms import base64_text, number_text
 from headlight_service.frontends.http.exchange import Response
 
 # Bytes that are sent for a byte of float32 data: shortest decimals that read back exactly, with
@@ -50,8 +49,7 @@ class JsonForm:
 
 def base64_of(array: NDArray[Any]) -> str:
     """Return the numbers of an array as base64 of little-endian bytes, without a header."""
-    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    return base64.b64encode(little.tobytes()).decode("ascii")
+    return base64_text([array])
 
 
 def lists_of(array: NDArray[Any]) -> orjson.Fragment:

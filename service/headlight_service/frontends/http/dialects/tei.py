@@ -9,6 +9,7 @@ from array import array
 from typing import Any, NoReturn
 
 from headlight.errors import Code, InvalidInput
+from headlight.runtime.tokenization.tokenizer import EMPTY
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
@@ -45,7 +46,6 @@ ERRORS: dict[Code | None, tuple[int, str]] = {
     Code.INTERNAL: (424, "Backend"),
 }
 TYPES = {424: "Backend", 429: "Overloaded", 501: "Backend", 503: "Unhealthy"}
-EMPTY = "is empty; send at least one character"  # also of the core
 WRONG_MODEL = "this model gives no {}; it gives embeddings, by POST /embed, and attention"
 NO_DECODING = "the service turns no ids into text; decode with the model's tokenizer"
 

@@ -29,12 +29,6 @@ from headlight import Client
 OUT = Path("bench/results/first-answer.md")
 START_SECONDS = 600
 LOOK_SECONDS = 0.02
-REMEDIES = """
-Tracing is `torch.onnx.export`, on one thread: two fifths of it are torch's decompositions, and a
-quarter is arithmetic on symbolic shapes. Tried against it and kept: one trace for both graphs,
-each reference of the parity report once, 48 texts in its largest batch. Tried without effect:
-Python's garbage collector off. Not possible: two traces in threads, because torch replaces module
-calls for the whole process meanwhile. A machine with AVX512 took 31.4 s and 1.7 s."""
 LEAST_SECONDS = 0.05  # of a part that is listed
 LOG = "serve.log"
 PART = re.compile(r"^(?:\d+\.\d s  )?([^,:]+)")  # of a message: without its seconds and details
@@ -143,7 +137,6 @@ def main() -> None:
                 for name in found[0]
                 if (seconds := statistics.median([each[name] for each in found])) >= LEAST_SECONDS
             ),
-            *REMEDIES.splitlines(),
         ],
     )
 

@@ -6,6 +6,7 @@ import pytest
 
 from deploy.check import invariants, networking, settings
 from deploy.check.invariants import INVARIANTS, breaches
+from headlight_service.app.health import SERVICES
 from tests.deploy.breaking import BULK, CPU, INVARIANT_BREAKS, KEDA, TLS, Break, one, put
 from tests.deploy.conftest import Load
 
@@ -46,6 +47,13 @@ def test_two_autoscalers_of_one_workload_are_reported(load: Load) -> None:
     assert any(
         "has 2 autoscalers" in line for line in invariants.autoscaler_has_the_word(manifests)
     )
+
+
+def test_the_grpc_route_names_services_that_exist(load: Load) -> None:
+    [rule] = one(load("examples/grpcroute"), "GRPCRoute")["spec"]["rules"]
+    routed = {match["method"]["service"] for match in rule["matches"]}
+    refused = {"tei.v1.Predict", "tei.v1.Rerank"}
+    assert routed == set(SERVICES) - refused
 
 
 @pytest.mark.parametrize("kind", ["GRPCRoute", "HTTPRoute"])

@@ -3,12 +3,15 @@
     python -m bench.doors
 
 It needs the model of `make serving`, and writes bench/results/doors.md. The service cuts long
-texts, as infinity does.
+texts, as infinity does. A second service has an engine that answers at once: what it costs is the
+front alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import random
 import statistics
@@ -19,61 +22,77 @@ from typing import Any
 from bench.measuring import Others, machine, publish
 from bench.serving.contestants import Setting
 from bench.serving.doors import CONTRACT, INFINITY, OURS, Door
-from bench.serving.processes import Failed, Worker
-from bench.serving.served import Headlight, Infinity
+from bench.serving.processes import Failed, Process, Worker
+from bench.serving.served import Front, Headlight, Infinity
 from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, ONE, SINGLES, WORKLOADS, Workload, percentile
 from headlight.runtime import Bundle
 
 WORK = Path("build/serving")
 OUT = Path("bench/results/doors.md")
-MEASURED = (ONE, SINGLES, BATCHES)
-Runs = dict[tuple[str, str], list[dict[str, Any]]]
+MEASURED = [each for each in WORKLOADS if each.name in {ONE, SINGLES, BATCHES}]
+FRONT_REPEATS = 10  # of all texts, which take the front a fraction of a second
+ALONE = ", the front alone"
+Runs = dict[tuple[str, str], list[dict[str, Any]]]  # by title of the table and name of the door
 
 
-def target_of(door: Door, service: Headlight, peer: Infinity | None) -> str | None:
-    """Return the address of a door; None: it takes no part."""
-    if door is INFINITY:
-        return None if peer is None else peer.target
-    return service.rest if door.over_http else service.target
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One door of one process.
+
+    Attributes:
+        front: the process is a `Front`.
+    """
+
+    door: Door
+    target: str
+    process: Process
+    front: bool = False
+
+    def title(self, workload: Workload) -> str:
+        """Return the title of its table."""
+        return workload.name + (ALONE if self.front else "")
 
 
-def measure(
-    setting: Setting, service: Headlight, peer: Infinity | None, rounds: int, count: int
-) -> Runs:
-    """Return all runs by workload and door. One round of warm-up is left out."""
+def ways_of(service: Headlight) -> list[Way]:
+    """Return all doors of a service."""
+    return [
+        Way(
+            door,
+            service.rest if door.over_http else service.target,
+            service.process,
+            isinstance(service, Front),
+        )
+        for door in OURS
+    ]
+
+
+def measure(setting: Setting, ways: list[Way], rounds: int, count: int) -> Runs:
+    """Return all runs. One round of warm-up is left out."""
     found: Runs = {}
-    workloads = [each for each in WORKLOADS if each.name in MEASURED]
     for number in range(rounds + 1):
-        for workload in workloads:
-            doors = [*OURS, INFINITY]
-            for door in random.sample(doors, len(doors)):
-                target = target_of(door, service, peer)
-                if target is None:
-                    continue
-                process = service.process if door is not INFINITY or peer is None else peer.process
-                taken = run(setting, door, target, workload, count, process)
+        for workload in MEASURED:
+            for way in random.sample(ways, len(ways)):
+                taken = run(setting, way, workload, count)
                 if number:
-                    found.setdefault((workload.name, door.name), []).append(taken)
+                    found.setdefault((way.title(workload), way.door.name), []).append(taken)
     return found
 
 
-def run(
-    setting: Setting, door: Door, target: str, workload: Workload, count: int, process: Any
-) -> dict[str, Any]:
+def run(setting: Setting, way: Way, workload: Workload, count: int) -> dict[str, Any]:
     """Run a workload through a door once."""
-    order = list(range(int(count * workload.share) or 1))
-    cpu = process.cpu_seconds
+    order = list(range(int(count * workload.share) or 1)) * (FRONT_REPEATS if way.front else 1)
+    cpu = way.process.cpu_seconds
     told = setting.load.ask(
         "door",
-        door=door.name,
+        door=way.door.name,
         model=Bundle(setting.bundle).manifest.name,
-        target=target,
+        target=way.target,
         order=order,
         callers=workload.callers,
         group=workload.group,
     )
-    used = process.cpu_seconds - cpu
+    used = way.process.cpu_seconds - cpu
     return {
         "texts_per_s": len(order) / told["seconds"],
         "cpu_ms": 1000 * used / len(order),
@@ -81,12 +100,12 @@ def run(
     }
 
 
-def table(workload: Workload, found: Runs) -> list[str]:
-    """Return the lines of one workload's table."""
+def table(title: str, about: str, found: Runs) -> list[str]:
+    """Return the lines of one table."""
     lines = [
-        f"## {workload.name}",
+        f"## {title}",
         "",
-        f"{workload.about.split(';')[0]}.",
+        f"{about}.",
         "",
         "| door | texts/s | to gRPC | server CPU, ms a text | to gRPC | p50, ms |",
         "|---|---|---|---|---|---|",
@@ -94,14 +113,14 @@ def table(workload: Workload, found: Runs) -> list[str]:
     medians = {
         door: {key: statistics.median(each[key] for each in runs) for key in runs[0]}
         for (name, door), runs in found.items()
-        if name == workload.name
+        if name == title
     }
     ours = medians[CONTRACT.name]
     for door in (*OURS, INFINITY):
         if (own := medians.get(door.name)) is not None:
             lines.append(
                 f"| {door.name} | {own['texts_per_s']:.0f} | "
-                f"{own['texts_per_s'] / ours['texts_per_s']:.2f} | {own['cpu_ms']:.2f} | "
+                f"{own['texts_per_s'] / ours['texts_per_s']:.2f} | {own['cpu_ms']:.3g} | "
                 f"{own['cpu_ms'] / ours['cpu_ms']:.2f} | {own['p50_ms']:.1f} |"
             )
     return [*lines, ""]
@@ -123,23 +142,21 @@ def main() -> None:
     model, bundle = (WORK / "model").absolute(), options.bundle.absolute()
     setting = Setting(sys.executable, model, bundle, texts, tokens, [], WORK.absolute(), load)
     service = Headlight("doors", "fp32", setting, ("--provider", "cpu", "--truncation", "end"))
-    peer: Infinity | None = None
-    others = Others()
+    front, others = Front(setting), Others()
+    python = Path(".venv-infinity/bin/python").absolute()
+    peer = None if options.no_peer else Infinity("infinity torch", setting, python, "torch")
     try:
-        service.start()
-        if not options.no_peer:
-            peer = Infinity(
-                "infinity torch", setting, Path(".venv-infinity/bin/python").absolute(), "torch"
-            )
-            peer.start()
-        found = measure(setting, service, peer, options.rounds, options.texts)
+        with contextlib.ExitStack() as started:
+            started.callback(load.close)
+            for each in (service, front, *([] if peer is None else [peer])):
+                started.callback(each.close)
+                each.start()
+            ways = [*ways_of(service), *ways_of(front)]
+            if peer is not None:
+                ways.append(Way(INFINITY, peer.target, peer.process))
+            found = measure(setting, ways, options.rounds, options.texts)
     except Failed as error:
         sys.exit(f"bench.doors: {error}")
-    finally:
-        for each in (service, peer):
-            if each is not None:
-                each.close()
-        load.close()
     shown = " ".join(["python -m bench.doors", *sys.argv[1:]])
     versions = machine(("grpcio", "uvicorn", "httptools", "orjson", "onnxruntime"))
     publish(
@@ -149,13 +166,14 @@ def main() -> None:
             "",
             f"`{shown}` on {versions}. {options.texts} texts of {sum(tokens)} tokens in all, fp32,",
             f"medians of {options.rounds} interleaved rounds. Other programs took "
-            f"{100 * others.share():.0f} % of the CPUs.",
+            f"{100 * others.share():.0f} % of the CPUs. The front alone: the same service with an",
+            "engine that answers at once.",
             "",
             *(
                 line
-                for workload in WORKLOADS
-                if workload.name in MEASURED
-                for line in table(workload, found)
+                for suffix in ("", ALONE)
+                for workload in MEASURED
+                for line in table(workload.name + suffix, workload.about.split(";")[0], found)
             ),
         ],
     )

@@ -27,6 +27,7 @@ import numpy as np
 from bench.front_messages import FLOOR, REPLY_BYTES
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.spec import TRUNCATE, Truncate
 from headlight_service.app import lifecycle
 from headlight_service.app.allocator import settle_allocator
 from headlight_service.app.assembly import assemble
@@ -68,7 +69,7 @@ async def floor() -> None:
     await listening.stop(None)
 
 
-async def headlight(bundle: Path, *, with_model: bool) -> None:
+async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> None:
     """Serve Headlight.
 
     Without its model, which is still checked, batches are answered with zeros.
@@ -86,7 +87,9 @@ async def headlight(bundle: Path, *, with_model: bool) -> None:
         mock.patch.object(runtime.engine, "run", run).start()
         return assemble(runtime, *rest)  # type: ignore[arg-type]  # passed on as they came
 
-    config = Config(bundle=bundle, grpc=ANY_PORT, http=ANY_PORT)
+    config = Config(
+        bundle=bundle, truncation=truncation, grpc=ANY_PORT, http=ANY_PORT, rest=ANY_PORT
+    )
     with mock.patch.object(lifecycle, "assemble", assemble if with_model else without_model):
         await lifecycle.Server(config).serve()
 
@@ -117,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("floor", "front", "real"))
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    parser.add_argument("--truncation", choices=TRUNCATE, default="refuse")
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     settle_allocator()
@@ -124,7 +128,7 @@ def main() -> None:
     life = (
         floor()
         if options.kind == "floor"
-        else headlight(options.bundle, with_model=options.kind == "real")
+        else headlight(options.bundle, options.truncation, with_model=options.kind == "real")
     )
     if not options.profile:
         asyncio.run(life)

@@ -31,6 +31,14 @@ class Headlight(Contestant):
 
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
+    ports: tuple[str, ...] = (
+        "--grpc",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--rest",
+        "127.0.0.1:0",
+    )
 
     def __init__(self, name: str, precision: str, setting: Setting, flags: Sequence[str]) -> None:
         super().__init__(name, precision, setting)
@@ -68,8 +76,7 @@ class Headlight(Contestant):
     def serve(self, seconds: float) -> None:
         """Start it, without --check before. Raises Failed if it is not ready in that time."""
         until = time.monotonic() + seconds
-        ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
-        self.process = Process([*self._command, *ports], self.log)
+        self.process = Process([*self._command, *self.ports], self.log)
         listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
         self.target, self._http, self.rest = (
             f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port", "rest_port")
@@ -122,6 +129,20 @@ class Headlight(Contestant):
 
     def _save_vectors(self, path: Path) -> None:
         self._setting.load.ask("vectors", target=self.target, path=str(path))
+
+
+class Front(Headlight):
+    """Headlight with an engine that answers at once: all that is not the model's computation."""
+
+    ports = ()  # bench.front_server takes free ones
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__("the front", "fp32", setting, ())
+        module = ("-m", "bench.front_server", "front", "--truncation", "end")
+        self._command = [setting.python, *module, "--bundle", str(setting.bundle)]
+
+    def start(self) -> None:
+        self.serve(START_SECONDS)
 
 
 class Infinity(Contestant):

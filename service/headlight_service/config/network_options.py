@@ -107,8 +107,8 @@ class ClientOptions:
         None,
         Path,
         (
-            "file with lines NAME TOKEN or NAME sha256:HEX; every call except health checks must "
-            "bring one of these tokens"
+            "file with lines NAME TOKEN or NAME sha256:HEX; every call must bring one of these "
+            "tokens, except health checks and, over HTTP, /, /health, /ping and /openapi.json"
         ),
         metavar="FILE",
     )

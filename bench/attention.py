@@ -7,7 +7,6 @@ within one run.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import json
 import os
@@ -20,41 +19,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
-import numpy as np
 
+from bench.attention_forms import (
+    FORMS,
+    MOST_IDS,
+    VECTORS_ALONE,
+    attention_request,
+    random_ids,
+    suited,
+)
 from bench.encoder import bundle
 from bench.measuring import Contestants, machine, medians, publish
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import EncodeItem, Runtime
-from headlight.runtime.attention.resolved_spec import is_one_token
-from headlight.runtime.values import Ids, Tokenized
+from headlight.runtime.values import Tokenized
 from headlight.spec import AttentionSpec
-from headlight.wire.attention_codec import attention_output
 
 SHAPES = ((1, 128), (8, 128), (1, 512), (4, 512))
 LENGTHS = (32, 128, 512)
-VECTORS_ALONE, WHOLE_MAPS = "vectors alone", "whole maps"
-FORMS: dict[str, AttentionSpec] = {
-    "one row of all heads": AttentionSpec(reduce=("pooled_row",)),
-    "one row, mean of heads": AttentionSpec(reduce=("pooled_row", "head_mean")),
-    "mean of heads": AttentionSpec(reduce=("head_mean",)),
-    "largest of heads": AttentionSpec(reduce=("head_max",)),
-    "rollout": AttentionSpec(reduce=("rollout",)),
-    "8 largest of each row": AttentionSpec(top_k=8),
-    "statistics": AttentionSpec(reduce=("statistics",)),
-    "whole maps, uint8": AttentionSpec(dtype="uint8"),
-    "whole maps, float16": AttentionSpec(dtype="float16"),
-    WHOLE_MAPS: AttentionSpec(),
-    "scores": AttentionSpec(scores=True),
-}
 TARGETS = {
     "one row of all heads": 1.15,
     "mean of heads": 1.15,
     "rollout": 1.25,
     "8 largest of each row": 1.4,
 }
-MOST_IDS = 8000
 REPEATS = 20  # of the largest answer, for memory
 
 
@@ -87,22 +76,9 @@ def contestants(runtime: Runtime, batch: int, length: int) -> Contestants:
     return made
 
 
-def suited(spec: AttentionSpec, pooling: str) -> AttentionSpec:
-    """Replace the pooled token's row by the weighted mean, if the model pools several tokens."""
-    if is_one_token(pooling):
-        return spec
-    reduce = tuple("pooling_weights" if name == "pooled_row" else name for name in spec.reduce)
-    return dataclasses.replace(spec, reduce=reduce)
-
-
 def run(runtime: Runtime, items: list[EncodeItem]) -> None:
     """Run one batch and drop its results."""
     runtime.engine.run(items)
-
-
-def random_ids(length: int, below: int = MOST_IDS) -> Ids:
-    """Return random ids, int64 [length]."""
-    return np.random.default_rng(length).integers(5, below, size=length, dtype=np.int64)
 
 
 @contextmanager
@@ -137,13 +113,7 @@ def served(bundle_path: Path) -> Iterator[tuple[str, str, int]]:
 
 def asked(spec: AttentionSpec | None, length: int) -> pb.EncodeStreamRequest:
     """Return the request for one input."""
-    outputs = pb.Outputs(pooled=pb.PooledOutput())
-    if spec is not None:
-        outputs = pb.Outputs(attention=attention_output(spec))
-    encode = pb.EncodeRequest(
-        inputs=[pb.Input(ids=pb.TokenIds(ids=random_ids(length)))], outputs=outputs
-    )
-    return pb.EncodeStreamRequest(id="1", encode=encode)
+    return pb.EncodeStreamRequest(id="1", encode=attention_request(spec, [length]))
 
 
 def received(stub: pb_grpc.HeadlightServiceStub, request: pb.EncodeStreamRequest) -> int:

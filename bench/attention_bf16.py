@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.attention import SHAPES, VECTORS_ALONE, contestants, random_ids
+from bench.attention import SHAPES, contestants
+from bench.attention_forms import VECTORS_ALONE, random_ids
 from bench.encoder import bundle
 from bench.measuring import machine, medians, publish
 from headlight.errors import BundleError

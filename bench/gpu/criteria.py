@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from bench.attention import VECTORS_ALONE, WHOLE_MAPS
+from bench.attention_forms import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.peers import COMPILED, FUSED
 from bench.gpu.served import ALONE, BATCHES, GROUP, SERVED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bench.attention import VECTORS_ALONE
+from bench.attention_forms import VECTORS_ALONE
 from bench.gpu.criteria import ALIKE, criteria, milliseconds
 from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE

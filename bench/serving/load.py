@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from bench.attention_forms import FORMS, VECTORS_ALONE, attention_request, suited
 from bench.peers.worker import answer, groups, read_texts, timed
 from bench.serving.doors import DOORS
 from bench.serving.flood import flooded
@@ -121,6 +122,20 @@ async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str,
     return taken
 
 
+async def attended(target: str, bodies: Sequence[bytes], callers: int) -> dict[str, Any]:
+    """Make calls of EncodeStream with one request each, as the shipped client does."""
+
+    async def send(_: int, body: bytes) -> None:
+        async for _frame in stream_of(iter([body])):
+            pass
+
+    async with grpc.aio.insecure_channel(target) as channel:
+        opened: Any = channel
+        stream_of = opened.stream_stream(f"{SERVICE}/EncodeStream")
+        await channel.channel_ready()
+        return await measured(closed_loop(bodies, callers, send))
+
+
 async def whole_list(target: str, texts: Sequence[str]) -> dict[str, Any]:
     """Encode the list with Headlight's own client: its splitting, decoding and arrays included."""
     async with AsyncClient(target) as client:
@@ -160,6 +175,20 @@ class Load:
         bodies = [own.encode([texts[i] for i in part], model) for part in groups(order, group)]
         send = http_closed if own.over_http else grpc_closed
         return asyncio.run(send(target, bodies, callers, own.method))
+
+    def attention(
+        self, target: str, form: str, pooling: str, calls: list[list[int]], callers: int
+    ) -> dict[str, Any]:
+        if form == VECTORS_ALONE:
+            bodies = [attention_request(None, lengths).SerializeToString() for lengths in calls]
+            return asyncio.run(grpc_closed(target, bodies, callers))
+        spec = suited(FORMS[form], pooling)
+        requests = [
+            pb.EncodeStreamRequest(id="1", encode=attention_request(spec, lengths))
+            for lengths in calls
+        ]
+        bodies = [each.SerializeToString() for each in requests]
+        return asyncio.run(attended(target, bodies, callers))
 
     def stream(self, target: str, order: list[int], group: int) -> dict[str, Any]:
         return asyncio.run(stream(target, requests_of(self._texts, order, group)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.attention import VECTORS_ALONE, WHOLE_MAPS
+from bench.attention_forms import VECTORS_ALONE, WHOLE_MAPS
 from bench.gpu import report, results
 from bench.gpu.criteria import FEWEST_COSINES, FEWEST_WHOLE, best_rate, criteria, milliseconds
 from bench.gpu.field import BARE, ENGINE

@@ -1,0 +1,200 @@
+"""Cost of each form of attention over the wire, beside vectors served, and beside transformers.
+
+    python -m bench.attention_served
+
+It needs the model of `make serving`, and writes bench/results/attention_served.md, and .json with
+all rounds. Vectors come by Encode, attention by a call of EncodeStream, as the shipped client asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.attention_forms import FORMS, VECTORS_ALONE
+from bench.measuring import Others, machine, publish
+from bench.serving.contestants import Setting
+from bench.serving.processes import Failed, Worker
+from bench.serving.served import Headlight
+from bench.serving.texts import write_texts
+from headlight.runtime import Bundle
+
+WORK = Path("build/serving")
+OUT = Path("bench/results/attention_served.md")
+EAGER = "transformers, eager"
+LEFT_OUT = {"scores"}
+NAMES = [VECTORS_ALONE, *(name for name in FORMS if name not in LEFT_OUT)]
+GROUP = 8  # texts of a call
+CALLERS = (1, 4)
+TOKENS_A_RUN = 4096
+MIXED = 256  # texts
+
+
+class Column(NamedTuple):
+    """Calls of one run.
+
+    Attributes:
+        calls: the tokens of each input of each call.
+    """
+
+    name: str
+    callers: int
+    calls: list[list[int]]
+
+
+def columns(tokens: Sequence[int]) -> list[Column]:
+    """Return calls of equal lengths, and those of the docstrings' lengths, by callers."""
+    mixed = [list(tokens[at : at + GROUP]) for at in range(0, len(tokens), GROUP)]
+    found = []
+    for callers in CALLERS:
+        for length in (18, 64, 128):
+            count = max(2 * callers, TOKENS_A_RUN // length // GROUP)
+            found.append(Column(f"{length} tokens", callers, [[length] * GROUP] * count))
+        found.append(Column("mixed", callers, mixed))
+    return found
+
+
+class Run(NamedTuple):
+    """Result of one run."""
+
+    texts_per_s: float
+    cpu_ms: float  # of the server, a text
+
+
+class Contest:
+    """The service and transformers, which take turns."""
+
+    def __init__(self, setting: Setting, service: Headlight, eager: Worker | None) -> None:
+        self._setting, self._service, self._eager = setting, service, eager
+        self._pooling = Bundle(setting.bundle).manifest.pooling
+
+    def run(self, name: str, column: Column) -> Run:
+        """Run one column of a form, or of transformers."""
+        texts = sum(map(len, column.calls))
+        if name == EAGER:
+            assert self._eager is not None
+            lengths = sorted(length for call in column.calls for length in call)
+            batches = [lengths[at : at + GROUP] for at in range(0, len(lengths), GROUP)]
+            told = self._eager.ask("run", batches=batches)
+            return Run(texts / told["seconds"], 1000 * told["cpu"] / texts)
+        cpu = self._service.process.cpu_seconds
+        told = self._setting.load.ask(
+            "attention",
+            target=self._service.target,
+            form=name,
+            pooling=self._pooling,
+            calls=column.calls,
+            callers=column.callers,
+        )
+        used = self._service.process.cpu_seconds - cpu
+        return Run(texts / told["seconds"], 1000 * used / texts)
+
+    def rounds(self, tokens: Sequence[int], count: int) -> list[dict[str, Any]]:
+        """Return all runs. One round of warm-up is left out."""
+        found = []
+        for number in range(count + 1):
+            for column in columns(tokens):
+                names = NAMES if self._eager is None or column.callers > 1 else [*NAMES, EAGER]
+                for name in random.sample(names, len(names)):
+                    taken = self.run(name, column)
+                    if number:
+                        told = {"form": name, "column": column.name, "callers": column.callers}
+                        found.append({"round": number, **told, **taken._asdict()})
+        return found
+
+
+def cell(runs: list[dict[str, Any]], name: str, column: str, callers: int) -> str:
+    """Return the median ratio of the time to that of vectors in the same round, and its range."""
+
+    def of(form: str) -> dict[int, float]:
+        return {
+            each["round"]: each["texts_per_s"]
+            for each in runs
+            if (each["form"], each["column"], each["callers"]) == (form, column, callers)
+        }
+
+    own, vectors = of(name), of(VECTORS_ALONE)
+    if not own:
+        return ""
+    speed = statistics.median(own.values())
+    if name == VECTORS_ALONE:
+        return f"{speed:.0f} texts/s"
+    ratios = sorted(vectors[number] / rate for number, rate in own.items())
+    return f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), {speed:.0f}"
+
+
+def table(runs: list[dict[str, Any]], callers: int) -> list[str]:
+    """Return the lines of the table for a number of callers."""
+    names = list(dict.fromkeys(each["column"] for each in runs))
+    lines = [
+        f"## {callers} caller{'s' if callers > 1 else ''}, {GROUP} texts a call",
+        "",
+        "| | " + " | ".join(names) + " |",
+        "|---" * (len(names) + 1) + "|",
+    ]
+    for form in [*NAMES, EAGER]:
+        cells = [cell(runs, form, name, callers) for name in names]
+        if any(cells):
+            lines.append(f"| {form} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def main() -> None:
+    """Measure and publish."""
+    parser = argparse.ArgumentParser(prog="python -m bench.attention_served", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bundle", type=Path, default=WORK / "bundle")
+    parser.add_argument("--no-peer", action="store_true", help="without transformers")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options, flags = parser.parse_known_args()  # others are of the service
+    texts = (WORK / f"docstrings-{MIXED}.json").absolute()
+    write_texts(texts, options.bundle / "tokenizer.json", MIXED)
+    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
+    random.seed(0)
+    random.shuffle(tokens)
+    load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
+    model, bundle = (WORK / "model").absolute(), options.bundle.absolute()
+    setting = Setting(sys.executable, model, bundle, texts, tokens, [], WORK.absolute(), load)
+    service = Headlight("attention", "fp32", setting, ("--provider", "cpu", *flags))
+    eager: Worker | None = None
+    others = Others()
+    try:
+        service.start()
+        if not options.no_peer:
+            python = Path(".venv-families/bin/python").absolute()
+            eager = Worker(python, "bench.peers.eager", str(model), log=WORK / "logs/eager.log")
+        runs = Contest(setting, service, eager).rounds(tokens, options.rounds)
+    except Failed as error:
+        sys.exit(f"bench.attention_served: {error}")
+    finally:
+        for each in (service, load, eager):
+            if each is not None:
+                each.close()
+    shown = " ".join(["python -m bench.attention_served", *sys.argv[1:]])
+    options.out.with_suffix(".json").write_text(json.dumps(runs, indent=0) + "\n", encoding="utf-8")
+    publish(
+        options.out,
+        [
+            "# Attention over the wire",
+            "",
+            f"`{shown}` on {machine(('onnxruntime', 'grpcio', 'numpy'))}. All layers in each form.",
+            f"Medians of {options.rounds} interleaved rounds: the ratio of the time to that of",
+            "vectors served in the same round, its least and largest, and texts a second.",
+            f"Mixed: {len(tokens)} inputs of the lengths of docstrings. {EAGER}: whole maps, in "
+            "process, sorted",
+            f"by length, batches of {GROUP}. Other programs took {100 * others.share():.0f} % of "
+            "the CPUs.",
+            "",
+            *(line for callers in CALLERS for line in table(runs, callers)),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

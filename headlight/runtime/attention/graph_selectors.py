@@ -30,7 +30,7 @@ from headlight.runtime.attention.reduction import (
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Places, attention_shape
 from headlight.runtime.encode_items import EncodeItem
-from headlight.runtime.values import Arrays, Floats
+from headlight.runtime.values import Array, Arrays, Floats
 from headlight.spec import AttentionSpec
 
 # Share of all rows above which whole maps are cheaper than rows computed one by one.
@@ -180,20 +180,16 @@ class BatchAttention:
         item = self._items[row]
         n, source = item.places.length, item.source
         for layer, chosen in zip(item.choice.layers, item.choice.heads, strict=True):
-            heads = list(chosen)
             found = [outputs[name.format(layer)][row] for name in OUTPUTS_OF[source]]
             if source == "mixed":
                 yield found[0][:, :n, :n]
             elif source == "rows":
-                yield found[0][heads, : len(item.rows), :n]
+                yield _heads_of(found[0], chosen, range(self._heads))[:, : len(item.rows), :n]
             elif source == "top":
-                yield tuple(part[heads, :n, : item.top] for part in found)
+                heads = [_heads_of(part, chosen, range(self._heads)) for part in found]
+                yield tuple(part[:, :n, : item.top] for part in heads)
             else:
-                there = self._chosen[source, layer]
-                whole = (
-                    found[0] if heads == there else found[0][[there.index(head) for head in heads]]
-                )
-                yield whole[:, :n, :n]
+                yield _heads_of(found[0], chosen, self._chosen[source, layer])[:, :n, :n]
 
     def _weights(self) -> tuple[Floats, Floats]:
         """Return each input's head weights and row combinations.
@@ -209,3 +205,10 @@ class BatchAttention:
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
             combine[row, 0, : len(item.rows), : item.rows.shape[1]] = item.rows
         return mix, combine
+
+
+def _heads_of(maps: Array, chosen: Sequence[int], there: Sequence[int]) -> Array:
+    """Return the chosen heads of maps [heads, ...], whose heads are `there`; a view if all are."""
+    if len(chosen) == len(there) and list(chosen) == list(there):
+        return maps
+    return maps[[there.index(head) for head in chosen]]

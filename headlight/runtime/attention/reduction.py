@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.runtime.attention.resolved_spec import Choice, is_one_token
 from headlight.runtime.attention.token_units import Places, attention_shape, pooled_token
@@ -20,25 +20,35 @@ from headlight.spec import STATISTICS
 # The graph's output for a layer: whole maps of some heads; the same before the softmax; one
 # weighted mean of heads; combinations of rows; or the largest entries of each row.
 Source = Literal["attention", "scores", "mixed", "rows", "top"]
+TINY = np.finfo(np.float32).tiny
 MASKED = -1e29  # below every score: the graph has -1e30 if a query does not see a key
 # One element for each of Choice.layers, float32 of the item alone. "attention", "scores":
 # [heads, n, n]; "mixed": [1, n, n]; "rows": [heads, rows, n]; "top": [heads, n, k] twice, the
-# entries and their keys.
+# entries and their keys. The steps below take the same with a leading axis of layers, too.
 Maps = Iterable[Any]
+# Maps that are reduced together: one call for all layers of a short text, and no second copy of
+# large maps.
+STACKED_BYTES = 1 << 20
 Reduced = tuple[Array, Keys | None, Floats | None]
 
 
 def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps) -> Reduced:
     """Return one input's attention: values, their keys (top_k) and scales of rows (uint8).
 
-    See ItemResult. It works layer by layer, so at most one layer is held twice.
+    See ItemResult. Large maps are reduced layer by layer, so at most one layer is held twice.
     """
     spec, shape = choice.spec, attention_shape(choice, places)
     values = np.empty(shape, dtype=spec.dtype)
     indices = np.empty(shape, dtype=np.uint16) if spec.top_k else None
     scales = np.empty(shape[:-1], dtype=np.float32) if spec.dtype == "uint8" else None
+    together = _stacks(choice, places, source)
+    if together:
+        maps = [
+            tuple(map(np.stack, zip(*maps, strict=True))) if source == "top" else np.stack([*maps])
+        ]
+    by_layer = not together and choice.axes[0] in ("pair", "layer")
     for at, (entries, keys) in enumerate(_results(choice, places, source, maps)):
-        here = (at,) if choice.axes[0] in ("pair", "layer") else ()
+        here = (at,) if by_layer else ()
         part = entries.reshape(shape[len(here) :])
         if scales is not None:
             values[here], scales[here] = quantise(part)
@@ -49,18 +59,26 @@ def reduce_attention(choice: Choice, places: Places, source: Source, maps: Maps)
     return values, indices, scales
 
 
+def _stacks(choice: Choice, places: Places, source: Source) -> bool:
+    """Return whether all layers are reduced together."""
+    if "layers" in choice.reduced:
+        return False
+    whole = 4 * len(choice.layers) * len(choice.heads[0]) * places.length**2
+    return source in ("mixed", "rows", "top") or whole <= STACKED_BYTES
+
+
 def _results(
     choice: Choice, places: Places, source: Source, maps: Maps
 ) -> Iterator[tuple[Floats, Any]]:
-    """Yield entries [heads or 1, queries, keys] and the keys of the largest.
+    """Yield entries [..., heads or 1, queries, keys] and the keys of the largest.
 
-    There is one pair for each requested layer, or one in all if layers are reduced.
+    There is one pair for each element of `maps`, or one in all if layers are reduced.
     """
     spec = choice.spec
     if source == "top":
         rows = slice(None) if places.queries is None else places.queries.tokens
         for entries, keys in maps:
-            yield entries[:, rows], settled(entries[:, rows], keys[:, rows])
+            yield entries[..., rows, :], settled(entries[..., rows, :], keys[..., rows, :])
         return
     for layer in _layers(choice, places, source, maps):
         if "statistics" in choice.reduced:
@@ -96,14 +114,14 @@ def _heads(choice: Choice, places: Places, source: Source, maps: Floats) -> Floa
         maps = without(maps, places.special, rows_too=source != "rows")
     reduced = None if source == "mixed" else choice.reduced.get("heads")
     if reduced == "head_max":
-        maps = maps.max(axis=0, keepdims=True)
+        maps = maps.max(axis=-3, keepdims=True)
     elif reduced == "head_mean":
-        maps = maps.mean(axis=0, keepdims=True, dtype=np.float32)
+        maps = maps.mean(axis=-3, keepdims=True, dtype=np.float32)
     return maps
 
 
 def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
-    """Return maps float32 [H, rows, n] without the weight of special tokens.
+    """Return maps float32 [..., rows, n] without the weight of special tokens.
 
     It becomes 0, and the rest of each row sums to 1 again. A row without other weight stays 0. Rows
     keep their places; later steps select no row of a special token.
@@ -112,7 +130,7 @@ def without(maps: Floats, special: Marks, *, rows_too: bool) -> Floats:
     sums = kept.sum(axis=-1, keepdims=True)
     kept /= np.where(sums > 0, sums, np.float32(1))
     if rows_too:
-        kept[:, special] = 0
+        kept[..., special, :] = 0
     return kept
 
 
@@ -121,23 +139,31 @@ def rollout(maps: Iterator[Floats]) -> Floats:
 
     The result is [1, n, n]. Rows of A + I are scaled to sum to 1 (Abnar & Zuidema 2020, eq. 1).
     """
-    mixed = (layer[0] + np.eye(layer.shape[-1], dtype=np.float32) for layer in maps)
-    shares = (layer / layer.sum(axis=-1, keepdims=True) for layer in mixed)
-    product: Floats = functools.reduce(lambda before, layer: layer @ before, shares)
+    product: Floats | None = None
+    for [weights] in maps:
+        # (A + I) P = A P + P, and the sums of A + I are those of A and 1.
+        if product is None:
+            mixed = weights + np.eye(len(weights), dtype=np.float32)
+        else:
+            mixed = weights @ product
+            mixed += product
+        mixed /= weights.sum(axis=-1, keepdims=True) + np.float32(1)
+        product = mixed
+    assert product is not None  # a model has layers
     return product[None]
 
 
 def _grouped_queries(choice: Choice, places: Places, source: Source, maps: Floats) -> Floats:
-    """Select rows, and average those of one unit: [h, queries, n]."""
+    """Select rows, and average those of one unit: [..., h, queries, n]."""
     reduced, queries = choice.reduced.get("queries"), places.queries
     if source != "rows":
         if reduced == "pooling_weights":
-            return pooling_weights(choice, places) @ maps[:, None]
+            return (pooling_weights(choice, places) @ maps)[..., None, :]
         if reduced or queries is not None:
-            maps = maps[:, row_tokens(choice, places)]
+            maps = maps[..., row_tokens(choice, places), :]
     if reduced or queries is None or queries.starts is None:
         return maps
-    sums: Floats = np.add.reduceat(maps, queries.starts, axis=1)
+    sums: Floats = np.add.reduceat(maps, queries.starts, axis=-2)
     sums /= np.diff(queries.starts, append=len(queries.tokens))[:, None]  # tokens of each unit
     return sums
 
@@ -219,30 +245,43 @@ def settled(entries: Floats, keys: Ids) -> Ids:
 
 
 def statistics(maps: Floats, places: Places) -> Floats:
-    """Return the mean over the queries of each of STATISTICS: float32 [H, statistics]."""
+    """Return the mean over the queries of each of STATISTICS.
+
+    Args:
+        maps: float32 [..., H, n, n].
+        places: the input's tokens.
+
+    Returns:
+        float32 [..., H, statistics].
+    """
     n = places.length
     rows = np.arange(n) if places.queries is None else places.queries.tokens
+    weights = maps if places.queries is None else maps[..., rows, :]
     # Keys are missing only if special tokens are dropped.
     left = (
         np.ones(n, dtype=bool) if places.keys is None else np.isin(np.arange(n), places.keys.tokens)
     )
-    found = np.zeros((len(maps), len(STATISTICS)), dtype=np.float64)
+    found = np.zeros((*maps.shape[:-2], len(STATISTICS)), dtype=np.float64)
+    # 0 log(TINY) is 0; a logarithm with `where=` takes three times as long.
+    logs = np.log(weights + TINY)
+    found[..., 0] = -_mean_of_rows(np.einsum("...k,...k->...", weights, logs))
+    if places.special is None:
+        found[..., 1] = np.nan
+    else:
+        found[..., 1] = _mean_of_rows(weights @ places.special.astype(np.float32))
+    for at, step in ((2, -1), (3, 1), (4, 0)):
+        there = rows + step
+        has = (there >= 0) & (there < n)
+        has[has] = left[there[has]]
+        if has.any():
+            found[..., at] = _mean_of_rows(weights[..., has, there[has]])
     far = np.abs(rows[:, None] - np.arange(n)).astype(np.float32)
-    for head, whole in enumerate(maps):
-        weights = whole[rows]
-        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-        found[head, 0] = -(weights * logs).sum(axis=-1, dtype=np.float64).mean()
-        found[head, 1] = (
-            np.nan
-            if places.special is None
-            else weights[:, places.special].sum(axis=-1, dtype=np.float64).mean()
-        )
-        for at, step in ((2, -1), (3, 1), (4, 0)):
-            there = rows + step
-            has = (there >= 0) & (there < n)
-            has[has] = left[there[has]]
-            if has.any():
-                found[head, at] = weights[has, there[has]].mean(dtype=np.float64)
-        found[head, 5] = (weights * far).sum(axis=-1, dtype=np.float64).mean()
-        found[head, 6] = weights.max(axis=-1).mean(dtype=np.float64)
+    found[..., 5] = _mean_of_rows(np.einsum("...qk,qk->...q", weights, far))
+    found[..., 6] = _mean_of_rows(weights.max(axis=-1))
     return found.astype(np.float32)
+
+
+def _mean_of_rows(rows: Floats) -> NDArray[np.float64]:
+    """Return the mean over the last axis, summed in float64."""
+    mean: NDArray[np.float64] = rows.mean(axis=-1, dtype=np.float64)
+    return mean

@@ -15,12 +15,14 @@ import openai
 import pytest
 
 from headlight import Client
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.http.conftest import BUNDLE
 from tests.system.processes import ROOT, Service
 
 TEXTS = ["a fast encoder", "attention weights of each head", "Zürich", "a" * 300]
 MODEL = "docs-rope"
-LONG = "word " * 3000
+TOO_LONG = "word " * 3000
+PATH = "/v1/embeddings"
 QUEUE = ("--max-queue-tokens", "2560", "--max-request-tokens", "2048")
 
 
@@ -99,7 +101,7 @@ def test_models(client: openai.OpenAI) -> None:
         ("a", {"model": "no"}, openai.NotFoundError, "model", "model_not_found", MODEL),
         ([], {}, openai.BadRequestError, "input", None, "empty list"),
         (["a", ""], {}, openai.BadRequestError, "input", None, "input[1]"),
-        (LONG, {}, openai.BadRequestError, "input", None, "tokens"),
+        (TOO_LONG, {}, openai.BadRequestError, "input", None, "tokens"),
         ([1, 2], {}, openai.BadRequestError, "input", None, "check_embedding_ctx_length=False"),
         (["a"] * 513, {}, openai.BadRequestError, "input", None, "512"),
         ("a", {"dimensions": 100_000}, openai.BadRequestError, "dimensions", None, "100000"),
@@ -119,13 +121,28 @@ def test_errors_are_those_of_the_client(
     assert client.embeddings.create(model=MODEL, input="a").data  # the client goes on
 
 
-def test_timeouts_and_deadlines(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.APITimeoutError):
-        client.with_options(max_retries=0, timeout=1e-6).embeddings.create(model=MODEL, input="a")
-    with pytest.raises(openai.InternalServerError) as caught:
-        client.embeddings.create(
-            model=MODEL, input=["word " * 200] * 60, extra_headers={"x-request-timeout": "0.001"}
-        )
+def test_a_timeout_ends_the_work(service: Service, client: openai.OpenAI) -> None:
+    hasty = client.with_options(max_retries=0, timeout=SOON)
+    with abandoned(service, "openai", PATH), pytest.raises(openai.APITimeoutError):
+        hasty.embeddings.create(model=MODEL, input=LONG)
+    assert hasty.with_options(timeout=60).embeddings.create(model=MODEL, input="a").data
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    url = f"http://{service.rest}/v1"
+    async with openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as client:
+        with abandoned(service, "openai", PATH):
+            await cancel_at_work(service, client.embeddings.create(model=MODEL, input=LONG))
+        assert (await client.embeddings.create(model=MODEL, input="a")).data
+
+
+def test_a_deadline_of_the_service(service: Service, client: openai.OpenAI) -> None:
+    hasty = client.with_options(max_retries=0, default_headers={"x-request-timeout": "0.001"})
+    with (
+        abandoned(service, "openai", PATH, code="504"),
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        hasty.embeddings.create(model=MODEL, input=LONG)
     assert (caught.value.status_code, caught.value.code) in ((504, "timeout"), (504, None))
 
 

@@ -19,6 +19,7 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError
 
 from headlight import Client
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.system.processes import ROOT, Service
 
 PAGES = ROOT / "docs/clients"
@@ -168,15 +169,52 @@ async def test_the_asyncio_hub_client(service: Service, expected: Any) -> None:
     np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-6)
 
 
-def test_errors_and_timeouts_of_the_hub_client(hub: InferenceClient, service: Service) -> None:
+def test_errors_of_the_hub_client(hub: InferenceClient) -> None:
     for text, status, kind in (("", 400, "Empty"), ("path " * 3000, 422, "Validation")):
         with pytest.raises(HfHubHTTPError) as error:
             hub.feature_extraction(text)
         assert error.value.response.status_code == status
         assert error.value.response.json()["error_type"] == kind
-    hasty = InferenceClient(url_of(service), token="any", timeout=0.01)
-    with pytest.raises((InferenceTimeoutError, HfHubHTTPError)):
-        hasty.feature_extraction(["path " * 1000] * 64)
+
+
+def test_a_timeout_of_the_hub_client_ends_the_work(hub: InferenceClient, service: Service) -> None:
+    hasty = InferenceClient(url_of(service), token="any", timeout=SOON)
+    with abandoned(service, "tei", "/"), pytest.raises(InferenceTimeoutError):
+        hasty.feature_extraction(LONG)
+    assert hub.feature_extraction("a").shape == (1, 256)
+
+
+async def test_a_cancelled_task_of_the_hub_client_ends_the_work(service: Service) -> None:
+    async with AsyncInferenceClient(url_of(service), token="any") as client:
+        with abandoned(service, "tei", "/"):
+            await cancel_at_work(service, client.feature_extraction(LONG))
+        assert (await client.feature_extraction("a")).shape == (1, 256)
+
+
+@pytest.mark.parametrize("grpc_stream", [False, True])
+async def test_a_cancelled_task_of_haystack_ends_the_work(
+    service: Service, grpc_stream: bool
+) -> None:
+    from haystack import Document  # takes seconds to import
+    from haystack_integrations.components.embedders.huggingface_api import (
+        HuggingFaceAPIDocumentEmbedder,
+    )
+
+    embedder = HuggingFaceAPIDocumentEmbedder(
+        api_type="text_embeddings_inference",
+        api_params={"url": service.target if grpc_stream else url_of(service)},
+        batch_size=len(LONG),
+        concurrency_limit=1,
+        progress_bar=False,
+        use_grpc=grpc_stream,
+    )
+    counted = ("tei-grpc", "EmbedStream", "CANCELLED") if grpc_stream else ("tei", "/")
+    documents = [Document(content=f"{place} {text}") for place, text in enumerate(LONG)]
+    with abandoned(service, *counted):
+        await cancel_at_work(service, embedder.run_async(documents))
+    found = await embedder.run_async([Document(content="a")])
+    assert len(found["documents"][0].embedding) == 256
+    await embedder.close_async()
 
 
 def test_the_hub_client_with_a_token(tmp_path: Path) -> None:

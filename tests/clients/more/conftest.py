@@ -22,6 +22,7 @@ TEXTS = ["a fast encoder", "attention weights of each head", "Zürich", "a" * 30
 MANY = [f"text number {number}" for number in range(600)]  # more than one request takes
 TOO_LONG = "word " * 3000
 BUSY = "word " * 1000  # two fill the queue of `busy`
+ENDED = ("openai", "/v1/embeddings")  # labels that count the requests of OpenAI's interface
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 Vectors = Callable[[Sequence[str]], "np.ndarray[Any, Any]"]
 
@@ -120,11 +121,11 @@ def assert_retried(busy: Service, ask: Callable[[], Sequence[float]]) -> None:
 
 
 def example(page: str, language: str, place: int, service: Service) -> str:
-    """Return an example of a page of docs/clients as written, but with the service's address."""
+    """Return an example of a page of docs/clients as written, but with the service's addresses."""
     text = (ROOT / "docs/clients" / f"{page}.md").read_text(encoding="utf-8")
     code = text.split(f"```{language}\n")[place + 1].split("```")[0]
-    assert "127.0.0.1:8000" in code
-    return code.replace("127.0.0.1:8000", service.rest)
+    assert "127.0.0.1:" in code
+    return code.replace("127.0.0.1:8000", service.rest).replace("127.0.0.1:50051", service.target)
 
 
 def run_example(page: str, service: Service, place: int = 0) -> dict[str, Any]:

@@ -14,16 +14,15 @@ from kserve import InferenceGRPCClient, InferInput, InferRequest
 from headlight import Client
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
     MANY,
     MODEL,
     TEXTS,
     TOO_LONG,
     Vectors,
     assert_equal,
-    refusals,
     run_example,
 )
+from tests.clients.overload import BUSY, refusals
 from tests.system.processes import Service
 
 CLIENTS = ("kserve",)

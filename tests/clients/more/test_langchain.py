@@ -12,7 +12,6 @@ from langchain_openai import OpenAIEmbeddings
 
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
     ENDED,
     MANY,
     MODEL,
@@ -23,6 +22,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("langchain-openai", "langchain-huggingface")

@@ -10,7 +10,6 @@ import pytest
 
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
     ENDED,
     MANY,
     MODEL,
@@ -21,6 +20,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("litellm",)
@@ -79,7 +79,7 @@ def test_errors_are_those_of_the_client(
 
 
 def test_a_timeout_ends_the_work(service: Service) -> None:
-    """Of `max_retries`, 0 is as the default 2, so 1 is the least."""
+    """LiteLLM reads `max_retries=0` as 2."""
     with abandoned(service, *ENDED, requests=2), pytest.raises(litellm.Timeout):
         litellm.embedding(**asked(service, LONG, timeout=SOON, max_retries=1))
     assert rows(litellm.embedding(**asked(service, ["a"])))

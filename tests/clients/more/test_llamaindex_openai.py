@@ -10,7 +10,6 @@ from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
     ENDED,
     MANY,
     MODEL,
@@ -21,6 +20,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("llama-index-embeddings-openai-like",)

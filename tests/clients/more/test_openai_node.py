@@ -12,7 +12,6 @@ import pytest
 
 from tests.clients.abandoned import LONG, abandoned
 from tests.clients.more.conftest import (
-    BUSY,
     ENDED,
     MANY,
     MODEL,
@@ -21,9 +20,9 @@ from tests.clients.more.conftest import (
     Vectors,
     assert_equal,
     example,
-    refusals,
 )
 from tests.clients.more.report import NODE, npm_versions
+from tests.clients.overload import BUSY, refusals
 from tests.system.processes import Service
 
 Requests = list[dict[str, Any]]

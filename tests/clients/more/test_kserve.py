@@ -140,7 +140,6 @@ async def refused(options: dict[str, Any]) -> int:
         answers = await asyncio.gather(*requests, return_exceptions=True)
     errors = [each for each in answers if isinstance(each, grpc.aio.AioRpcError)]
     assert {each.code().name for each in errors} <= {"RESOURCE_EXHAUSTED"}
-    assert 0 < len(errors) < 12 or all(hasattr(each, "outputs") for each in answers)
     return len(errors)
 
 

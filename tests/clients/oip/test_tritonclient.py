@@ -20,6 +20,7 @@ from tritonclient.utils import InferenceServerException
 
 from headlight import Client
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work, is_at_work, until
+from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/clients/tritonclient.md"
@@ -214,6 +215,17 @@ async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
             await cancel_at_work(service, client.infer(NAME, texts(*LONG, module=triton_aio)))
         answer = await client.infer(NAME, texts("open", module=triton_aio))
         assert answer.as_numpy("embedding").shape[0] == 1
+
+
+def test_calls_that_are_refused_for_load_are_not_repeated() -> None:
+    with (
+        Service(ROOT / "build/bundles" / NAME, *QUEUE) as service,
+        triton.InferenceServerClient(service.target) as client,
+    ):
+        answers = twelve_at_once(service, lambda: client.infer(NAME, texts(BUSY)))
+        errors = [each for each in answers if isinstance(each, InferenceServerException)]
+        assert len(errors) == refusals(service)
+    assert {each.status() for each in errors} == {"StatusCode.RESOURCE_EXHAUSTED"}
 
 
 @pytest.mark.parametrize(

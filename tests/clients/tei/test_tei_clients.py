@@ -20,6 +20,7 @@ from huggingface_hub.errors import HfHubHTTPError, InferenceTimeoutError
 
 from headlight import Client
 from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
+from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.system.processes import ROOT, Service
 
 PAGES = ROOT / "docs/clients"
@@ -175,6 +176,17 @@ def test_errors_of_the_hub_client(hub: InferenceClient) -> None:
             hub.feature_extraction(text)
         assert error.value.response.status_code == status
         assert error.value.response.json()["error_type"] == kind
+
+
+def test_the_hub_client_raises_what_is_refused_for_load() -> None:
+    """It does not retry; the error has the delay after which it may."""
+    with Service(ROOT / "build/bundles/docs-rope", *QUEUE) as service:
+        client = InferenceClient(f"http://{service.rest}", token="any")
+        answers = twelve_at_once(service, lambda: client.feature_extraction(BUSY))
+        errors = [each for each in answers if isinstance(each, HfHubHTTPError)]
+        assert len(errors) == refusals(service)
+    assert {each.response.status_code for each in errors} == {429}
+    assert all(int(each.response.headers["retry-after"]) > 0 for each in errors)
 
 
 def test_a_timeout_of_the_hub_client_ends_the_work(hub: InferenceClient, service: Service) -> None:

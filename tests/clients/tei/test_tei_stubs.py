@@ -10,7 +10,9 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
 
+from tests.clients.abandoned import LONG, abandoned, is_at_work, until
 from tests.clients.tei.conftest import MANY, TEXTS
 from tests.system.processes import Service
 
@@ -107,10 +109,25 @@ def test_generated_stubs(service: Service, stubs: Any, expected: Any) -> None:
         assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_a_cancelled_stream_ends_the_work(service: Service, stubs: Any) -> None:
+    pb, services = stubs
+    with grpc.insecure_channel(service.target) as channel:
+        embed = services.EmbedStub(channel)
+        with abandoned(service, "tei-grpc", "EmbedStream", "CANCELLED"):
+            call = embed.EmbedStream(pb.EmbedRequest(inputs=text) for text in LONG)
+            until(lambda: is_at_work(service), "it did not begin")
+            call.cancel()
+            with pytest.raises(grpc.RpcError) as error:
+                list(call)
+        assert error.value.code() is grpc.StatusCode.CANCELLED
+        assert embed.Embed(pb.EmbedRequest(inputs="a"), timeout=60).embeddings
+
+
 def test_a_client_by_reflection(service: Service, expected: Any) -> None:
     from grpc_requests import Client as ReflectingClient  # takes seconds to import
 
-    client = ReflectingClient(service.target)
+    # The stubs have registered the same names in the default pool.
+    client = ReflectingClient(service.target, descriptor_pool=DescriptorPool())
     answer = client.request("tei.v1.Embed", "Embed", {"inputs": TEXTS[1]})
     np.testing.assert_allclose(answer["embeddings"], expected[1], atol=1e-6)
     client.channel.close()

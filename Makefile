@@ -233,7 +233,7 @@ clients-tei: $(CLIENTS_TEI_SETUP) build/bundles/docs-rope/manifest.json ## test 
 
 # Not part of .ci/run: half a gigabyte. Most of these classes have no way to close their
 # connections.
-clients-more: $(CLIENTS_MORE_SETUP) build/bundles/docs-rope/manifest.json ## test with LangChain, LlamaIndex, LiteLLM, Chroma and openai for Node; writes bench/results/clients.md
+clients-more: $(CLIENTS_MORE_SETUP) build/bundles/docs-rope/manifest.json ## test with LangChain, LlamaIndex, LiteLLM, Chroma, KServe and openai for Node; writes bench/results/clients.md
 	tests/system/require.sh node npm
 	$(CLIENTS_MORE_VENV)/bin/python -m pytest tests/clients/more --timeout=300 -W ignore::ResourceWarning --report bench/results/clients.md
 

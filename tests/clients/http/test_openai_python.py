@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib.metadata
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,13 +14,15 @@ import openai
 import pytest
 
 from headlight import Client
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.http.conftest import BUNDLE
+from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.system.processes import ROOT, Service
 
 TEXTS = ["a fast encoder", "attention weights of each head", "Zürich", "a" * 300]
 MODEL = "docs-rope"
-LONG = "word " * 3000
-QUEUE = ("--max-queue-tokens", "2560", "--max-request-tokens", "2048")
+TOO_LONG = "word " * 3000
+PATH = "/v1/embeddings"
 
 
 def client_of(service: Service, **options: Any) -> openai.OpenAI:
@@ -99,7 +100,7 @@ def test_models(client: openai.OpenAI) -> None:
         ("a", {"model": "no"}, openai.NotFoundError, "model", "model_not_found", MODEL),
         ([], {}, openai.BadRequestError, "input", None, "empty list"),
         (["a", ""], {}, openai.BadRequestError, "input", None, "input[1]"),
-        (LONG, {}, openai.BadRequestError, "input", None, "tokens"),
+        (TOO_LONG, {}, openai.BadRequestError, "input", None, "tokens"),
         ([1, 2], {}, openai.BadRequestError, "input", None, "check_embedding_ctx_length=False"),
         (["a"] * 513, {}, openai.BadRequestError, "input", None, "512"),
         ("a", {"dimensions": 100_000}, openai.BadRequestError, "dimensions", None, "100000"),
@@ -119,13 +120,28 @@ def test_errors_are_those_of_the_client(
     assert client.embeddings.create(model=MODEL, input="a").data  # the client goes on
 
 
-def test_timeouts_and_deadlines(client: openai.OpenAI) -> None:
-    with pytest.raises(openai.APITimeoutError):
-        client.with_options(max_retries=0, timeout=1e-6).embeddings.create(model=MODEL, input="a")
-    with pytest.raises(openai.InternalServerError) as caught:
-        client.embeddings.create(
-            model=MODEL, input=["word " * 200] * 60, extra_headers={"x-request-timeout": "0.001"}
-        )
+def test_a_timeout_ends_the_work(service: Service, client: openai.OpenAI) -> None:
+    hasty = client.with_options(max_retries=0, timeout=SOON)
+    with abandoned(service, "openai", PATH), pytest.raises(openai.APITimeoutError):
+        hasty.embeddings.create(model=MODEL, input=LONG)
+    assert hasty.with_options(timeout=60).embeddings.create(model=MODEL, input="a").data
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    url = f"http://{service.rest}/v1"
+    async with openai.AsyncOpenAI(base_url=url, api_key="any", max_retries=0) as client:
+        with abandoned(service, "openai", PATH):
+            await cancel_at_work(service, client.embeddings.create(model=MODEL, input=LONG))
+        assert (await client.embeddings.create(model=MODEL, input="a")).data
+
+
+def test_a_deadline_of_the_service(service: Service, client: openai.OpenAI) -> None:
+    hasty = client.with_options(max_retries=0, default_headers={"x-request-timeout": "0.001"})
+    with (
+        abandoned(service, "openai", PATH, code="504"),
+        pytest.raises(openai.InternalServerError) as caught,
+    ):
+        hasty.embeddings.create(model=MODEL, input=LONG)
     assert (caught.value.status_code, caught.value.code) in ((504, "timeout"), (504, None))
 
 
@@ -143,35 +159,25 @@ def test_a_wrong_key_is_an_authentication_error(tmp_path: Path) -> None:
 
 def test_shed_requests_are_retried_after_the_delay() -> None:
     """Twelve requests to a queue that holds two: all are answered in the end."""
-    options = QUEUE
-    with Service(BUNDLE, *options) as service:
-        with client_of(service, max_retries=50) as client, ThreadPoolExecutor(16) as pool:
-            texts = ["word " * 1000]
-            began = time.monotonic()
-            asked = [
-                pool.submit(client.embeddings.create, model=MODEL, input=texts) for _ in range(12)
-            ]
-            assert all(len(each.result().data) == 1 for each in asked)
-            assert time.monotonic() - began < 120
-        assert service.counted('headlight_rejected_total{model="docs-rope",reason="queue_tokens"}')
+    with Service(BUNDLE, *QUEUE) as service, client_of(service, max_retries=50) as client:
+        answers = twelve_at_once(
+            service, lambda: client.embeddings.create(model=MODEL, input=BUSY).data
+        )
+        assert [len(each) for each in answers] == [1] * 12
 
 
 def test_bulk_requests_wait_instead() -> None:
-    options = QUEUE
-    with Service(BUNDLE, *options) as service:
+    with Service(BUNDLE, *QUEUE) as service:
         headers = {"x-headlight-priority": "bulk"}
         with (
             client_of(service, max_retries=0, default_headers=headers) as client,
             ThreadPoolExecutor(16) as pool,
         ):
             asked = [
-                pool.submit(client.embeddings.create, model=MODEL, input=["word " * 1000])
-                for _ in range(12)
+                pool.submit(client.embeddings.create, model=MODEL, input=BUSY) for _ in range(12)
             ]
             assert all(len(each.result().data) == 1 for each in asked)
-        assert not service.counted(
-            'headlight_rejected_total{model="docs-rope",reason="queue_tokens"}'
-        )
+        assert not refusals(service)
 
 
 def test_the_example_of_the_page_runs(service: Service) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import chromadb
+import httpx
 import openai
 import pytest
 from chromadb.utils.embedding_functions import HuggingFaceEmbeddingServer, OpenAIEmbeddingFunction
 
 from tests.clients.more.conftest import (
-    BUSY,
     MANY,
     MODEL,
     TEXTS,
@@ -20,6 +21,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("chromadb",)
@@ -50,6 +52,13 @@ def test_numbers_equal_those_of_the_grpc_client(
 @pytest.mark.parametrize("function", [hugging_face, open_ai])
 def test_the_longest_list(service: Service, vectors: Vectors, function: Any) -> None:
     assert_equal(function(service)(MANY[:512]), vectors(MANY[:512]))
+
+
+def test_the_function_for_hugging_face_does_not_wait_longer_than_five_seconds() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/embed"
+        with pytest.raises(httpx.ReadTimeout):
+            HuggingFaceEmbeddingServer(url=url)(["a"])
 
 
 @pytest.mark.parametrize("function", [hugging_face, open_ai])

@@ -7,10 +7,12 @@ from typing import Any
 import openai
 import pytest
 import tiktoken
+from langchain_huggingface import HuggingFaceEndpointEmbeddings
 from langchain_openai import OpenAIEmbeddings
 
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
+    ENDED,
     MANY,
     MODEL,
     TEXTS,
@@ -20,9 +22,10 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
-CLIENTS = ("langchain-openai",)
+CLIENTS = ("langchain-openai", "langchain-huggingface")
 
 
 def embeddings(service: Service, **options: Any) -> OpenAIEmbeddings:
@@ -53,15 +56,28 @@ def test_dimensions(service: Service) -> None:
         ("", {}, openai.BadRequestError, "is empty"),
         (TOO_LONG, {}, openai.BadRequestError, "tokens"),
         ("a", {"model": "other"}, openai.NotFoundError, MODEL),
-        ("a", {"timeout": 1e-6, "max_retries": 0}, openai.APITimeoutError, "timed out"),
     ],
-    ids=["empty", "too long", "unknown model", "timeout"],
+    ids=["empty", "too long", "unknown model"],
 )
 def test_errors_are_those_of_openai(
     service: Service, text: str, options: dict[str, Any], kind: Any, says: str
 ) -> None:
     with pytest.raises(kind, match=says):
         embeddings(service, **options).embed_documents([text])
+
+
+def test_a_timeout_ends_the_work(service: Service) -> None:
+    hasty = embeddings(service, timeout=SOON, max_retries=0)
+    with abandoned(service, *ENDED), pytest.raises(openai.APITimeoutError):
+        hasty.embed_documents(LONG)
+    assert len(embeddings(service).embed_query("a")) == 256
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    client = embeddings(service)
+    with abandoned(service, *ENDED):
+        await cancel_at_work(service, client.aembed_documents(LONG))
+    assert len(await client.aembed_query("a")) == 256
 
 
 def test_token_ids_are_refused_with_the_remedy(
@@ -80,6 +96,11 @@ def test_token_ids_are_refused_with_the_remedy(
 
 def test_refused_requests_are_retried(busy: Service) -> None:
     assert_retried(busy, lambda: embeddings(busy, max_retries=50).embed_query(BUSY))
+
+
+def test_the_class_for_endpoints_of_hugging_face_refuses_urls(service: Service) -> None:
+    with pytest.raises(ValueError, match="must be a HuggingFace repo ID, not a URL"):
+        HuggingFaceEndpointEmbeddings(model=f"http://{service.rest}")
 
 
 def test_the_page_runs_as_written(service: Service, vectors: Vectors) -> None:

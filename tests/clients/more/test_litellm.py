@@ -8,8 +8,9 @@ from typing import Any
 import litellm
 import pytest
 
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
+    ENDED,
     MANY,
     MODEL,
     TEXTS,
@@ -19,6 +20,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("litellm",)
@@ -66,15 +68,27 @@ def test_dimensions(service: Service) -> None:
         ("", {}, litellm.BadRequestError, "is empty"),
         (TOO_LONG, {}, litellm.BadRequestError, "tokens"),
         ("a", {"model": "openai/other"}, litellm.NotFoundError, MODEL),
-        ("a", {"timeout": 1e-6, "max_retries": 0}, litellm.Timeout, "timed out"),
     ],
-    ids=["empty", "too long", "unknown model", "timeout"],
+    ids=["empty", "too long", "unknown model"],
 )
 def test_errors_are_those_of_the_client(
     service: Service, text: str, options: dict[str, Any], kind: Any, says: str
 ) -> None:
     with pytest.raises(kind, match=says):
         litellm.embedding(**asked(service, [text], **options))
+
+
+def test_a_timeout_ends_the_work(service: Service) -> None:
+    """LiteLLM reads `max_retries=0` as 2."""
+    with abandoned(service, *ENDED, requests=2), pytest.raises(litellm.Timeout):
+        litellm.embedding(**asked(service, LONG, timeout=SOON, max_retries=1))
+    assert rows(litellm.embedding(**asked(service, ["a"])))
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    with abandoned(service, *ENDED):
+        await cancel_at_work(service, litellm.aembedding(**asked(service, LONG)))
+    assert rows(await litellm.aembedding(**asked(service, ["a"])))
 
 
 def test_refused_requests_are_retried(busy: Service) -> None:

@@ -8,8 +8,9 @@ import openai
 import pytest
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
-    BUSY,
+    ENDED,
     MANY,
     MODEL,
     TEXTS,
@@ -19,6 +20,7 @@ from tests.clients.more.conftest import (
     assert_retried,
     run_example,
 )
+from tests.clients.overload import BUSY
 from tests.system.processes import Service
 
 CLIENTS = ("llama-index-embeddings-openai-like",)
@@ -51,15 +53,28 @@ def test_dimensions(service: Service) -> None:
         ("", {}, openai.BadRequestError, "is empty"),
         (TOO_LONG, {}, openai.BadRequestError, "tokens"),
         ("a", {"model_name": "other"}, openai.NotFoundError, MODEL),
-        ("a", {"timeout": 1e-6, "max_retries": 1}, openai.APITimeoutError, "timed out"),
     ],
-    ids=["empty", "too long", "unknown model", "timeout"],
+    ids=["empty", "too long", "unknown model"],
 )
 def test_errors_are_those_of_openai(
     service: Service, text: str, options: dict[str, Any], kind: Any, says: str
 ) -> None:
     with pytest.raises(kind, match=says):
         embedding(service, **options).get_text_embedding(text)
+
+
+def test_a_timeout_ends_the_work(service: Service) -> None:
+    hasty = embedding(service, timeout=SOON, max_retries=0, embed_batch_size=len(LONG))
+    with abandoned(service, *ENDED), pytest.raises(openai.APITimeoutError):
+        hasty.get_text_embedding_batch(LONG)
+    assert len(embedding(service).get_text_embedding("a")) == 256
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    client = embedding(service, embed_batch_size=len(LONG))
+    with abandoned(service, *ENDED):
+        await cancel_at_work(service, client.aget_text_embedding_batch(LONG))
+    assert len(await client.aget_text_embedding("a")) == 256
 
 
 def test_refused_requests_are_retried(busy: Service) -> None:

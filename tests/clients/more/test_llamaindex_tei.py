@@ -9,6 +9,7 @@ import httpx
 import pytest
 from llama_index.embeddings.text_embeddings_inference import TextEmbeddingsInference
 
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work
 from tests.clients.more.conftest import (
     BUNDLE,
     MANY,
@@ -53,8 +54,20 @@ def test_refused_requests_raise_errors_about_types(service: Service) -> None:
         embedding(service).get_text_embedding("")
     with pytest.raises(ValueError, match="inputs: has 60"):
         embedding(service, embed_batch_size=600).get_text_embedding_batch(MANY)
-    with pytest.raises(httpx.TimeoutException):
-        embedding(service, timeout=1e-6).get_text_embedding("a")
+
+
+def test_a_timeout_ends_the_work(service: Service) -> None:
+    hasty = embedding(service, timeout=SOON, embed_batch_size=len(LONG))
+    with abandoned(service, "tei", "/embed"), pytest.raises(httpx.TimeoutException):
+        hasty.get_text_embedding_batch(LONG)
+    assert len(embedding(service).get_text_embedding("a")) == 256
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    client = embedding(service, embed_batch_size=len(LONG))
+    with abandoned(service, "tei", "/embed"):
+        await cancel_at_work(service, client.aget_text_embedding_batch(LONG))
+    assert len(await client.aget_text_embedding("a")) == 256
 
 
 def test_a_token(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.clients.abandoned import LONG, abandoned
 from tests.clients.more.conftest import (
-    BUSY,
+    ENDED,
     MANY,
     MODEL,
     TEXTS,
@@ -19,9 +20,9 @@ from tests.clients.more.conftest import (
     Vectors,
     assert_equal,
     example,
-    refusals,
 )
 from tests.clients.more.report import NODE, npm_versions
+from tests.clients.overload import BUSY, refusals
 from tests.system.processes import Service
 
 Requests = list[dict[str, Any]]
@@ -53,10 +54,11 @@ def run(folder: Path, *command: str, text: str = "") -> Any:
     return json.loads(done.stdout)
 
 
-def asked(folder: Path, name: str, service: Service, requests: Requests) -> Any:
+def asked(folder: Path, name: str, service: Service, requests: Requests, *command: str) -> Any:
     """Return what the client returned or raised for each request."""
     bodies = json.dumps([{"model": MODEL} | request for request in requests])
-    return run(folder, "client.mjs", name, f"http://{service.rest}/v1", "embed", text=bodies)
+    words = command or ("embed",)
+    return run(folder, "client.mjs", name, f"http://{service.rest}/v1", *words, text=bodies)
 
 
 def test_the_version_is_the_pinned_one(folder: Path, name: str) -> None:
@@ -103,6 +105,15 @@ def test_errors_are_those_of_the_client(folder: Path, name: str, service: Servic
         assert (error.get("kind"), error.get("status")) == (kind, status)
         assert error.get("param") == param
         assert says in error["message"]
+
+
+def test_an_abort_ends_the_work(folder: Path, name: str, service: Service) -> None:
+    requests: Requests = [{"input": LONG}, {"input": "a"}]
+    with abandoned(service, *ENDED):
+        command = ("abort", f"http://{service.http}/metrics")
+        error, answer = asked(folder, name, service, requests, *command)
+    assert error["kind"] == "APIUserAbortError"
+    assert len(answer["rows"]) == 1
 
 
 def test_refused_requests_are_retried_after_the_delay(

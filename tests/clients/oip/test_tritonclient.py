@@ -19,6 +19,8 @@ import tritonclient.grpc.aio as triton_aio
 from tritonclient.utils import InferenceServerException
 
 from headlight import Client
+from tests.clients.abandoned import LONG, SOON, abandoned, cancel_at_work, is_at_work, until
+from tests.clients.overload import BUSY, QUEUE, refusals, twelve_at_once
 from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/clients/tritonclient.md"
@@ -167,25 +169,63 @@ def test_streaming_in_order_with_an_error_between(client: Any) -> None:
             assert response.parameters["triton_final_response"].bool_param
 
 
-def test_timeouts(client: Any) -> None:
-    with pytest.raises(InferenceServerException) as error:
-        client.infer(NAME, texts(*["read a file"] * 200), client_timeout=0.001)
-    assert error.value.status() == "StatusCode.DEADLINE_EXCEEDED"
-    with pytest.raises(InferenceServerException) as error:
-        client.infer(NAME, texts(*["read a file"] * 200), timeout=1)
+@pytest.mark.parametrize("timeout", [{"client_timeout": SOON}, {"timeout": 1}])
+def test_a_timeout_ends_the_work(service: Service, client: Any, timeout: dict[str, Any]) -> None:
+    """One is of the call, in seconds; the other is of the protocol, in microseconds."""
+    with (
+        abandoned(service, "oip", "ModelInfer", "DEADLINE_EXCEEDED"),
+        pytest.raises(InferenceServerException) as error,
+    ):
+        client.infer(NAME, texts(*LONG), **timeout)
     assert error.value.status() == "StatusCode.DEADLINE_EXCEEDED"
     assert client.infer(NAME, texts("open"), timeout=60_000_000, priority=1) is not None
 
 
-def test_cancellation(client: Any) -> None:
+def test_a_cancelled_call_ends_the_work(service: Service, client: Any) -> None:
     answers: queue.Queue[Any] = queue.Queue()
-    long = texts(*[" ".join(["path"] * 200)] * 60)
-    call = client.async_infer(NAME, long, callback=lambda result, error: answers.put(error))
-    call.cancel()
-    error = answers.get(timeout=60)
+    with abandoned(service, "oip", "ModelInfer", "CANCELLED"):
+        call = client.async_infer(
+            NAME, texts(*LONG), callback=lambda result, error: answers.put(error)
+        )
+        until(lambda: is_at_work(service), "it did not begin")
+        call.cancel()
+        error = answers.get(timeout=60)
     assert isinstance(error, InferenceServerException)
     assert error.status() == "StatusCode.CANCELLED"
     assert client.infer(NAME, texts("open")).as_numpy("embedding").shape[0] == 1
+
+
+def test_a_cancelled_stream_ends_the_work(service: Service, client: Any) -> None:
+    answers: queue.Queue[Any] = queue.Queue()
+    with abandoned(service, "oip", "ModelStreamInfer", "CANCELLED"):
+        client.start_stream(callback=lambda result, error: answers.put(error))
+        client.async_stream_infer(NAME, texts(*LONG))
+        until(lambda: is_at_work(service), "it did not begin")
+        client.stop_stream(cancel_requests=True)
+    assert answers.get(timeout=60).status() == "StatusCode.CANCELLED"
+    client.start_stream(callback=lambda result, error: answers.put(result))
+    client.async_stream_infer(NAME, texts("open"))
+    assert answers.get(timeout=60).as_numpy("embedding").shape[0] == 1
+    client.stop_stream()
+
+
+async def test_a_cancelled_task_ends_the_work(service: Service) -> None:
+    async with triton_aio.InferenceServerClient(service.target) as client:
+        with abandoned(service, "oip", "ModelInfer", "CANCELLED"):
+            await cancel_at_work(service, client.infer(NAME, texts(*LONG, module=triton_aio)))
+        answer = await client.infer(NAME, texts("open", module=triton_aio))
+        assert answer.as_numpy("embedding").shape[0] == 1
+
+
+def test_calls_that_are_refused_for_load_are_not_repeated() -> None:
+    with (
+        Service(ROOT / "build/bundles" / NAME, *QUEUE) as service,
+        triton.InferenceServerClient(service.target) as client,
+    ):
+        answers = twelve_at_once(service, lambda: client.infer(NAME, texts(BUSY)))
+        errors = [each for each in answers if isinstance(each, InferenceServerException)]
+        assert len(errors) == refusals(service)
+    assert {each.status() for each in errors} == {"StatusCode.RESOURCE_EXHAUSTED"}
 
 
 @pytest.mark.parametrize(

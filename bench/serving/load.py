@@ -237,6 +237,7 @@ def main() -> None:
         "closed",
         "posted",
         "door",
+        "attention",
         "stream",
         "listed",
         "vectors",

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
@@ -94,6 +95,14 @@ def test_a_cpu_fallback_for_a_gpu_is_warned_of_once(
     with caplog.at_level(logging.WARNING, logger="headlight_service"):
         assert assembly.load(Config(bundle=bundle_path, provider=provider)).provider == "cpu"
     assert [vars(record)["event"] for record in logged(caplog)] == ["provider_fallback"] * warned
+
+
+def test_a_service_leaves_numpy_one_thread(bundle_path: Path) -> None:
+    with threadpool_limits(2, "blas"):
+        assembly.load(Config(bundle=bundle_path, provider="cpu"))
+        pools = [each for each in threadpool_info() if each["user_api"] == "blas"]
+    assert pools
+    assert {each["num_threads"] for each in pools} == {1}
 
 
 def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(

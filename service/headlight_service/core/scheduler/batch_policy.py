@@ -172,9 +172,8 @@ class LaneSet(Generic[T]):
         limit = self._limits[key]
         if priority == "bulk":
             limit = self._bulk_sizes[key].limit(limit, self._bulk_seconds)
-        if unused > 1:
-            share = math.ceil(lane.waiting / unused)
-            limit = limit.within(max(share, LEAST_SPLIT_TOKENS))
+        if (parts := min(unused, lane.waiting // LEAST_SPLIT_TOKENS)) > 1:
+            limit = limit.within(math.ceil(lane.waiting / parts))
         batch = lane.take(now, limit)
         self.waiting[priority] -= len(batch.entries) + len(batch.expired)
         if batch.entries:

@@ -140,6 +140,8 @@ def test_a_busy_service_does_not_split_and_small_work_stays_together() -> None:
     assert len(lanes_of(BatchLimit(1024), entries).take(0, Slots(1)).entries) == 16
     few = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(4)]
     assert len(lanes_of(BatchLimit(1024), few).take(0, Slots(2)).entries) == 4
+    uneven = [entry(LEAST_SPLIT_TOKENS // 4) for _ in range(7)]
+    assert len(lanes_of(BatchLimit(1024), uneven).take(0, Slots(2)).entries) == 7
 
 
 def test_held_back_bulk_waits_unless_it_is_due() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ def search(
     target: float,
     measure: Callable[[frozenset[str]], float],
     progress: Progress,
+    provider: str = "cpu",
 ) -> Search:
     """Rank the groups by the share that each restores alone, and keep as few as needed.
 
@@ -52,6 +54,7 @@ def search(
         target: share of the ten nearest neighbours.
         measure: returns the share with these products in fp32, and the others in int8.
         progress: called with each step.
+        provider: whose graphs these are, for messages.
 
     Raises:
         TargetMissed: even all groups in fp32 do not reach it.
@@ -60,28 +63,28 @@ def search(
     def share(kept: tuple[str, ...]) -> float:
         return measure(frozenset(name for group in kept for name in groups[group]))
 
-    progress(f"searching layers to keep {target:.1%} of neighbours: all in int8")
+    about = f"searching layers of int8 on {provider} to keep {target:.1%} of neighbours"
+    progress(f"{about}: all in int8")
     all_int8 = share(())
     if all_int8 >= target:
         return Search(target, all_int8, all_int8, {}, ())
     alone = dict[str, float]()
     for group in groups:
-        progress(f"searching layers to keep {target:.1%} of neighbours: {group}")
+        progress(f"{about}: {group}")
         alone[group] = share((group,))
     ranked = tuple(sorted(groups, key=lambda group: -alone[group]))
     shares = {0: all_int8, 1: alone[ranked[0]], len(ranked): share(ranked)}
     if (best := shares[len(ranked)]) < target:
         raise TargetMissed(
-            f"--keep-nearest {target:g} is out of reach: {all_int8:.1%} of the ten nearest texts "
-            f"are kept in int8, and {best:.1%} with all layers in fp32; "
-            f"give at most {best:.3f}, or leave --precision int8 out"
+            f"--keep-nearest {target:g} is out of reach on {provider}: {all_int8:.1%} of the ten "
+            f"nearest texts are kept in int8, and {best:.1%} with all layers in fp32; "
+            f"give at most {math.floor(best * 1000) / 1000:g}, or leave --precision int8 out"
         )
-    too_few, enough = 0, len(ranked)
+    too_few, enough = (0, 1) if shares[1] >= target else (1, len(ranked))
     while enough - too_few > 1:
-        middle = 1 if too_few == 0 and shares[1] >= target else (too_few + enough) // 2
-        progress(f"searching layers to keep {target:.1%} of neighbours: the worst {middle}")
-        if middle not in shares:
-            shares[middle] = share(ranked[:middle])
+        middle = (too_few + enough) // 2
+        progress(f"{about}: the worst {middle}")
+        shares[middle] = share(ranked[:middle])
         too_few, enough = (too_few, middle) if shares[middle] >= target else (middle, enough)
     return Search(target, all_int8, shares[enough], alone, ranked[:enough])
 

@@ -107,8 +107,10 @@ class VariantGraphs:
                 self.save(save)
                 return ten_nearest_kept(exact, self._vectors(variant, texts))
 
-            found[variant] = search(groups, target, measure, progress)
-            measure(frozenset(name for group in found[variant].kept for name in groups[group]))
+            chosen = search(groups, target, measure, progress, variant[0])
+            kept = frozenset(name for group in chosen.kept for name in groups[group])
+            self._graphs[variant] = self._writers[variant](kept)
+            found[variant] = chosen
         return found
 
     def _vectors(self, variant: Variant, texts: Passages) -> Floats:

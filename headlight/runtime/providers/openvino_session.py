@@ -68,9 +68,7 @@ def check_precision(precision: str) -> None:
         BundleError: OpenVINO is not installed, or would compute in another precision.
     """
     if precision not in PRECISIONS:
-        raise BundleError(
-            f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}"
-        )
+        raise BundleError(f"provider openvino computes in fp32, bf16 or int8, not in {precision}")
     if precision == "bf16" and not _has_bf16():
         raise BundleError(
             "precision bf16 needs a processor with AVX512-BF16 or AMX;"

@@ -50,11 +50,7 @@ class VariantGraphs:
         self.text_sets: list[TextSet] = []
 
     def calibrate(self, texts: Sequence[str] | None) -> None:
-        """Calibrate int8 for OpenVINO on texts; None: docstrings of Python's library.
-
-        Raises:
-            ValueError: the bundle has no tokenizer.
-        """
+        """Calibrate int8 for OpenVINO on texts; None: docstrings of Python's library."""
         read = calibration(self._config, self._tokenizer(), texts)
         self.text_sets.append(read.described("calibration"))
         calibrated = calibrate(self._embed(weights=True), read.items)
@@ -93,7 +89,7 @@ class VariantGraphs:
             progress: called with each step.
 
         Raises:
-            ValueError: it is out of reach, or the bundle has no tokenizer.
+            TargetMissed: it is out of reach.
         """
         texts = read_passages(self._config, self._tokenizer(), None, language_reference)
         self.text_sets.append(texts.described("search"))
@@ -119,11 +115,7 @@ class VariantGraphs:
         return vectors(runtime, texts)
 
     def _tokenizer(self) -> Path:
-        if self._manifest.tokenizer is None:
-            raise ValueError(
-                "int8 for OpenVINO, and --keep-nearest, need texts, so a tokenizer, which this "
-                "model lacks; leave --keep-nearest out, and --precision int8 or --provider openvino"
-            )
+        assert self._manifest.tokenizer is not None  # see variants.check_texts_readable
         return self._draft / self._manifest.tokenizer
 
     def _embed(self, *, weights: bool) -> onnx.ModelProto:

@@ -117,6 +117,26 @@ def _check_target(keep_nearest: float, found: Collection[Variant]) -> None:
         )
 
 
+def check_texts_readable(
+    variants: Collection[Variant], keep_nearest: float | None, tokenizer: str | None
+) -> None:
+    """Check that a model has a tokenizer if int8 is calibrated, or its layers are searched.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if tokenizer is None and keep_nearest is not None:
+        raise ValueError(
+            "--keep-nearest needs a tokenizer; a bundle for token ids alone has none, "
+            "so leave it out"
+        )
+    if tokenizer is None and STATIC in variants:
+        raise ValueError(
+            "--precision int8 with --provider openvino is calibrated on texts and needs a "
+            "tokenizer; a bundle for token ids alone has none, so leave one of the two out"
+        )
+
+
 def usable_precisions(provider: str) -> tuple[str, ...]:
     """Return the precisions that a provider has here, for its graphs in the bundle.
 

@@ -32,7 +32,13 @@ from headlight_export.parity.transformers_comparison import Compared, against_tr
 from headlight_export.precision.graph_files import CUDA, OPENVINO
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
-from headlight_export.precision.variants import SLACK, TextOptions, add_variants, known_variants
+from headlight_export.precision.variants import (
+    SLACK,
+    TextOptions,
+    add_variants,
+    check_texts_readable,
+    known_variants,
+)
 from headlight_export.precision.vector_ranges import read_texts, write_ranges
 from headlight_export.progress import Progress, silent
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
@@ -131,6 +137,7 @@ def export_origin(
         )
     variants = known_variants(precisions, providers, texts, keep_nearest)
     calibrating = _calibrating(calibration, origin)
+    check_texts_readable(variants, keep_nearest, origin.tokenizer)
     limit = None
     if origin.tokenizer is not None:
         check_tokenizer(origin.tokenizer, origin.encoder.config)
@@ -161,19 +168,31 @@ def export_origin(
             progress("calibrating int8 vectors")
             manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
-            chosen, saving = (
-                TextOptions(texts, calibrating, keep_nearest),
-                functools.partial(save, draft),
-            )
-            found = add_variants(draft, manifest, reference, variants, chosen, saving, progress)
-            manifest = found.manifest
-            result = dataclasses.replace(
-                result, variants=found.rows, quality=found.quality, searches=found.searches
+            chosen = TextOptions(texts, calibrating, keep_nearest)
+            manifest, result = _with_variants(
+                draft, manifest, result, reference, variants, chosen, progress
             )
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
     return result
+
+
+def _with_variants(
+    draft: Path,
+    manifest: Manifest,
+    result: Exported,
+    reference: Reference,
+    variants: Sequence[tuple[str, str]],
+    options: TextOptions,
+    progress: Progress,
+) -> tuple[Manifest, Exported]:
+    """Return the manifest and the result with the variants added."""
+    saving = functools.partial(save, draft)
+    found = add_variants(draft, manifest, reference, variants, options, saving, progress)
+    return found.manifest, dataclasses.replace(
+        result, variants=found.rows, quality=found.quality, searches=found.searches
+    )
 
 
 def _calibrated(

@@ -116,7 +116,7 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         cosine_p1=float(np.percentile(cosines, 1)),
         cosine_min=float(cosines.min()),
         nearest_kept=float(np.mean(before[:, 0] == after[:, 0])),
-        ten_nearest_kept=_share_kept(before, after),
+        ten_nearest_kept=_common_share(before, after),
         batch_drift=batch_drift(variant, texts, pooled[variant]),
     )
     return Quality(entry, worst, float(np.mean(means)))
@@ -135,9 +135,9 @@ def vectors(runtime: Runtime, texts: Passages) -> Floats:
     return np.stack([rows[i] for i in range(len(texts.items))])
 
 
-def ten_nearest_kept(exact: Floats, variant: Floats) -> float:
+def neighbour_share(exact: Floats, variant: Floats) -> float:
     """Return the share of the ten nearest texts that stay among the ten: float32 [N, D], twice."""
-    return _share_kept(_neighbours(exact), _neighbours(variant))
+    return _common_share(_neighbours(exact), _neighbours(variant))
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
@@ -179,7 +179,7 @@ def _attention_error(expected: ItemResult, got: ItemResult) -> float:
     return float(np.abs(got.attention - expected.attention).mean())
 
 
-def _share_kept(before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
+def _common_share(before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
     """Return the mean share of common neighbours of each text: int64 [N, NEIGHBOURS], twice."""
     pairs = zip(before, after, strict=True)
     return float(np.mean([len(np.intersect1d(a, b)) / a.size for a, b in pairs]))

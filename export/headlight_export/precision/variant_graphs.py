@@ -16,7 +16,7 @@ from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
 from headlight_export.precision.layer_products import layer_products
 from headlight_export.precision.layer_search import Search, search
-from headlight_export.precision.quality import ten_nearest_kept, vectors
+from headlight_export.precision.quality import neighbour_share, vectors
 from headlight_export.precision.sample_texts import Passages, calibration, language_reference
 from headlight_export.precision.sample_texts import passages as read_passages
 from headlight_export.precision.static_int8 import calibrate, write_static
@@ -101,7 +101,7 @@ class VariantGraphs:
             def measure(kept: frozenset[str], variant: Variant = variant) -> float:
                 self._graphs[variant] = self._writers[variant](kept)
                 self.save(save)
-                return ten_nearest_kept(exact, self._vectors(variant, texts))
+                return neighbour_share(exact, self._vectors(variant, texts))
 
             chosen = search(groups, target, measure, progress, variant[0])
             kept = frozenset(name for group in chosen.kept for name in groups[group])

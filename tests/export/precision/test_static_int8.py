@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers import openvino_session
+from headlight_export.precision import variant_graphs
 from headlight_export.precision.layer_products import layer_products
 from headlight_export.precision.static_int8 import write_static
 from headlight_export.precision.variants import known_variants
@@ -83,8 +85,6 @@ def test_int8_on_openvino_is_served_within_its_declared_tolerance(calibrated: Pa
 
 
 def test_the_self_test_refuses_int8_outside_its_tolerance(calibrated: Path, tmp_path: Path) -> None:
-    import shutil
-
     copy = Path(shutil.copytree(calibrated, tmp_path / "copy"))
 
     def tighten(manifest: dict[str, Any]) -> None:
@@ -138,8 +138,6 @@ def test_manifest_and_report_show_the_sets_of_texts_and_the_search(calibrated: P
 
 def test_kept_products_stay_in_fp32(calibrated: Path, tmp_path: Path) -> None:
     """With all of them kept, the graph is that of fp32."""
-    import shutil
-
     copy = Path(shutil.copytree(calibrated, tmp_path / "copy"))
     manifest = Bundle(copy).manifest
     [exact] = [g for g in manifest.graphs if (g.role, g.precision) == ("embed", "fp32")]
@@ -174,9 +172,7 @@ def test_products_are_found_by_layer(kind: str, make_bundle: MakeBundle) -> None
 def test_a_target_out_of_reach_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headlight_export.precision import variant_graphs
-
-    monkeypatch.setattr(variant_graphs, "ten_nearest_kept", lambda *_: 0.5)
+    monkeypatch.setattr(variant_graphs, "neighbour_share", lambda *_: 0.5)
     message = (
         r"--keep-nearest 0.9 is out of reach on cpu: 50.0% .* in int8, and 50.0% with all layers "
         r"in fp32; give at most 0.5, or leave --precision int8 out"

@@ -16,6 +16,7 @@ from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
+from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.sample_texts import Passages
 
 NEIGHBOURS = 10
@@ -104,7 +105,7 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     pooled = {
         runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows
     }
-    cosines = (_unit(pooled[exact]) * _unit(pooled[variant])).sum(axis=1)
+    cosines = _cosines(pooled[exact], pooled[variant])
     before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
     entry = QualityEntry(
         provider=variant.provider,
@@ -135,9 +136,10 @@ def vectors(runtime: Runtime, texts: Passages) -> Floats:
     return np.stack([rows[i] for i in range(len(texts.items))])
 
 
-def neighbour_share(exact: Floats, variant: Floats) -> float:
-    """Return the share of the ten nearest texts that stay among the ten: float32 [N, D], twice."""
-    return _common_share(_neighbours(exact), _neighbours(variant))
+def nearness(exact: Floats, variant: Floats) -> Nearness:
+    """Return how near the vectors are: float32 [N, D], twice."""
+    share = _common_share(_neighbours(exact), _neighbours(variant))
+    return Nearness(share, float(_cosines(exact, variant).mean()))
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
@@ -200,6 +202,11 @@ def _unit(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: Floats = vectors / np.maximum(lengths, np.float32(1e-30))
     return unit
+
+
+def _cosines(a: Floats, b: Floats) -> Floats:
+    cosines: Floats = (_unit(a) * _unit(b)).sum(axis=1)
+    return cosines
 
 
 def _neighbours(vectors: Floats) -> NDArray[np.int64]:

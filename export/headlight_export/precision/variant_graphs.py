@@ -15,8 +15,8 @@ from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
 from headlight_export.precision.layer_products import layer_products
-from headlight_export.precision.layer_search import Search, search
-from headlight_export.precision.quality import neighbour_share, vectors
+from headlight_export.precision.layer_search import Nearness, Search, search
+from headlight_export.precision.quality import nearness, vectors
 from headlight_export.precision.sample_texts import Passages, calibration, language_reference
 from headlight_export.precision.sample_texts import passages as read_passages
 from headlight_export.precision.static_int8 import calibrate, write_static
@@ -98,10 +98,10 @@ class VariantGraphs:
         found = {}
         for variant in (variant for variant in self._variants if variant[1] == "int8"):
 
-            def measure(kept: frozenset[str], variant: Variant = variant) -> float:
+            def measure(kept: frozenset[str], variant: Variant = variant) -> Nearness:
                 self._graphs[variant] = self._writers[variant](kept)
                 self.save(save)
-                return neighbour_share(exact, self._vectors(variant, texts))
+                return nearness(exact, self._vectors(variant, texts))
 
             chosen = search(groups, target, measure, progress, variant[0])
             kept = frozenset(name for group in chosen.kept for name in groups[group])

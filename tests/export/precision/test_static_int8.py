@@ -20,6 +20,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers import openvino_session
 from headlight_export.precision import variant_graphs
 from headlight_export.precision.layer_products import layer_products
+from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.static_int8 import write_static
 from headlight_export.precision.variants import known_variants
 from headlight_export.writer import bundle_writer
@@ -172,7 +173,7 @@ def test_products_are_found_by_layer(kind: str, make_bundle: MakeBundle) -> None
 def test_a_target_out_of_reach_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variant_graphs, "neighbour_share", lambda *_: 0.5)
+    monkeypatch.setattr(variant_graphs, "nearness", lambda *_: Nearness(0.5, 0.5))
     message = (
         r"--keep-nearest 0.9 is out of reach on cpu: 50.0% .* in int8, and 50.0% with all layers "
         r"in fp32; give at most 0.5, or leave --precision int8 out"

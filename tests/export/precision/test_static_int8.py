@@ -193,7 +193,7 @@ def test_a_target_that_is_no_share_is_refused(share: float) -> None:
 
 
 def test_int8_that_needs_texts_is_refused_without_a_tokenizer() -> None:
-    with pytest.raises(ValueError, match="--keep-nearest needs a tokenizer; .* leave it out"):
+    with pytest.raises(ValueError, match=r"--keep-nearest needs a tokenizer; .* leave it out"):
         check_texts_readable([("cpu", "int8")], 0.9, None)
     with pytest.raises(ValueError, match="is calibrated on texts and needs a tokenizer"):
         check_texts_readable([("openvino", "int8")], None, None)

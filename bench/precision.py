@@ -26,7 +26,7 @@ from headlight_model.checkpoint import load_checkpoint
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
 ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
-ALL += [("openvino", precision) for precision in usable_precisions("openvino")]
+ALL += [("openvino", precision) for precision in (*usable_precisions("openvino"), "int8")]
 # Memory of a bundle beyond the bare runtime, in MiB, after one batch of 64 tokens.
 PROBE = """
 import sys
@@ -80,8 +80,8 @@ def size_table(path: Path) -> list[str]:
     ]
     manifest = Runtime(path).bundle.manifest
     for variant in ALL:
-        [weights] = manifest.graph("embed", *variant).weights
-        disk = (path / weights).stat().st_size / 1e6
+        weights = manifest.graph("embed", *variant).weights
+        disk = sum((path / file).stat().st_size for file in weights) / 1e6
         held = [_resident(path, *variant, attention) for attention in ("off", "on")]
         lines.append(
             f"| {label(*variant)} | {disk:.1f} MB | "

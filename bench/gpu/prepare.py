@@ -90,7 +90,7 @@ def _origin(name: str):  # type: ignore[no-untyped-def]  # of a package that is 
 
 def _write_unproven(out: Path, name: str) -> None:
     from headlight_export.parity.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
-    from headlight_export.precision.variants import write_precision  # noqa: PLC0415
+    from headlight_export.precision.graph_files import write_precision  # noqa: PLC0415
     from headlight_export.progress import silent  # noqa: PLC0415
     from headlight_export.writer.bundle_writer import write_parts  # noqa: PLC0415
     from headlight_export.writer.draft import put_in_place, save  # noqa: PLC0415

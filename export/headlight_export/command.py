@@ -23,6 +23,7 @@ from headlight_export.hub.hub_errors import HubUnavailable
 from headlight_export.parity.parity_report import table
 from headlight_export.parity.transformers_comparison import Compared
 from headlight_export.precision.conversion import PRECISIONS
+from headlight_export.precision.layer_search import table as search_table
 from headlight_export.precision.quality import table as quality_table
 from headlight_export.progress import Lines
 from headlight_export.writer.bundle_writer import Exported, ParityError, export_origin
@@ -104,6 +105,8 @@ def _report(result: Exported) -> None:
     print(table(result.rows, result.own_error))
     if result.quality:
         print("\n" + quality_table(result.quality))
+    for variant, found in result.searches.items():
+        print("\n" + search_table("/".join(variant), found))
     if (cut := result.truncate_dim) is not None:
         print(
             f"\nThe folder's own library truncates vectors to {cut} dimensions by default; "
@@ -208,8 +211,8 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "also measure on this provider, in each precision that it has here: openvino; may be "
-            "given several times"
+            "also measure on this provider, in each precision that it has here: openvino; with "
+            "--precision int8, also write int8 graphs for it; may be given several times"
         ),
     )
     group.add_argument(
@@ -226,8 +229,17 @@ def _add_precisions(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help=(
-            "texts whose vectors set the ranges of int8 vectors, one a line; default: the bundle "
-            "has no ranges"
+            "texts whose vectors set the ranges of int8 vectors, and on which int8 for OpenVINO is "
+            "calibrated, one a line; default: no ranges, and docstrings of Python's library"
+        ),
+    )
+    group.add_argument(
+        "--keep-nearest",
+        type=float,
+        metavar="SHARE",
+        help=(
+            "share of the ten nearest texts of fp32 that int8 must keep, as 0.97; the layers that "
+            "int8 harms most stay in fp32; default: all layers are in int8"
         ),
     )
 
@@ -246,6 +258,7 @@ def _export(options: argparse.Namespace) -> Exported:
             providers=options.provider,
             texts=options.texts,
             calibration=options.calibration,
+            keep_nearest=options.keep_nearest,
             progress=progress,
         )
     finally:

@@ -39,7 +39,9 @@ MIDDLE = 128  # the uint8 value of 0
 SMALLEST_SCALE = 1e-30  # for a row of zeros
 
 
-def convert(model: onnx.ModelProto, precision: str, parameters: Collection[str]) -> None:
+def convert(
+    model: onnx.ModelProto, precision: str, parameters: Collection[str], kept: Collection[str] = ()
+) -> None:
     """Rewrite a traced graph.
 
     Args:
@@ -48,6 +50,7 @@ def convert(model: onnx.ModelProto, precision: str, parameters: Collection[str])
         precision: one of PRECISIONS.
         parameters: names of trained tensors. Other tables (angles) are computed, must be exact, and
             stay unchanged.
+        kept: names of products that stay in float32.
 
     Raises:
         ValueError: a weight is beyond the range of its new type.
@@ -55,7 +58,10 @@ def convert(model: onnx.ModelProto, precision: str, parameters: Collection[str])
     rewriter = _Rewriter(model.graph, precision, parameters)
     nodes: list[onnx.NodeProto] = list(model.graph.node)
     for node in nodes:
-        rewriter.take(node)
+        if node.name in kept:
+            rewriter.nodes.append(node)
+        else:
+            rewriter.take(node)
     rewriter.finish()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.description import Quality as QualityEntry
 from headlight.errors import EngineError
@@ -15,6 +16,7 @@ from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
+from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.sample_texts import Passages
 
 NEIGHBOURS = 10
@@ -34,14 +36,19 @@ class Quality:
     Attributes:
         entry: the manifest's entry.
         max_error: by output, as in the rows of parity.json, but against fp32.
+        attention_mean_error: of attention weights, the mean |Δ| over some of the texts.
     """
 
     entry: QualityEntry
     max_error: dict[str, float]
+    attention_mean_error: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry for parity.json."""
-        return dataclasses.asdict(self.entry) | {"max_error": self.max_error}
+        return dataclasses.asdict(self.entry) | {
+            "max_error": self.max_error,
+            "attention_mean_error": self.attention_mean_error,
+        }
 
 
 def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
@@ -82,20 +89,23 @@ def broken(name: str, what: str) -> BrokenVariantError:
 
 def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     worst = dict.fromkeys(OUTPUTS, 0.0)
-    vectors = Selection(tokens=True)
+    wanted = Selection(tokens=True)
     rows: dict[Runtime, dict[int, Floats]] = {exact: {}, variant: {}}
     for batch in plan([len(item.ids) for item in texts.items], squared=False):
-        expected, got = (_run(runtime, texts, batch, vectors) for runtime in (exact, variant))
+        expected, got = (_run(runtime, texts, batch, wanted) for runtime in (exact, variant))
         _widen(worst, expected, got, ("pooled", "tokens"))
         for runtime, results in ((exact, expected), (variant, got)):
             rows[runtime] |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
+    means = []
     for i in _spread(len(texts.items), WITH_ATTENTION):
         every = everything(exact.bundle.manifest.architecture)
-        _widen(worst, _run(exact, texts, [i], every), _run(variant, texts, [i], every), OUTPUTS)
+        expected, got = _run(exact, texts, [i], every), _run(variant, texts, [i], every)
+        _widen(worst, expected, got, OUTPUTS)
+        means.append(_attention_error(expected[0], got[0]))
     pooled = {
         runtime: np.stack([rows[runtime][i] for i in range(len(texts.items))]) for runtime in rows
     }
-    cosines = (_unit(pooled[exact]) * _unit(pooled[variant])).sum(axis=1)
+    cosines = _cosines(pooled[exact], pooled[variant])
     before, after = _neighbours(pooled[exact]), _neighbours(pooled[variant])
     entry = QualityEntry(
         provider=variant.provider,
@@ -107,14 +117,29 @@ def _compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
         cosine_p1=float(np.percentile(cosines, 1)),
         cosine_min=float(cosines.min()),
         nearest_kept=float(np.mean(before[:, 0] == after[:, 0])),
-        ten_nearest_kept=float(
-            np.mean(
-                [len(np.intersect1d(a, b)) / a.size for a, b in zip(before, after, strict=True)]
-            )
-        ),
+        ten_nearest_kept=_common_share(before, after),
         batch_drift=batch_drift(variant, texts, pooled[variant]),
     )
-    return Quality(entry, worst)
+    return Quality(entry, worst, float(np.mean(means)))
+
+
+def vectors(runtime: Runtime, texts: Passages) -> Floats:
+    """Return the pooled vectors of the texts, float32 [N, D].
+
+    Raises:
+        EngineError: they are not finite.
+    """
+    rows = dict[int, Floats]()
+    for batch in plan([len(item.ids) for item in texts.items], squared=False):
+        results = _run(runtime, texts, batch, Selection())
+        rows |= {i: _pooled(result) for i, result in zip(batch, results, strict=True)}
+    return np.stack([rows[i] for i in range(len(texts.items))])
+
+
+def nearness(exact: Floats, variant: Floats) -> Nearness:
+    """Return how near the vectors are: float32 [N, D], twice."""
+    share = _common_share(_neighbours(exact), _neighbours(variant))
+    return Nearness(share, float(_cosines(exact, variant).mean()))
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
@@ -150,6 +175,18 @@ def _widen(
             worst[name] = max(worst[name], distance(name, getattr(b, name), getattr(a, name)))
 
 
+def _attention_error(expected: ItemResult, got: ItemResult) -> float:
+    assert expected.attention is not None
+    assert got.attention is not None
+    return float(np.abs(got.attention - expected.attention).mean())
+
+
+def _common_share(before: NDArray[np.int64], after: NDArray[np.int64]) -> float:
+    """Return the mean share of common neighbours of each text: int64 [N, NEIGHBOURS], twice."""
+    pairs = zip(before, after, strict=True)
+    return float(np.mean([len(np.intersect1d(a, b)) / a.size for a, b in pairs]))
+
+
 def _pooled(result: ItemResult) -> Floats:
     assert result.pooled is not None
     return result.pooled
@@ -167,7 +204,12 @@ def _unit(vectors: Floats) -> Floats:
     return unit
 
 
-def _neighbours(vectors: Floats) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _cosines(a: Floats, b: Floats) -> Floats:
+    cosines: Floats = (_unit(a) * _unit(b)).sum(axis=1)
+    return cosines
+
+
+def _neighbours(vectors: Floats) -> NDArray[np.int64]:
     """Return the texts of the largest cosines, falling: float32 [N, D] -> int64 [N, NEIGHBOURS].
 
     A text is no neighbour of itself.

@@ -1,4 +1,4 @@
-"""Texts to judge reduced precision by.
+"""Texts to calibrate reduced precision with, to search layers by, and to judge it by.
 
 Random ids would make it look worse, and neighbours among them mean nothing.
 """
@@ -6,16 +6,19 @@ Random ids would make it look worse, and neighbours among them mean nothing.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from headlight.runtime.bundle.manifest import TextSet
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from headlight.runtime.values import Ids
 from headlight_export.parity.reference import random_ids, random_segments
 from headlight_model.config import EncoderConfig
 
 COUNT = 400
+CALIBRATING = 300  # texts; with more, scales hardly change
 FEWEST = 20  # enough for ten neighbours that are not all texts
 LEAST_WORDS = 8
 LONGEST = 256  # tokens; longer texts are cut
@@ -38,21 +41,32 @@ class Passages:
         about: a description for the report.
         real: False for random ids: then nothing is known of neighbours among texts.
         items: the texts.
+        sha256: hex digest of the texts as read, one a line; empty for random ids.
     """
 
     about: str
     real: bool
     items: tuple[Passage, ...]
+    sha256: str = ""
+
+    def described(self, use: str) -> TextSet:
+        """Return the manifest's entry of these texts."""
+        return TextSet(use=use, texts=self.about, count=len(self.items), sha256=self.sha256)
 
 
-def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -> Passages:
+def passages(
+    config: EncoderConfig,
+    tokenizer: Path | None,
+    file: Path | None,
+    library: Callable[[], list[str]] | None = None,
+) -> Passages:
     """Return the texts to judge by.
 
     Args:
         config: of the encoder.
         tokenizer: tokenizer.json; None: the texts are random ids.
-        file: UTF-8, a text a line; None: docstrings of Python's own library, from modules on which
-            no shipped model was trained.
+        file: UTF-8, a text a line.
+        library: returns texts of Python's own library, for use without a file; None: docstrings.
 
     Raises:
         ValueError: the file is not text, holds too few texts, or there is no tokenizer to read it
@@ -65,11 +79,17 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
                 "leave --texts out"
             )
         return _random(config)
-    texts, about = (
-        (docstrings(), f"docstrings of Python {platform.python_version()}")
-        if file is None
-        else _of(file)
-    )
+    library = library or docstrings
+    texts, about = (library(), _library(library)) if file is None else _of(file)
+    return read(config, tokenizer, texts, about)
+
+
+def read(config: EncoderConfig, tokenizer: Path, texts: Sequence[str], about: str) -> Passages:
+    """Tokenise texts, each different one once.
+
+    Raises:
+        ValueError: there are fewer than FEWEST.
+    """
     reader = Tokenizer(tokenizer, min(config.max_length, LONGEST))
     found: dict[bytes, Passage] = {}
     for text in texts:
@@ -78,29 +98,87 @@ def passages(config: EncoderConfig, tokenizer: Path | None, file: Path | None) -
             read.ids.tobytes(), Passage(read.ids, read.segments if config.segments else None)
         )
     if len(found) < FEWEST:
-        raise ValueError(
-            f"{file or 'the library'} holds {len(found)} different texts; "
-            f"at least {FEWEST} are needed"
-        )
-    return Passages(about, True, tuple(found.values()))
+        raise ValueError(f"{about} are {len(found)} different texts; at least {FEWEST} are needed")
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return Passages(about, True, tuple(found.values()), digest)
+
+
+def calibration(config: EncoderConfig, tokenizer: Path, given: Sequence[str] | None) -> Passages:
+    """Return CALIBRATING texts of those given, or docstrings that no report uses."""
+    texts, about = (
+        (training_docstrings(), _library(docstrings))
+        if given is None
+        else (spread(_different(given), CALIBRATING), "lines of --calibration")
+    )
+    return read(config, tokenizer, texts, about)
 
 
 def docstrings(count: int = COUNT) -> list[str]:
     """Return at most `count` docstrings of functions, evenly spread over Python's own library.
 
-    Only its part kept for tests is used.
+    Only its part kept for tests is used: no shipped model was trained on it.
     """
+    return _docstrings(count, held_out=True)
+
+
+def training_docstrings() -> list[str]:
+    """Return CALIBRATING docstrings of the library's other parts."""
+    return _docstrings(CALIBRATING, held_out=False)
+
+
+def _docstrings(count: int, *, held_out: bool) -> list[str]:
     # Reads the library: some seconds that most exports do without.
     from headlight_model.train.data import corpus, functions  # noqa: PLC0415
 
-    sources = [
-        source for source in corpus.files() if corpus.part_of(source.module) is corpus.Part.TEST
-    ]
     found = (
-        function.docstring for source in sources for function in functions.functions_of(source)
+        function.docstring
+        for source in corpus.files()
+        if (source.part is corpus.Part.TEST) is held_out
+        for function in functions.functions_of(source)
     )
-    texts = _different(text for text in found if len(text.split()) >= LEAST_WORDS)
-    return [texts[i * len(texts) // count] for i in range(count)] if len(texts) > count else texts
+    return _enough(found, count)
+
+
+def comments(count: int = COUNT) -> list[str]:
+    """Return at most `count` comments of code, evenly spread over the same part as `docstrings`."""
+    from headlight_model.train.data import corpus  # noqa: PLC0415
+
+    blocks: list[list[str]] = [[]]
+    for source in corpus.files():
+        if source.part is corpus.Part.TEST:
+            for line in (*source.text.splitlines(), ""):
+                if (text := line.strip()).startswith("#"):
+                    blocks[-1].append(text.lstrip("#!: "))
+                elif blocks[-1]:
+                    blocks.append([])
+    return _enough((" ".join(block).strip() for block in blocks), count)
+
+
+def language_reference(count: int = COUNT) -> list[str]:
+    """Return at most `count` paragraphs of Python's language reference, evenly spread."""
+    from headlight_model.train.data import corpus  # noqa: PLC0415
+
+    paragraphs = (
+        " ".join(paragraph.split())
+        for topic in corpus.topics()
+        for paragraph in topic.text.split("\n\n")
+    )
+    return _enough(paragraphs, count)
+
+
+def _enough(texts: Iterable[str], count: int) -> list[str]:
+    return spread(_different(text for text in texts if len(text.split()) >= LEAST_WORDS), count)
+
+
+def spread(texts: Sequence[str], count: int) -> list[str]:
+    """Return at most `count` of the texts, evenly spread."""
+    if len(texts) <= count:
+        return list(texts)
+    return [texts[i * len(texts) // count] for i in range(count)]
+
+
+def _library(texts: Callable[..., list[str]]) -> str:
+    return f"{texts.__name__.replace('_', ' ')} of Python {platform.python_version()}"
 
 
 def _of(file: Path) -> tuple[list[str], str]:

@@ -6,40 +6,62 @@ They are written into the draft, and the serving code measures them there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import onnx
 
 from headlight.errors import BundleError, EngineError
-from headlight.runtime.bundle.manifest import Graph, Manifest, Tolerance
+from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance, load_golden
 from headlight.runtime.providers.provider_choice import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
-from headlight_export.precision.conversion import PRECISIONS, convert
+from headlight_export.precision.conversion import PRECISIONS
+from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
 from headlight_export.precision.half_rounding import in_half
+from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality, broken, compare, label
-from headlight_export.precision.sample_texts import Passages, passages
+from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
+from headlight_export.precision.static_int8 import check_nncf
+from headlight_export.precision.variant_graphs import STATIC, Save, Variant, VariantGraphs
 from headlight_export.progress import Progress, silent
 from headlight_export.writer.golden_answers import extend_golden
-from headlight_export.writer.weight_file import share_weights
-from headlight_model.encoder import Encoder
 
-Variant = tuple[str, str]  # a provider and a precision
-CPU, OPENVINO, CUDA = "cpu", "openvino", "cuda"
-# Precisions whose graphs CUDA has kernels for. bf16 graphs hold bfloat16 weights and compute in
-# float32, as everywhere.
-ON_CUDA = ("bf16", "fp16")
 SLACK = 2.0  # times the worst measured distance: another processor adds up in another order
-PROVISIONAL = 1e9  # tolerance before measurement
-Save = Callable[[Manifest], Manifest]
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions:
+    """Texts and target of an export.
+
+    Attributes:
+        report: a file of a text a line to judge variants by; None: texts of Python's library.
+        calibration: texts to calibrate int8 on; None: docstrings of Python's library.
+        keep_nearest: share of the ten nearest texts that int8 must keep; None: no search.
+    """
+
+    report: Path | None = None
+    calibration: Sequence[str] | None = None
+    keep_nearest: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """The manifest, saved; rows and quality of each variant; searches of layers, by variant."""
+
+    manifest: Manifest
+    rows: tuple[Row, ...]
+    quality: tuple[Quality, ...]
+    searches: dict[Variant, Search]
 
 
 def known_variants(
-    precisions: Iterable[str], providers: Iterable[str], texts: Path | None = None
+    precisions: Iterable[str],
+    providers: Iterable[str],
+    texts: Path | None = None,
+    keep_nearest: float | None = None,
 ) -> list[Variant]:
     """Return the variants to measure beside fp32 on CPUs, each once.
 
@@ -48,11 +70,12 @@ def known_variants(
     Args:
         precisions, providers: as given.
         texts: the file to judge them by.
+        keep_nearest: the target of the search of layers.
 
     Raises:
         ValueError: the precision or provider does not exist (the message lists the existing ones),
-            or there are texts but no variant.
-        BundleError: a provider is not installed.
+            there are texts but no variant, or a target that is no share or without int8.
+        BundleError: a provider is not installed, or NNCF, which int8 on OpenVINO needs.
         FileNotFoundError: there is no file of texts.
     """
     found: dict[Variant, None] = {}
@@ -71,11 +94,47 @@ def known_variants(
             )
         found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
     found.pop((CPU, "fp32"), None)
+    if (CPU, "int8") in found and OPENVINO in providers:
+        check_nncf()
+        found[STATIC] = None
+    if keep_nearest is not None:
+        _check_target(keep_nearest, found)
     if texts is not None and not found:
         raise ValueError("--texts measures precisions; add --precision, or leave --texts out")
     if texts is not None and not texts.is_file():
         raise FileNotFoundError(f"{texts} is not a file; --texts takes a file with one text a line")
     return list(found)
+
+
+def _check_target(keep_nearest: float, found: Collection[Variant]) -> None:
+    if not 0 < keep_nearest <= 1:
+        raise ValueError(
+            f"--keep-nearest {keep_nearest:g}: give a share above 0 and at most 1, as 0.97"
+        )
+    if (CPU, "int8") not in found:
+        raise ValueError(
+            "--keep-nearest chooses layers of int8; add --precision int8, or leave it out"
+        )
+
+
+def check_texts_readable(
+    variants: Collection[Variant], keep_nearest: float | None, tokenizer: str | None
+) -> None:
+    """Check that a model has a tokenizer if int8 is calibrated, or its layers are searched.
+
+    Raises:
+        ValueError: it has none.
+    """
+    if tokenizer is None and keep_nearest is not None:
+        raise ValueError(
+            "--keep-nearest needs a tokenizer; a bundle for token ids alone has none, "
+            "so leave it out"
+        )
+    if tokenizer is None and STATIC in variants:
+        raise ValueError(
+            "--precision int8 with --provider openvino is calibrated on texts and needs a "
+            "tokenizer; a bundle for token ids alone has none, so leave one of the two out"
+        )
 
 
 def usable_precisions(provider: str) -> tuple[str, ...]:
@@ -101,10 +160,10 @@ def add_variants(
     manifest: Manifest,
     reference: Reference,
     variants: Sequence[Variant],
-    texts: Path | None,
+    options: TextOptions,
     save: Save,
     progress: Progress = silent,
-) -> tuple[Manifest, tuple[Row, ...], tuple[Quality, ...]]:
+) -> Measured:
     """Write the variants' graphs, measure them and declare their tolerances.
 
     Args:
@@ -112,39 +171,39 @@ def add_variants(
         manifest: its manifest.
         reference: PyTorch.
         variants: pairs of a provider and a precision.
-        texts: a file of a text a line to judge by; None: see passages.
+        options: texts to judge by, to calibrate on, and the target of a search of layers.
         save: writes a manifest into the draft, and returns it with all files listed.
         progress: called with each step, before it begins.
 
     Returns:
-        The manifest, saved; a row for each case and output of each variant; the quality of each,
-        after that of fp32 on the CPU.
+        The rows have one for each case and output of each variant. The quality of fp32 on the CPU
+        comes before those of the variants.
 
     Raises:
-        ValueError: the texts are invalid, or a variant does not suit the model.
+        ValueError: the texts are invalid, a variant does not suit the model, or the target is out
+            of reach.
         BundleError: fp32 is outside its tolerance on one of the texts.
     """
     progress("reading texts to judge by")
-    config = reference.encoder.config
-    sample = passages(config, draft / manifest.tokenizer if manifest.tokenizer else None, texts)
+    tokenizer = draft / manifest.tokenizer if manifest.tokenizer else None
+    graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
+    # The report's texts are of another kind than those of the calibration and the search.
+    another = STATIC in variants or options.keep_nearest is not None
+    library = comments if another else docstrings
+    sample = passages(reference.encoder.config, tokenizer, options.report, library)
+    if sample.real:
+        graphs.text_sets.append(sample.described("report"))
     extend_golden(draft / manifest.golden, reference, sample)
-    written = [precision for provider, precision in variants if provider == CPU]
-    exact_graphs = [graph for graph in manifest.graphs if graph.precision == "fp32"]
-    graphs = [
-        graph
-        for precision in written
-        for graph in write_precision(draft, exact_graphs, precision, reference.encoder)
-    ]
-    provisional = [
-        _tolerance(*variant, dict.fromkeys(OUTPUTS, PROVISIONAL)) for variant in variants
-    ]
+    if STATIC in variants:
+        progress("calibrating int8 for OpenVINO")
+        graphs.calibrate(options.calibration)
+    graphs.write()
     declared = manifest.tolerances
-    # Provisional tolerances come before those of any provider, and are found first.
-    manifest = save(
-        dataclasses.replace(
-            manifest, graphs=(*manifest.graphs, *graphs), tolerances=(*provisional, *declared)
-        )
-    )
+    manifest = graphs.save(save)
+    searches = dict[Variant, Search]()
+    if options.keep_nearest is not None:
+        searches = graphs.search(options.keep_nearest, save, progress)
+        manifest = graphs.save(save)
     exact = Runtime(draft, provider=CPU)
     exact.check_golden()  # the golden inputs now include the texts
     quality, rows, tolerances = [compare(exact, exact, sample)], [], list(declared)
@@ -158,7 +217,7 @@ def add_variants(
         tolerances = _declare(tolerances, provider, precision, limits)
     entries = tuple(found.entry for found in quality)
     manifest = save(dataclasses.replace(manifest, tolerances=tuple(tolerances), quality=entries))
-    return manifest, tuple(rows), tuple(quality)
+    return Measured(manifest, tuple(rows), tuple(quality), searches)
 
 
 def _declare(
@@ -171,36 +230,6 @@ def _declare(
     widest = {name: max(limit, other.of(name) if other else 0.0) for name, limit in limits.items()}
     declared["*", precision] = _tolerance("*", precision, widest)
     return list(declared.values())
-
-
-def write_precision(
-    draft: Path, exact: Sequence[Graph], precision: str, encoder: Encoder
-) -> list[Graph]:
-    """Write the graphs of one precision beside those of fp32, with one file of weights.
-
-    Raises:
-        ValueError: a weight is beyond the range of the precision.
-    """
-    parameters = {f"encoder.{name}" for name, _ in encoder.named_parameters()}
-    models = {graph.role: onnx.load(draft / graph.file) for graph in exact}
-    for model in models.values():
-        try:
-            convert(model, precision, parameters)
-        except ValueError as error:
-            raise broken(label(CPU, precision), f"cannot hold the weights: {error}") from error
-    weights = f"weights.{precision}.bin"
-    share_weights(models.values(), draft / weights)
-    written = []
-    for graph in exact:
-        file = f"{graph.role}.{precision}.onnx"
-        onnx.save(models[graph.role], draft / file)
-        providers = (CPU, CUDA) if precision in ON_CUDA else (CPU,)
-        written.append(
-            dataclasses.replace(
-                graph, precision=precision, file=file, weights=(weights,), providers=providers
-            )
-        )
-    return written
 
 
 def _judge(

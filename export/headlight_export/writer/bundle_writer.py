@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,16 @@ from headlight_export.folders.origin import Origin, read_origin
 from headlight_export.parity.parity_report import SEED, Row, measure, summary
 from headlight_export.parity.reference import Reference, tolerances
 from headlight_export.parity.transformers_comparison import Compared, against_transformers
+from headlight_export.precision.graph_files import CUDA, OPENVINO
+from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
-from headlight_export.precision.variants import CUDA, OPENVINO, SLACK, add_variants, known_variants
+from headlight_export.precision.variants import (
+    SLACK,
+    TextOptions,
+    add_variants,
+    check_texts_readable,
+    known_variants,
+)
 from headlight_export.precision.vector_ranges import read_texts, write_ranges
 from headlight_export.progress import Progress, silent
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
@@ -71,6 +79,7 @@ class Exported:
     tokens: str | None = None  # comparison of token ids; see `compare_ids`
     variants: tuple[Row, ...] = ()  # rows of other precisions and providers, if requested
     quality: tuple[Quality, ...] = ()  # of each, fp32 first
+    searches: Mapping[tuple[str, str], Search] = dataclasses.field(default_factory=dict)
     tokenizer_limit: TokenizerLimit | None = None  # of its tokenizer, if it has one
 
 
@@ -92,6 +101,7 @@ def export_origin(
     providers: Sequence[str] = (),
     texts: Path | None = None,
     calibration: Path | None = None,
+    keep_nearest: float | None = None,
     progress: Progress = silent,
 ) -> Exported:
     """Turn an encoder and its tokenizer into a bundle directory. On any error `out` is untouched.
@@ -105,14 +115,17 @@ def export_origin(
         providers: to measure on beside the one for CPUs, in each precision that they have here.
         texts: a file of a text a line, to judge these and precisions by; None: docstrings of
             Python's own library.
-        calibration: a file of a text a line, whose vectors set the ranges of int8; None: the bundle
-            has no int8 vectors.
+        calibration: a file of a text a line, whose vectors set the ranges of int8 vectors, and on
+            which int8 for OpenVINO is calibrated; None: the bundle has no int8 vectors, and the
+            calibration takes docstrings of Python's own library.
+        keep_nearest: share of the ten nearest texts that int8 must keep: the layers that it harms
+            most stay in fp32; None: no layer does.
         progress: called with each step, before it begins.
 
     Raises:
-        ValueError: a precision or a provider is unknown or does not suit the model, or the texts
-            are invalid. Or token ids or outputs differ from those of transformers, or the model
-            overflows float32.
+        ValueError: a precision or a provider is unknown or does not suit the model, the texts are
+            invalid, or keep_nearest is out of reach. Or token ids or outputs differ from those of
+            transformers, or the model overflows float32.
         OSError: `out` is something other than a bundle, or cannot be written.
         BundleError: the tokenizer is invalid, too slow on some texts, or does not fit the model; or
             a provider is not installed.
@@ -122,8 +135,9 @@ def export_origin(
         raise FileExistsError(
             f"{out} exists and is not a bundle; choose another --out or remove it"
         )
-    variants = known_variants(precisions, providers, texts)
+    variants = known_variants(precisions, providers, texts, keep_nearest)
     calibrating = _calibrating(calibration, origin)
+    check_texts_readable(variants, keep_nearest, origin.tokenizer)
     limit = None
     if origin.tokenizer is not None:
         check_tokenizer(origin.tokenizer, origin.encoder.config)
@@ -154,15 +168,31 @@ def export_origin(
             progress("calibrating int8 vectors")
             manifest = _calibrated(draft, manifest, runtime, calibrating)
         if variants:
-            saving = functools.partial(save, draft)
-            manifest, more, quality = add_variants(
-                draft, manifest, reference, variants, texts, saving, progress
+            chosen = TextOptions(texts, calibrating, keep_nearest)
+            manifest, result = _with_variants(
+                draft, manifest, result, reference, variants, chosen, progress
             )
-            result = dataclasses.replace(result, variants=more, quality=quality)
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
     return result
+
+
+def _with_variants(
+    draft: Path,
+    manifest: Manifest,
+    result: Exported,
+    reference: Reference,
+    variants: Sequence[tuple[str, str]],
+    options: TextOptions,
+    progress: Progress,
+) -> tuple[Manifest, Exported]:
+    """Return the manifest and the result with the variants added."""
+    saving = functools.partial(save, draft)
+    found = add_variants(draft, manifest, reference, variants, options, saving, progress)
+    return found.manifest, dataclasses.replace(
+        result, variants=found.rows, quality=found.quality, searches=found.searches
+    )
 
 
 def _calibrated(
@@ -300,6 +330,10 @@ def _write_report(draft: Path, result: Exported) -> None:
         "pytorch_fp32_against_transformers": result.transformers.to_json(),
         "rows": [dataclasses.asdict(row) for row in (*result.rows, *result.variants)],
         "quality": [quality.to_json() for quality in result.quality],
+        "layer_searches": [
+            {"provider": provider, "precision": precision, **found.to_json()}
+            for (provider, precision), found in result.searches.items()
+        ],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

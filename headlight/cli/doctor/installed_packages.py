@@ -31,6 +31,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "safetensors": ">=0.5",
         "huggingface_hub": ">=1",
     },
+    "int8": {"nncf": ">=3.4"},
     "otel": {"opentelemetry-sdk": ">=1.45", "opentelemetry-exporter-otlp-proto-grpc": ">=1.45"},
     "plot": {"matplotlib": ">=3.8"},
     "completion": {"shtab": ">=1.13"},

@@ -93,6 +93,16 @@ class TokenizerLimit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSet:
+    """Texts that the exporter calibrated int8 on, searched layers by, or measured quality on."""
+
+    use: str  # "calibration", "search" or "report"
+    texts: str  # their name
+    count: int
+    sha256: str  # of the texts, one a line
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
     """A bundle's description. `files` maps every file except the manifest to its digest."""
 
@@ -120,6 +130,7 @@ class Manifest:
     ranges: str | None = None  # file of the ranges of int8
     quality: tuple[Quality, ...] = ()  # of each precision, if there is one besides fp32
     tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an older export
+    text_sets: tuple[TextSet, ...] = ()  # empty: no real texts used, or an older export
     format_version: int = FORMAT_VERSION
 
     @property
@@ -223,6 +234,10 @@ class Manifest:
             if top.values.get("tokenizer_limit") is None
             else top.child("tokenizer_limit").record(
                 TokenizerLimit, {"max_characters": LARGEST_LIMIT}
+            ),
+            text_sets=tuple(
+                fields.record(TextSet, {"count": MOST_TEXTS})
+                for fields in (top.children("text_sets") if "text_sets" in top.values else ())
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Session of OpenVINO: bfloat16 if the processor has it, float32 everywhere.
+"""Session of OpenVINO: bfloat16 if the processor has it, float32 and int8 everywhere.
 
 It calls OpenVINO directly. OpenVINO's plug-in for ONNX Runtime offers no device on processors of
 other vendors, some of which have bfloat16.
@@ -29,7 +29,7 @@ from headlight.runtime.values import Arrays
 log = logging.getLogger("headlight.engine")
 
 DEVICE = "CPU"
-PRECISIONS = {"fp32": "f32", "bf16": "bf16"}  # Headlight's name: OpenVINO's name
+PRECISIONS = ("fp32", "bf16", "int8")
 # Cached kernels compiled for batch shapes; a shape needs some tens. OpenVINO's default of 5,000 let
 # memory grow for hours; with 1,000, batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
@@ -68,15 +68,16 @@ def check_precision(precision: str) -> None:
         BundleError: OpenVINO is not installed, or would compute in another precision.
     """
     if precision not in PRECISIONS:
-        raise BundleError(
-            f"provider openvino computes in {' or '.join(PRECISIONS)}, not in {precision}"
-        )
-    can = _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
-    if precision == "bf16" and "BF16" not in can:
+        raise BundleError(f"provider openvino computes in fp32, bf16 or int8, not in {precision}")
+    if precision == "bf16" and not _has_bf16():
         raise BundleError(
             "precision bf16 needs a processor with AVX512-BF16 or AMX;"
             f" {_core().get_property(DEVICE, 'FULL_DEVICE_NAME')} has neither: use fp32"
         )
+
+
+def _has_bf16() -> bool:
+    return "BF16" in _core().get_property(DEVICE, "OPTIMIZATION_CAPABILITIES")
 
 
 class OpenVinoSession:
@@ -221,7 +222,9 @@ class _Graph:
 
 
 def _compile(graph: OnnxGraph, precision: str, streams: int, threads: int) -> Any:
-    hint = PRECISIONS[precision]
+    # The graph says what int8 computes. The rest is bfloat16 if possible: float32 takes longer.
+    narrow = precision == "bf16" or (precision == "int8" and _has_bf16())
+    hint = "bf16" if narrow else "f32"
     compiled = _core().compile_model(
         _model(graph),
         DEVICE,

@@ -104,7 +104,7 @@ def test_lines_of_a_file_are_deduplicated_and_truncated(tokenizer: Path, tmp_pat
 def test_an_unusable_file_is_named(tokenizer: Path, tmp_path: Path) -> None:
     file = tmp_path / "texts"
     file.write_text("one\ntwo", encoding="utf-8")
-    with pytest.raises(ValueError, match="holds 2 different texts; at least 20 are needed"):
+    with pytest.raises(ValueError, match="are 2 different texts; at least 20 are needed"):
         passages(small_config(), tokenizer, file)
     with pytest.raises(ValueError, match=r"without a tokenizer\.json"):
         passages(small_config(), None, file)

@@ -17,7 +17,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight_export.parity.parity_report import Row
-from headlight_export.precision import variants
+from headlight_export.precision import graph_files, variants
 from headlight_export.precision.conversion import PRECISIONS, convert
 from headlight_export.precision.variants import usable_precisions
 from headlight_service.app.assembly import load
@@ -95,7 +95,7 @@ def test_a_conversion_that_breaks_the_model_is_not_written(
         return wrong
 
     for value, problem in ((0.0, "whose cosine with fp32 is"), (float("nan"), "not finite")):
-        monkeypatch.setattr(variants, "convert", broken(value))
+        monkeypatch.setattr(graph_files, "convert", broken(value))
         with pytest.raises(ValueError, match=f"--precision int8 gives .*{problem}.*leave it out"):
             export(tmp_path / "out", "int8")
         assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,123 @@
+"""Graphs of a draft's variants: calibrated, searched, and listed with provisional tolerances."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import onnx
+
+from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Tolerance
+from headlight.runtime.parity.golden_inputs import OUTPUTS
+from headlight.runtime.runtime import Runtime
+from headlight.runtime.values import Floats
+from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
+from headlight_export.precision.layer_products import layer_products
+from headlight_export.precision.layer_search import Nearness, Search, search
+from headlight_export.precision.quality import nearness, vectors
+from headlight_export.precision.sample_texts import Passages, calibration, language_reference
+from headlight_export.precision.sample_texts import passages as read_passages
+from headlight_export.precision.static_int8 import calibrate, write_static
+from headlight_export.progress import Progress
+from headlight_model.encoder import Encoder
+
+Variant = tuple[str, str]  # a provider and a precision
+Save = Callable[[Manifest], Manifest]
+STATIC = (OPENVINO, "int8")  # calibrated
+PROVISIONAL = 1e9  # tolerance before measurement
+
+
+class VariantGraphs:
+    """The graphs of other precisions in a draft, and the texts used for them."""
+
+    def __init__(
+        self, draft: Path, manifest: Manifest, variants: Sequence[Variant], encoder: Encoder
+    ) -> None:
+        """Prepare for a draft of fp32 graphs; nothing is written yet."""
+        self._draft, self._manifest, self._variants = draft, manifest, variants
+        self._config = encoder.config
+        self._exact = [graph for graph in manifest.graphs if graph.precision == "fp32"]
+        self._writers: dict[Variant, Callable[..., list[Graph]]] = {
+            (provider, precision): functools.partial(
+                write_precision, draft, self._exact, precision, encoder
+            )
+            for provider, precision in variants
+            if provider == CPU
+        }
+        self._graphs: dict[Variant, list[Graph]] = {}
+        self.text_sets: list[TextSet] = []
+
+    def calibrate(self, texts: Sequence[str] | None) -> None:
+        """Calibrate int8 for OpenVINO on texts; None: docstrings of Python's library."""
+        read = calibration(self._config, self._tokenizer(), texts)
+        self.text_sets.append(read.described("calibration"))
+        calibrated = calibrate(self._embed(weights=True), read.items)
+        self._writers[STATIC] = functools.partial(
+            write_static, self._draft, self._exact, calibrated
+        )
+
+    def write(self) -> None:
+        """Write the graphs, with all products in the variant's precision."""
+        for variant, writer in self._writers.items():
+            self._graphs[variant] = writer()
+
+    def save(self, save: Save) -> Manifest:
+        """Save the manifest with these graphs and provisional tolerances."""
+        # These come before those of any provider, and are found first.
+        provisional = (
+            Tolerance(provider=provider, precision=precision, **dict.fromkeys(OUTPUTS, PROVISIONAL))
+            for provider, precision in self._variants
+        )
+        added = (graph for written in self._graphs.values() for graph in written)
+        return save(
+            dataclasses.replace(
+                self._manifest,
+                graphs=(*self._manifest.graphs, *added),
+                tolerances=(*provisional, *self._manifest.tolerances),
+                text_sets=tuple(self.text_sets),
+            )
+        )
+
+    def search(self, target: float, save: Save, progress: Progress) -> dict[Variant, Search]:
+        """Choose the layers of each int8 variant that stay in fp32.
+
+        Args:
+            target: share of the ten nearest texts that must stay.
+            save: writes a manifest into the draft.
+            progress: called with each step.
+
+        Raises:
+            TargetMissed: it is out of reach.
+        """
+        texts = read_passages(self._config, self._tokenizer(), None, language_reference)
+        self.text_sets.append(texts.described("search"))
+        groups = layer_products(self._embed(weights=False).graph)
+        exact = vectors(Runtime(self._draft, provider=CPU, attend=False), texts)
+        found = {}
+        for variant in (variant for variant in self._variants if variant[1] == "int8"):
+
+            def measure(kept: frozenset[str], variant: Variant = variant) -> Nearness:
+                self._graphs[variant] = self._writers[variant](kept)
+                self.save(save)
+                return nearness(exact, self._vectors(variant, texts))
+
+            chosen = search(groups, target, measure, progress, variant[0])
+            kept = frozenset(name for group in chosen.kept for name in groups[group])
+            self._graphs[variant] = self._writers[variant](kept)
+            found[variant] = chosen
+        return found
+
+    def _vectors(self, variant: Variant, texts: Passages) -> Floats:
+        provider, precision = variant
+        runtime = Runtime(self._draft, provider=provider, precision=precision, attend=False)
+        return vectors(runtime, texts)
+
+    def _tokenizer(self) -> Path:
+        assert self._manifest.tokenizer is not None  # see variants.check_texts_readable
+        return self._draft / self._manifest.tokenizer
+
+    def _embed(self, *, weights: bool) -> onnx.ModelProto:
+        [graph] = [graph for graph in self._exact if graph.role == "embed"]
+        return onnx.load(self._draft / graph.file, load_external_data=weights)

@@ -23,6 +23,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "uvicorn": ">=0.54",
         "httptools": ">=0.6.3",
         "orjson": ">=3.10",
+        "threadpoolctl": ">=3.5",
     },
     "export": {
         "torch": ">=2.13,<2.14",

@@ -31,7 +31,6 @@ EAGER = "transformers, eager"
 LEFT_OUT = {"largest of heads", "whole maps, float16", "scores"}
 NAMES = [VECTORS_ALONE, *(name for name in FORMS if name not in LEFT_OUT)]
 GROUP = 8  # texts of a call
-CALLERS = (1, 4)
 TOKENS_A_RUN = 2048
 MIXED = 128  # texts
 
@@ -48,11 +47,11 @@ class Column(NamedTuple):
     calls: list[list[int]]
 
 
-def columns(tokens: Sequence[int]) -> list[Column]:
+def columns(tokens: Sequence[int], many: Sequence[int]) -> list[Column]:
     """Return calls of equal lengths, and those of the docstrings' lengths, by callers."""
     mixed = [list(tokens[at : at + GROUP]) for at in range(0, len(tokens), GROUP)]
     found = []
-    for callers in CALLERS:
+    for callers in many:
         for length in (18, 64, 128):
             count = max(2 * callers, TOKENS_A_RUN // length // GROUP)
             found.append(Column(f"{length} tokens", callers, [[length] * GROUP] * count))
@@ -95,12 +94,15 @@ class Contest:
         used = self._service.process.cpu_seconds - cpu
         return Run(texts / told["seconds"], 1000 * used / texts)
 
-    def rounds(self, tokens: Sequence[int], count: int) -> list[dict[str, Any]]:
+    def rounds(
+        self, tokens: Sequence[int], many: Sequence[int], count: int
+    ) -> list[dict[str, Any]]:
         """Return all runs. One round of warm-up is left out."""
         found = []
         for number in range(count + 1):
-            for column in columns(tokens):
-                names = NAMES if self._eager is None or column.callers > 1 else [*NAMES, EAGER]
+            for column in columns(tokens, many):
+                first = column.callers == many[0]  # transformers has one caller
+                names = [*NAMES, EAGER] if self._eager and first else NAMES
                 for name in random.sample(names, len(names)):
                     taken = self.run(name, column)
                     if number:
@@ -149,6 +151,7 @@ def main() -> None:
     """Measure and publish."""
     parser = argparse.ArgumentParser(prog="python -m bench.attention_served", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 4], metavar="N")
     parser.add_argument("--bundle", type=Path, default=WORK / "bundle")
     parser.add_argument("--no-peer", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -169,7 +172,7 @@ def main() -> None:
         if not options.no_peer:
             python = Path(".venv-families/bin/python").absolute()
             eager = Worker(python, "bench.peers.eager", str(model), log=WORK / "logs/eager.log")
-        runs = Contest(setting, service, eager).rounds(tokens, options.rounds)
+        runs = Contest(setting, service, eager).rounds(tokens, options.callers, options.rounds)
     except Failed as error:
         sys.exit(f"bench.attention_served: {error}")
     finally:
@@ -191,7 +194,7 @@ def main() -> None:
             f"by length, batches of {GROUP}. Other programs took {100 * others.share():.0f} % of "
             "the CPUs.",
             "",
-            *(line for callers in CALLERS for line in table(runs, callers)),
+            *(line for callers in options.callers for line in table(runs, callers)),
         ],
     )
 

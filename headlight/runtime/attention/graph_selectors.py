@@ -209,6 +209,6 @@ class BatchAttention:
 
 def _heads_of(maps: Array, chosen: Sequence[int], there: Sequence[int]) -> Array:
     """Return the chosen heads of maps [heads, ...], whose heads are `there`; a view if all are."""
-    if len(chosen) == len(there) and list(chosen) == list(there):
+    if list(chosen) == list(there):
         return maps
     return maps[[there.index(head) for head in chosen]]

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 from bench.attention_forms import FORMS, VECTORS_ALONE
 from bench.measuring import Others, machine, publish
-from bench.serving.contestants import Setting
+from bench.serving.contestants import Setting, setting_of
 from bench.serving.processes import Failed, Worker
 from bench.serving.served import Headlight
-from bench.serving.texts import write_texts
 from headlight.runtime import Bundle
 
 WORK = Path("build/serving")
@@ -156,14 +155,9 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="without transformers")
     parser.add_argument("--out", type=Path, default=OUT)
     options, flags = parser.parse_known_args()  # others are of the service
-    texts = (WORK / f"docstrings-{MIXED}.json").absolute()
-    write_texts(texts, options.bundle / "tokenizer.json", MIXED)
-    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
+    setting = setting_of(WORK, WORK / "model", options.bundle, MIXED)
     random.seed(0)
-    random.shuffle(tokens)
-    load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
-    model, bundle = (WORK / "model").absolute(), options.bundle.absolute()
-    setting = Setting(sys.executable, model, bundle, texts, tokens, [], WORK.absolute(), load)
+    tokens = random.sample(setting.tokens, len(setting.tokens))
     service = Headlight("attention", "fp32", setting, ("--provider", "cpu", *flags))
     eager: Worker | None = None
     others = Others()
@@ -171,12 +165,14 @@ def main() -> None:
         service.start()
         if not options.no_peer:
             python = Path(".venv-families/bin/python").absolute()
-            eager = Worker(python, "bench.peers.eager", str(model), log=WORK / "logs/eager.log")
+            eager = Worker(
+                python, "bench.peers.eager", str(setting.model), log=WORK / "logs/eager.log"
+            )
         runs = Contest(setting, service, eager).rounds(tokens, options.callers, options.rounds)
     except Failed as error:
         sys.exit(f"bench.attention_served: {error}")
     finally:
-        for each in (service, load, eager):
+        for each in (service, setting.load, eager):
             if each is not None:
                 each.close()
     shown = " ".join(["python -m bench.attention_served", *sys.argv[1:]])

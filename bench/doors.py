@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import random
 import statistics
 import sys
@@ -20,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.measuring import Others, machine, publish
-from bench.serving.contestants import Setting
+from bench.serving.contestants import Setting, setting_of
 from bench.serving.doors import CONTRACT, INFINITY, OURS, Door
-from bench.serving.processes import Failed, Process, Worker
+from bench.serving.processes import Failed, Process
 from bench.serving.served import Front, Headlight, Infinity
-from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, ONE, SINGLES, WORKLOADS, Workload, percentile
 from headlight.runtime import Bundle
 
@@ -135,19 +133,15 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="without infinity")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    texts = (WORK / f"docstrings-{options.texts}.json").absolute()
-    write_texts(texts, options.bundle / "tokenizer.json", options.texts)
-    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
-    load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
-    model, bundle = (WORK / "model").absolute(), options.bundle.absolute()
-    setting = Setting(sys.executable, model, bundle, texts, tokens, [], WORK.absolute(), load)
+    setting = setting_of(WORK, WORK / "model", options.bundle, options.texts)
+    tokens = sum(setting.tokens)
     service = Headlight("doors", "fp32", setting, ("--provider", "cpu", "--truncation", "end"))
     front, others = Front(setting), Others()
     python = Path(".venv-infinity/bin/python").absolute()
     peer = None if options.no_peer else Infinity("infinity torch", setting, python, "torch")
     try:
         with contextlib.ExitStack() as started:
-            started.callback(load.close)
+            started.callback(setting.load.close)
             for each in (service, front, *([] if peer is None else [peer])):
                 started.callback(each.close)
                 each.start()
@@ -164,7 +158,7 @@ def main() -> None:
         [
             "# The doors of one service",
             "",
-            f"`{shown}` on {versions}. {options.texts} texts of {sum(tokens)} tokens in all, fp32,",
+            f"`{shown}` on {versions}. {options.texts} texts of {tokens} tokens in all, fp32,",
             f"medians of {options.rounds} interleaved rounds. Other programs took "
             f"{100 * others.share():.0f} % of the CPUs. The front alone: the same service with an",
             "engine that answers at once.",

@@ -19,14 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.measuring import flops
-from bench.serving.contestants import Contestant, Setting
+from bench.serving.contestants import Contestant, setting_of
 from bench.serving.field import contestants
 from bench.serving.measure import Run
-from bench.serving.processes import ROOT, Failed, Worker
+from bench.serving.processes import ROOT, Failed
 from bench.serving.publish import write
-from bench.serving.texts import COUNT, write_texts
-from headlight.runtime import Bundle
+from bench.serving.texts import COUNT
 
 WORK = Path("build/serving")
 
@@ -123,14 +121,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Return the results of the whole run."""
     begun = time.monotonic()
     model, bundle = prepared(options)
-    texts = (WORK / f"docstrings-{options.texts}.json").absolute()
-    write_texts(texts, bundle / "tokenizer.json", options.texts)
-    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
-    manifest = Bundle(bundle).manifest
-    load = Worker(sys.executable, "bench.serving.load", str(texts), log=WORK / "logs/load.log")
-    setting = Setting(
-        sys.executable, model, bundle, texts, tokens, flops(manifest, tokens), WORK.absolute(), load
-    )
+    setting = setting_of(WORK, model, bundle, options.texts)
     everyone = contestants(setting, options)
     skipped: dict[str, str] = {}
     taking_part = started(everyone, skipped)
@@ -140,12 +131,12 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     finally:
         for one in taking_part:
             one.close()
-        load.close()
+        setting.load.close()
     seconds = time.monotonic() - begun
     return found | {
         "skipped": skipped | run.dropped,
         "seconds": seconds,
-        "tokens": tokens,
+        "tokens": setting.tokens,
         "note": options.note,
     }
 

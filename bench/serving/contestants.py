@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench.measuring import flops
 from bench.serving.processes import Failed, Process, Worker
+from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
+from headlight.runtime import Bundle
 from headlight.runtime.values import Floats
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
@@ -38,6 +43,27 @@ class Setting:
     flops: Sequence[float]
     work: Path
     load: Worker
+
+
+def setting_of(work: Path, model: Path, bundle: Path, count: int) -> Setting:
+    """Choose so many texts, write them below `work`, and start the load generator.
+
+    Its caller closes `load`.
+    """
+    texts = (work / f"docstrings-{count}.json").absolute()
+    write_texts(texts, bundle / "tokenizer.json", count)
+    tokens = json.loads(texts.read_text(encoding="utf-8"))["tokens"]
+    load = Worker(sys.executable, "bench.serving.load", str(texts), log=work / "logs/load.log")
+    return Setting(
+        sys.executable,
+        model.absolute(),
+        bundle.absolute(),
+        texts,
+        tokens,
+        flops(Bundle(bundle).manifest, tokens),
+        work.absolute(),
+        load,
+    )
 
 
 class Contestant(abc.ABC):

@@ -19,7 +19,6 @@ import http.client
 import itertools
 import json
 import random
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -193,12 +192,18 @@ def parse() -> argparse.Namespace:
     return options
 
 
+def command(options: argparse.Namespace) -> str:
+    """Return the command line, without paths of this machine."""
+    before = "" if options.before is None else " --before CHECKOUT"
+    return f"python -m bench.one_call --rounds {options.rounds} --calls {options.calls}{before}"
+
+
 def main() -> None:
     options = parse()
     random.seed(0)
     found = measured(options)
     found |= {
-        "command": " ".join(["python -m bench.one_call", *sys.argv[1:]]),
+        "command": command(options),
         "machine": machine(PACKAGES),
         "revisions": {"after": revision(ROOT)}
         | ({} if options.before is None else {"before": revision(options.before)}),

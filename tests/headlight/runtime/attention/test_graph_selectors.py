@@ -11,7 +11,7 @@ from headlight.runtime.encode_items import EncodeItem, Selection
 LAYERS, HEADS = 2, 3
 
 
-@pytest.mark.parametrize(("batch", "longest"), [(1, 4), (1, 5), (3, 4), (1, 4)])
+@pytest.mark.parametrize(("batch", "longest"), [(1, 4), (1, 5), (3, 4)])
 def test_selectors_without_attention_fit_the_batch_and_select_nothing(
     batch: int, longest: int
 ) -> None:

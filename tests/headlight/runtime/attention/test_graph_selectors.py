@@ -19,7 +19,7 @@ def test_selectors_without_attention_fit_the_batch_and_select_nothing(
     found = BatchAttention(items, LAYERS, HEADS, longest)
     assert found.outputs == []
     shapes = {name: array.shape for name, array in found.feeds().items()}
-    expected = {}
+    expected: dict[str, tuple[int, ...]] = {}
     for layer in range(LAYERS):
         expected |= {
             f"attention_{layer}_heads": (0,),

@@ -48,7 +48,7 @@ def own_session(bundle: Path) -> Callable[[], Arrays]:
     runtime = load(Config(bundle=bundle, grpc=ANY_PORT, http=ANY_PORT, rest=ANY_PORT))
     runs: list[Callable[[], Any]] = []
 
-    def kept(inner: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(inner: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
             runs.append(functools.partial(inner, *arguments, **named))
             return runs[-1]()
@@ -60,7 +60,7 @@ def own_session(bundle: Path) -> Callable[[], Arrays]:
     item = runtime.item(runtime.tokenizer.encode(text.text, with_info=False), runtime.select())
     with contextlib.ExitStack() as patched:
         for kind in SESSIONS:
-            patched.enter_context(mock.patch.object(kind, "run", kept(kind.run)))
+            patched.enter_context(mock.patch.object(kind, "run", recorded(kind.run)))
         runtime.engine.run([item], wide=True)  # as the service does if nothing else runs
 
     def run() -> Arrays:

@@ -329,11 +329,12 @@ format: $(SETUP) ## format the code as `make lint` requires
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(SETUP) build/bundles/docs-rope/manifest.json serving ## run all benchmarks: attention in each form, precisions, the front, and Headlight beside its peers
+bench: $(SETUP) build/bundles/docs-rope/manifest.json serving ## run all benchmarks: attention in each form, precisions, the front, one call by step, and Headlight beside its peers
 	$(PY) -m bench.embed_vs_attend
 	$(PY) -m bench.attention
 	$(PY) -m bench.precision
 	$(PY) -m bench.front
+	$(PY) -m bench.one_call
 	$(PY) -m bench.attention_bf16
 
 build/serving/model/modules.json: bench/minilm.py | $(FAMILIES_SETUP)

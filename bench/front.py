@@ -48,6 +48,7 @@ class Server(NamedTuple):
     kind: str  # see bench.front_server
     options: tuple[str, ...] = ()
     checkout: Path = ROOT  # whose code it runs
+    module: str = "bench.front_server"
 
 
 class Target(NamedTuple):
@@ -56,6 +57,7 @@ class Target(NamedTuple):
     name: str
     process: subprocess.Popen[str]
     port: int
+    http_port: int = 0  # of the HTTP frontend, if it has one
 
     @property
     def cpu_seconds(self) -> float:
@@ -65,7 +67,7 @@ class Target(NamedTuple):
 
 def start(server: Server) -> Target:
     """Start a server, and return it when it is ready."""
-    command = [sys.executable, "-m", "bench.front_server", server.kind, *server.options]
+    command = [sys.executable, "-m", server.module, server.kind, *server.options]
     roots = os.pathsep.join(str(server.checkout / root) for root in IMPORT_ROOTS)
     environment = os.environ | {"PYTHONPATH": roots}
     process = subprocess.Popen(
@@ -76,12 +78,12 @@ def start(server: Server) -> Target:
         text=True,
     )
     assert process.stderr is not None
-    port = 0
+    ports: dict[str, int] = {}
     for line in process.stderr:
         event = json.loads(line)
-        port = event.get("grpc_port", port)
+        ports |= {name: port for name, port in event.items() if name.endswith("_port")}
         if event["event"] == "serving":
-            return Target(server.name, process, port)
+            return Target(server.name, process, ports["grpc_port"], ports.get("rest_port", 0))
     raise SystemExit(f"the server {server.name} did not start")
 
 

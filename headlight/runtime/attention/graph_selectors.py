@@ -15,7 +15,8 @@ place, on all threads, and copies nothing that stays inside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from headlight.spec import AttentionSpec
 
 # Share of all rows above which whole maps are cheaper than rows computed one by one.
 FEW_ROWS = 1 / 8
+EMPTY_SELECTORS = 64  # shapes of batches without attention whose selectors are kept
 OUTPUTS_OF: dict[Source, tuple[str, ...]] = {
     "attention": ("attention_{}",),
     "scores": ("scores_{}",),
@@ -127,22 +129,10 @@ class BatchAttention:
 
     def feeds(self) -> Arrays:
         """Return the selectors of every layer."""
-        feeds: Arrays = {}
-        mix, combine = self._weights()
+        if not self._chosen:
+            return _empty(self._batch, self._layers, self._heads, self._longest)
         most = max([item.top for item in self._items.values()], default=0)
-        for layer in range(self._layers):
-            for source in ("attention", "scores"):
-                feeds[f"{source}_{layer}_heads"] = np.array(
-                    self._chosen.get((source, layer), []), dtype=np.int64
-                )
-            feeds[f"mix_{layer}"] = mix if ("mixed", layer) in self._chosen else mix[:, :0]
-            feeds[f"combine_{layer}"] = (
-                combine if ("rows", layer) in self._chosen else combine[:, :, :0]
-            )
-            feeds[f"top_{layer}"] = np.array(
-                [most if ("top", layer) in self._chosen else 0], dtype=np.int64
-            )
-        return feeds
+        return _selectors(self._chosen, *self._weights(), most, self._layers)
 
     def _unreduced(self) -> Floats | None:
         """Return an array [layers, heads, n, n] for the graph to fill; this saves one copy.
@@ -205,6 +195,41 @@ class BatchAttention:
                 mix[row, 0, heads] = np.float32(1) / np.float32(len(heads))
             combine[row, 0, : len(item.rows), : item.rows.shape[1]] = item.rows
         return mix, combine
+
+
+def _selectors(
+    chosen: Mapping[tuple[Source, int], list[int]],
+    mix: Floats,
+    combine: Floats,
+    most: int,
+    layers: int,
+) -> Arrays:
+    """Return the selectors of every layer.
+
+    Args:
+        chosen: heads, by source and layer.
+        mix, combine: head weights and row combinations, see `BatchAttention._weights`.
+        most: largest entries of a row to return.
+        layers: number of layers of the model.
+    """
+    feeds: Arrays = {}
+    for layer in range(layers):
+        for source in ("attention", "scores"):
+            feeds[f"{source}_{layer}_heads"] = np.array(
+                chosen.get((source, layer), []), dtype=np.int64
+            )
+        feeds[f"mix_{layer}"] = mix if ("mixed", layer) in chosen else mix[:, :0]
+        feeds[f"combine_{layer}"] = combine if ("rows", layer) in chosen else combine[:, :, :0]
+        feeds[f"top_{layer}"] = np.array([most if ("top", layer) in chosen else 0], dtype=np.int64)
+    return feeds
+
+
+@functools.lru_cache(EMPTY_SELECTORS)
+def _empty(batch: int, layers: int, heads: int, longest: int) -> Arrays:
+    """Return the selectors of a batch without attention: a lone text's run on all threads."""
+    mix = np.zeros((batch, 1, heads), dtype=np.float32)
+    combine = np.zeros((batch, 1, 0, longest), dtype=np.float32)
+    return _selectors({}, mix, combine, 0, layers)
 
 
 def _heads_of(maps: Array, chosen: Sequence[int], there: Sequence[int]) -> Array:

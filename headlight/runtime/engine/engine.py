@@ -273,10 +273,10 @@ class Engine:
         if role == "embed":
             return feeds, None
         layers, heads = self.architecture.layers, self.architecture.heads
-        ones = np.ones((layers, heads), dtype=np.float32)
-        feeds["head_mask"] = np.stack(
-            [ones if item.head_mask is None else item.head_mask for item in items]
-        )
+        feeds["head_mask"] = np.ones((len(items), layers, heads), dtype=np.float32)
+        for row, item in enumerate(items):
+            if item.head_mask is not None:
+                feeds["head_mask"][row] = item.head_mask
         batch_attention = BatchAttention(items, layers, heads, ids.shape[1])
         return feeds | batch_attention.feeds(), batch_attention
 

@@ -35,6 +35,24 @@ def test_rounding_padding_is_masked() -> None:
     assert mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
 
 
+@pytest.mark.parametrize("rounding", [AS_LONG, Rounding(4, 100), Rounding(3, 100), Rounding(8, 3)])
+def test_a_lone_sequence_is_padded_as_beside_a_shorter_one(rounding: Rounding) -> None:
+    alone, beside = np.array([5, 6, 7]), np.array([8])
+    for lone, both in zip(pad([alone], rounding), pad([alone, beside], rounding), strict=True):
+        assert lone.dtype == np.int64
+        assert lone.flags.c_contiguous
+        assert lone.tolist() == both[:1].tolist()
+
+
+def test_the_mask_of_a_lone_sequence_is_new() -> None:
+    """The engine hides tokens in it."""
+    sequence = np.array([5, 6, 7])
+    _, mask = pad([sequence])
+    mask[0, 1] = 0
+    assert pad([sequence])[1].tolist() == [[1, 1, 1]]
+    assert sequence.tolist() == [5, 6, 7]
+
+
 @pytest.fixture(scope="module", params=["rope", "learned", "alibi"])
 def pair(make_bundle: MakeBundle, request: pytest.FixtureRequest) -> tuple[Runtime, Runtime]:
     """Open the same bundle with exact and with rounded lengths.

@@ -20,7 +20,7 @@ from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import plan
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.sample_texts import passages
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import load_checkpoint
 

@@ -16,7 +16,6 @@ from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
-from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.sample_texts import Passages
 
 NEIGHBOURS = 10
@@ -136,10 +135,14 @@ def vectors(runtime: Runtime, texts: Passages) -> Floats:
     return np.stack([rows[i] for i in range(len(texts.items))])
 
 
-def nearness(exact: Floats, variant: Floats) -> Nearness:
-    """Return how near the vectors are: float32 [N, D], twice."""
-    share = _common_share(_neighbours(exact), _neighbours(variant))
-    return Nearness(share, float(_cosines(exact, variant).mean()))
+def mean_cosine(exact: Floats, variant: Floats) -> float:
+    """Return the mean cosine of vectors: float32 [N, D], twice."""
+    return float(_cosines(exact, variant).mean())
+
+
+def neighbours_kept(exact: Floats, variant: Floats) -> float:
+    """Return the share of nearest texts that both have: vectors float32 [N, D], twice."""
+    return _common_share(_neighbours(exact), _neighbours(variant))
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:

@@ -20,10 +20,9 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers import openvino_session
 from headlight_export.precision import variant_graphs
 from headlight_export.precision.layer_products import layer_products
-from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.static_int8 import write_static
-from headlight_export.precision.variants import check_texts_readable, known_variants
-from headlight_export.writer import bundle_writer
+from headlight_export.precision.variant_options import check_texts, known_variants
+from headlight_export.writer import fp32_parts
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_service.app.assembly import load
 from headlight_service.config.options import Config
@@ -49,7 +48,7 @@ def calibrated(
         lines.write_text("\n".join(OTHERS), encoding="utf-8")
         traced = make_bundle("rope") / "attend.onnx"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bundle_writer, "trace", lambda _: onnx.load(traced))
+            patch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced))
             export_checkpoint(
                 make_checkpoint("rope"),
                 out,
@@ -176,7 +175,7 @@ def test_products_are_found_by_layer(kind: str, make_bundle: MakeBundle) -> None
 def test_a_target_out_of_reach_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variant_graphs, "nearness", lambda *_: Nearness(0.5, 0.5))
+    monkeypatch.setattr(variant_graphs, "neighbours_kept", lambda *_: 0.5)
     message = (
         r"--keep-nearest 0.9 is out of reach on cpu: 50.0% .* in int8, and 50.0% with all layers "
         r"in fp32; give at most 0.5, or leave --precision int8 out"
@@ -194,10 +193,16 @@ def test_a_target_that_is_no_share_is_refused(share: float) -> None:
 
 def test_int8_that_needs_texts_is_refused_without_a_tokenizer() -> None:
     with pytest.raises(ValueError, match=r"--keep-nearest needs a tokenizer; .* leave it out"):
-        check_texts_readable([("cpu", "int8")], 0.9, None)
+        check_texts([("cpu", "int8")], None, keep_nearest=0.9)
     with pytest.raises(ValueError, match="is calibrated on texts and needs a tokenizer"):
-        check_texts_readable([("openvino", "int8")], None, None)
-    check_texts_readable([("cpu", "int8"), ("openvino", "fp32")], None, None)
+        check_texts([("openvino", "int8")], None)
+    check_texts([("cpu", "int8"), ("openvino", "fp32")], None)
+
+
+def test_int8_is_not_judged_on_the_texts_of_its_calibration(texts: Path) -> None:
+    with pytest.raises(ValueError, match=r"--texts and --calibration are both .*texts\.txt"):
+        check_texts([("openvino", "int8")], "{}", texts, texts)
+    check_texts([("cpu", "int8")], "{}", texts, texts)  # calibrates vectors alone
 
 
 def test_options_without_their_condition_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

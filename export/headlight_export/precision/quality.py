@@ -230,7 +230,8 @@ def table(found: Sequence[Quality]) -> str:
         f"against fp32 on {first.count} texts: {first.texts}"
         + ("" if first.real_text else "; neighbour figures do not apply to texts"),
         f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}"
-        f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
+        f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}"
+        f"{'attention: mean, largest':>26}",
     ]
     for quality in found:
         e = quality.entry
@@ -239,5 +240,6 @@ def table(found: Sequence[Quality]) -> str:
         lines.append(
             f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}"
             f"{kept}{e.batch_drift:>16.1e}"
+            f"{quality.attention_mean_error:>17.1e}{quality.max_error['attention']:>9.1e}"
         )
     return "\n".join(lines)

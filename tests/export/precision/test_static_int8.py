@@ -22,7 +22,7 @@ from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers import openvino_session
-from headlight_export.precision import variant_graphs
+from headlight_export.precision import sample_texts, variant_graphs
 from headlight_export.precision.graph_files import write_precision
 from headlight_export.precision.layer_products import layer_products
 from headlight_export.precision.sample_texts import Passage
@@ -40,6 +40,11 @@ from tests.tampering import rewrite
 
 CALIBRATED = "calibrated.onnx"
 OTHERS = [f"{text[::-1]} {i}" for text in TEXTS for i in range(3)]
+
+
+def language_reference() -> list[str]:
+    """Return a tenth of the paragraphs of a search."""
+    return sample_texts.language_reference(40)
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +72,7 @@ def calibrated(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced))
             patch.setattr(variant_graphs, "calibrate", kept)
+            patch.setattr(variant_graphs, "language_reference", language_reference)
             export_checkpoint(
                 make_checkpoint("rope"),
                 out,
@@ -140,8 +146,8 @@ def test_served_vectors_are_those_of_the_graph_that_nncf_returned(
     expected = compiled({"ids": ids[None], "mask": np.ones_like(ids)[None]})["pooled"][0]
     [result] = runtime.engine.run([EncodeItem(ids, Selection())])
     assert result.pooled is not None
-    unit = [vector / np.linalg.norm(vector) for vector in (result.pooled, expected)]
-    np.testing.assert_allclose(*unit, atol=1e-5)
+    got, wanted = (vector / np.linalg.norm(vector) for vector in (result.pooled, expected))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
 
 
 def test_a_vector_of_static_int8_does_not_depend_on_its_batch(runtime: Runtime) -> None:
@@ -246,6 +252,7 @@ def test_a_target_out_of_reach_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(variant_graphs, "neighbours_kept", lambda *_: 0.5)
+    monkeypatch.setattr(variant_graphs, "language_reference", language_reference)
     message = (
         r"--keep-nearest 0.9 is out of reach on cpu: 50.0% .* in int8, and 50.0% with all layers "
         r"in fp32; give at most 0.5, or leave --precision int8 out"

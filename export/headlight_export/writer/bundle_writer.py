@@ -25,12 +25,12 @@ from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
 from headlight_export.precision.variant_options import TextOptions, check_texts, known_variants
 from headlight_export.precision.variants import add_variants
-from headlight_export.precision.vector_ranges import read_texts, write_ranges
 from headlight_export.progress import Progress, silent
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
 from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
 from headlight_export.writer.fp32_parts import PRECISION, write_parts
+from headlight_export.writer.vector_ranges import read_texts, write_ranges
 
 PARITY = "parity.json"
 

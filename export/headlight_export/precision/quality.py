@@ -140,7 +140,7 @@ def mean_cosine(exact: Floats, variant: Floats) -> float:
     return float(_cosines(exact, variant).mean())
 
 
-def neighbours_kept(exact: Floats, variant: Floats) -> float:
+def common_neighbours(exact: Floats, variant: Floats) -> float:
     """Return the share of nearest texts that both have: vectors float32 [N, D], twice."""
     return _common_share(_neighbours(exact), _neighbours(variant))
 

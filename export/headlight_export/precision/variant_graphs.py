@@ -17,7 +17,7 @@ from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
 from headlight_export.precision.layer_products import layer_products
 from headlight_export.precision.layer_search import Measure, Search, search
-from headlight_export.precision.quality import mean_cosine, neighbours_kept, vectors
+from headlight_export.precision.quality import mean_cosine, common_neighbours, vectors
 from headlight_export.precision.sample_texts import (
     Passages,
     calibration,
@@ -110,7 +110,7 @@ class VariantGraphs:
             chosen = search(
                 groups,
                 target,
-                self._measure(variant, texts, save, functools.partial(neighbours_kept, exact)),
+                self._measure(variant, texts, save, functools.partial(common_neighbours, exact)),
                 self._measure(variant, few, save, functools.partial(mean_cosine, exact_few)),
                 progress,
                 variant[0],

@@ -61,7 +61,7 @@ def calibrated(
 
     found = list[onnx.ModelProto]()
 
-    def kept(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelProto:
+    def saved_calibrate(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelProto:
         found.append(calibrate(model, texts))
         return found[-1]
 
@@ -71,7 +71,7 @@ def calibrated(
         traced = make_bundle("rope") / "attend.onnx"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced))
-            patch.setattr(variant_graphs, "calibrate", kept)
+            patch.setattr(variant_graphs, "calibrate", saved_calibrate)
             patch.setattr(variant_graphs, "language_reference", language_reference)
             export_checkpoint(
                 make_checkpoint("rope"),
@@ -251,7 +251,7 @@ def test_products_are_found_by_layer(kind: str, make_bundle: MakeBundle) -> None
 def test_a_target_out_of_reach_is_not_written(
     export: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(variant_graphs, "neighbours_kept", lambda *_: 0.5)
+    monkeypatch.setattr(variant_graphs, "common_neighbours", lambda *_: 0.5)
     monkeypatch.setattr(variant_graphs, "language_reference", language_reference)
     message = (
         r"--keep-nearest 0.9 is out of reach on cpu: 50.0% .* in int8, and 50.0% with all layers "

@@ -17,7 +17,7 @@ from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
 from headlight_export.precision.layer_products import layer_products
 from headlight_export.precision.layer_search import Measure, Search, search
-from headlight_export.precision.quality import mean_cosine, common_neighbours, vectors
+from headlight_export.precision.quality import common_neighbours, mean_cosine, vectors
 from headlight_export.precision.sample_texts import (
     Passages,
     calibration,

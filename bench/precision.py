@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
+import json
 import random
 import subprocess
 import sys
@@ -20,13 +22,16 @@ from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import plan
 from headlight_export.precision.conversion import PRECISIONS
 from headlight_export.precision.sample_texts import passages
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import load_checkpoint
 
 SHAPES = ((1, 16), (1, 128), (8, 32), (8, 128), (1, 512))
 ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
-ALL += [("openvino", precision) for precision in (*usable_precisions("openvino"), "int8")]
+# int8 for OpenVINO needs NNCF at export.
+PROVIDERS = ["openvino"] if importlib.util.find_spec("openvino") else []
+if PROVIDERS:
+    ALL += [("openvino", precision) for precision in (*usable_precisions("openvino"), "int8")]
 # Memory of a bundle beyond the bare runtime, in MiB, after one batch of 64 tokens.
 PROBE = """
 import sys
@@ -45,28 +50,30 @@ print(resident() - before)
 def made(checkpoint: Path, out: Path) -> Path:
     """Return the bundle of a checkpoint in all precisions, exported if missing."""
     if not (out / "manifest.json").is_file():
-        export_checkpoint(checkpoint, out, precisions=PRECISIONS, providers=["openvino"])
+        export_checkpoint(checkpoint, out, precisions=PRECISIONS, providers=PROVIDERS)
     return out
 
 
 def quality_table(path: Path) -> list[str]:
-    """Return the manifest's quality of each precision."""
+    """Return the quality of each precision, and the error of its attention weights."""
     manifest = Runtime(path).bundle.manifest
     lines = [
         (
             "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | "
-            "moved by batch-mates, max Δ |"
+            "moved by batch-mates, max Δ | attention weights, mean Δ | max Δ |"
         ),
-        "|---" * 7 + "|",
+        "|---" * 9 + "|",
     ]
-    for entry in manifest.quality:
+    report = json.loads((path / "parity.json").read_text(encoding="utf-8"))["quality"]
+    for entry, found in zip(manifest.quality, report, strict=True):
         cosines = " | ".join(
             f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min)
         )
         kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
         lines.append(
             f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | "
-            f"{entry.batch_drift:.1e} |"
+            f"{entry.batch_drift:.1e} | {found['attention_mean_error']:.1e} | "
+            f"{found['max_error']['attention']:.1e} |"
         )
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
     return [about, "", *lines]

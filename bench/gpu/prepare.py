@@ -92,8 +92,8 @@ def _write_unproven(out: Path, name: str) -> None:
     from headlight_export.parity.reference import BASE_TOLERANCE, Reference  # noqa: PLC0415
     from headlight_export.precision.graph_files import write_precision  # noqa: PLC0415
     from headlight_export.progress import silent  # noqa: PLC0415
-    from headlight_export.writer.bundle_writer import write_parts  # noqa: PLC0415
     from headlight_export.writer.draft import put_in_place, save  # noqa: PLC0415
+    from headlight_export.writer.fp32_parts import write_parts  # noqa: PLC0415
 
     origin = _origin(name)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from headlight_export.precision.conversion import PRECISIONS
-from headlight_export.writer import bundle_writer
+from headlight_export.writer import bundle_writer, fp32_parts
 from headlight_export.writer.bundle_writer import export_checkpoint
 from tests.conftest import MakeBundle
 from tests.once import once
@@ -53,7 +53,7 @@ def make_variants(
 
         def export(out: Path) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(bundle_writer, "trace", lambda _: onnx.load(traced / "attend.onnx"))
+                patch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced / "attend.onnx"))
                 export_checkpoint(make_checkpoint(kind), out, precisions=PRECISIONS, texts=texts)
 
         return once(tmp_path_factory, f"variants-{kind}", export)
@@ -70,7 +70,7 @@ def export(
 ) -> Export:
     """Return a function that exports the rotary model again, with the graphs of make_bundle."""
     traced = make_bundle("rope")
-    monkeypatch.setattr(bundle_writer, "trace", lambda _: onnx.load(traced / "attend.onnx"))
+    monkeypatch.setattr(fp32_parts, "trace", lambda _: onnx.load(traced / "attend.onnx"))
 
     def run(out: Path, *precisions: str, **options: Any) -> bundle_writer.Exported:
         return export_checkpoint(

@@ -17,6 +17,7 @@ from torch import Tensor
 from headlight_export.families import FAMILIES, family_of, is_own
 from headlight_export.families.source import COMPUTED, Config, Unfit
 from headlight_export.folders.model_folder import Refused, read_config, read_tensors
+from headlight_export.folders.pooling_choice import with_pooling
 from headlight_export.folders.sentence_folder import MODULES, Recipe, read_recipe
 from headlight_export.tokenizers.tokenizer_file import tokenizer_json
 from headlight_export.writer.draft import sha256
@@ -31,7 +32,6 @@ from headlight_model.checkpoint import (
 )
 from headlight_model.config import Dense, EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.layers.pooling import POOLING
 
 OURS = "headlight"  # as a family
 MOST_TOLD = 10  # modules, by their names
@@ -96,23 +96,24 @@ def read_origin(
             f"--max-length {max_length} leaves no token; give 1 or more, "
             "or leave it out for what the folder says"
         )
+    return _read_foreign(recipe, config, pooling, max_length, ids_only=ids_only)
+
+
+def _read_foreign(
+    recipe: Recipe,
+    config: dict[str, Any],
+    pooling: str | None,
+    max_length: int | None,
+    *,
+    ids_only: bool,
+) -> Origin:
+    """Read a folder of Hugging Face or sentence-transformers; the arguments are as given."""
     family = family_of(config)
     tensors = read_tensors(recipe.transformer)
     encoder = _convert(family, config, tensors, max_length)
-    said = (
-        "--pooling" if pooling is not None else "the folder says nothing of it; --pooling chooses"
-    )
-    said = MODULES if recipe.pooling is not None else said
-    recipe = _with_pooling(recipe, config, encoder.config, pooling)
-    tokenizer = (
-        None if ids_only else tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
-    )
-    if tokenizer is None and not ids_only:
-        raise Refused(
-            f"{recipe.transformer} has no tokenizer; save it there with "
-            "tokenizer.save_pretrained(...), or export with --ids-only for callers who "
-            "send token ids"
-        )
+    said = _pooling_source(recipe, pooling)
+    recipe = with_pooling(recipe, config, encoder.config, pooling)
+    tokenizer = None if ids_only else _read_tokenizer(recipe)
     digest = sha256(sorted(recipe.transformer.glob("*.safetensors")))
     finished = _finish(encoder, recipe, max_length)
     left = [
@@ -123,6 +124,28 @@ def read_origin(
     length = _length(finished.config, recipe, config.get("max_position_embeddings"), max_length)
     about = f"{length}; {_about(finished.config.pooling, said, left)}"
     return Origin(finished, tokenizer, family, digest, recipe, about)
+
+
+def _pooling_source(recipe: Recipe, asked: str | None) -> str:
+    if recipe.pooling is not None:
+        return MODULES
+    return "the folder says nothing of it; --pooling chooses" if asked is None else "--pooling"
+
+
+def _read_tokenizer(recipe: Recipe) -> str:
+    """Return the text of tokenizer.json.
+
+    Raises:
+        Refused: there is no tokenizer; the message has the option for token ids.
+    """
+    tokenizer = tokenizer_json(recipe.transformer, lower_case=recipe.lower_case)
+    if tokenizer is None:
+        raise Refused(
+            f"{recipe.transformer} has no tokenizer; save it there with "
+            "tokenizer.save_pretrained(...), or export with --ids-only for callers who "
+            "send token ids"
+        )
+    return tokenizer
 
 
 def _convert(
@@ -217,57 +240,6 @@ def _about(pooling: str, said: str, left: Iterable[str]) -> str:
         else "no weight is left out"
     )
     return f"pooling: {pooling} ({said}); {dropped}"
-
-
-def _with_pooling(
-    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None
-) -> Recipe:
-    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
-    if asked is not None and asked not in POOLING:
-        raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
-    if recipe.pooling is not None:
-        if asked not in (None, recipe.pooling):
-            raise Refused(
-                f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out"
-            )
-        return recipe
-    if asked is None:
-        _check_head(config, built)
-    return dataclasses.replace(recipe, pooling=asked or built.pooling)
-
-
-def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
-    """Check that the model was trained for vectors.
-
-    Raises:
-        Refused: it was not. The message has the option that exports it anyway.
-    """
-    said = config.get("architectures")
-    names = [printable(str(name)) for name in said] if isinstance(said, list) else []
-    generating, classifying, answering = (
-        next((name for name in names if word in name), None)
-        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
-    )
-    if built.causal:
-        what = (
-            f"{generating} is a decoder with a generation head"
-            if generating
-            else "the model is a decoder"
-        )
-        raise Refused(
-            f"{what} and the folder does not name a pooling; if the model was trained to embed, "
-            "export with --pooling last"
-        )
-    if classifying or answering:
-        gives = (
-            f"{classifying} gives classes or scores"
-            if classifying
-            else f"{answering} gives places of answers"
-        )
-        raise Refused(
-            f"{gives}, which are not served, and the folder names no pooling; if its vectors are "
-            "wanted, export with --pooling, mean or cls"
-        )
 
 
 def _finish(encoder: Encoder, recipe: Recipe, asked: int | None) -> Encoder:

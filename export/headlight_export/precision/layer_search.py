@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from headlight_export.precision.layer_products import Groups
 from headlight_export.progress import Progress
 
-
-class Nearness(NamedTuple):
-    """Nearness to fp32: the share of ten nearest texts that stay, and the mean cosine."""
-
-    share: float
-    cosine: float
+Measure = Callable[[frozenset[str]], float]  # of the graphs with these products in fp32
 
 
 class TargetMissed(ValueError):
@@ -30,26 +25,27 @@ class Search:
         target: requested share of the ten nearest neighbours of fp32.
         all_int8: share with all products in int8.
         reached: share with the products of `kept` in fp32.
-        alone: by group, the nearness with only this group in fp32; empty if all in int8 is enough.
+        alone: by group, the mean cosine with fp32 if only this group is in fp32; empty if all in
+            int8 is enough.
         kept: groups in fp32, the most harmful first.
     """
 
     target: float
     all_int8: float
     reached: float
-    alone: dict[str, Nearness]
+    alone: dict[str, float]
     kept: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry for parity.json."""
-        alone = {group: found._asdict() for group, found in self.alone.items()}
-        return dataclasses.asdict(self) | {"alone": alone}
+        return dataclasses.asdict(self)
 
 
 def search(
     groups: Groups,
     target: float,
-    measure: Callable[[frozenset[str]], Nearness],
+    share: Measure,
+    cosine: Measure,
     progress: Progress,
     provider: str = "cpu",
 ) -> Search:
@@ -61,7 +57,8 @@ def search(
     Args:
         groups: names of products, by group.
         target: share of the ten nearest neighbours.
-        measure: returns the nearness with these products in fp32, and the others in int8.
+        share: measures the share of neighbours kept, with some products in fp32.
+        cosine: measures the mean cosine with fp32; it may use fewer texts.
         progress: called with each step.
         provider: whose graphs these are, for messages.
 
@@ -69,41 +66,50 @@ def search(
         TargetMissed: even all groups in fp32 do not reach it.
     """
 
-    def near(kept: tuple[str, ...]) -> Nearness:
+    def near(measure: Measure, kept: tuple[str, ...]) -> float:
         return measure(frozenset(name for group in kept for name in groups[group]))
 
     about = f"searching layers of int8 on {provider} to keep {target:.1%} of neighbours"
     progress(f"{about}: all in int8")
-    all_int8 = near(()).share
+    all_int8 = near(share, ())
     if all_int8 >= target:
         return Search(target, all_int8, all_int8, {}, ())
-    alone = dict[str, Nearness]()
-    for group in groups:
-        progress(f"{about}: {group}")
-        alone[group] = near((group,))
-    ranked = tuple(sorted(groups, key=lambda group: -alone[group].cosine))
-    shares = {1: alone[ranked[0]].share, len(ranked): near(ranked).share}
-    if (best := shares[len(ranked)]) < target:
+    progress(f"{about}: all in fp32")
+    best = near(share, tuple(groups))
+    if best < target:
         raise TargetMissed(
             f"--keep-nearest {target:g} is out of reach on {provider}: {all_int8:.1%} of the ten "
             f"nearest texts are kept in int8, and {best:.1%} with all layers in fp32; "
             f"give at most {math.floor(best * 1000) / 1000:g}, or leave --precision int8 out"
         )
-    too_few, enough = (0, 1) if shares[1] >= target else (1, len(ranked))
+    alone = dict[str, float]()
+    for number, group in enumerate(groups, 1):
+        progress(f"{about}: {group} ({number} of {len(groups)})")
+        alone[group] = near(cosine, (group,))
+    ranked = tuple(sorted(groups, key=lambda group: -alone[group]))
+    too_few, enough, reached = 0, len(ranked), best
     while enough - too_few > 1:
         middle = (too_few + enough) // 2
-        progress(f"{about}: the worst {middle}")
-        shares[middle] = near(ranked[:middle]).share
-        too_few, enough = (too_few, middle) if shares[middle] >= target else (middle, enough)
-    return Search(target, all_int8, shares[enough], alone, ranked[:enough])
+        progress(f"{about}: the worst {middle} in fp32")
+        found = near(share, ranked[:middle])
+        if found >= target:
+            enough, reached = middle, found
+        else:
+            too_few = middle
+    return Search(target, all_int8, reached, alone, ranked[:enough])
 
 
 def table(name: str, found: Search) -> str:
     """Return a variant's search as text, a line per group of products."""
-    shares = f"{found.all_int8:.1%} of ten nearest kept with all layers in int8"
-    lines = [f"{name}: {shares}, {found.reached:.1%} with those marked * in fp32"]
-    for group, near in found.alone.items():
+    before = f"{name}: {found.all_int8:.1%} of ten nearest kept with all layers in int8"
+    if not found.kept:
+        return f"{before}, so all stay in int8 (--keep-nearest {found.target:g})"
+    count = f"{len(found.kept)} of {len(found.alone)} groups"
+    lines = [
+        f"{before}, {found.reached:.1%} with {count} in fp32, marked *",
+        f"{'':<36}cosine with this group alone in fp32",
+    ]
+    for group, cosine in found.alone.items():
         mark = "*" if group in found.kept else " "
-        alone = f"{near.share:>7.1%}, cosine {near.cosine:.6f}, with this alone in fp32"
-        lines.append(f"{mark} {group:<34}{alone}")
+        lines.append(f"{mark} {group:<34}{cosine:.6f}")
     return "\n".join(lines)

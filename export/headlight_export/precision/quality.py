@@ -16,7 +16,6 @@ from headlight.runtime.engine.batches import plan
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
-from headlight_export.precision.layer_search import Nearness
 from headlight_export.precision.sample_texts import Passages
 
 NEIGHBOURS = 10
@@ -136,10 +135,14 @@ def vectors(runtime: Runtime, texts: Passages) -> Floats:
     return np.stack([rows[i] for i in range(len(texts.items))])
 
 
-def nearness(exact: Floats, variant: Floats) -> Nearness:
-    """Return how near the vectors are: float32 [N, D], twice."""
-    share = _common_share(_neighbours(exact), _neighbours(variant))
-    return Nearness(share, float(_cosines(exact, variant).mean()))
+def mean_cosine(exact: Floats, variant: Floats) -> float:
+    """Return the mean cosine of vectors: float32 [N, D], twice."""
+    return float(_cosines(exact, variant).mean())
+
+
+def common_neighbours(exact: Floats, variant: Floats) -> float:
+    """Return the share of nearest texts that both have: vectors float32 [N, D], twice."""
+    return _common_share(_neighbours(exact), _neighbours(variant))
 
 
 def batch_drift(runtime: Runtime, texts: Passages, batched: Floats) -> float:
@@ -227,7 +230,8 @@ def table(found: Sequence[Quality]) -> str:
         f"against fp32 on {first.count} texts: {first.texts}"
         + ("" if first.real_text else "; neighbour figures do not apply to texts"),
         f"{'':<14}{'cosine mean':>12}{'1st pct':>10}{'least':>10}"
-        f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}",
+        f"{'nearest':>10}{'10 nearest':>12}{'with the batch':>16}"
+        f"{'attention: mean, largest':>26}",
     ]
     for quality in found:
         e = quality.entry
@@ -236,5 +240,6 @@ def table(found: Sequence[Quality]) -> str:
         lines.append(
             f"{name:<14}{e.cosine_mean:>12.6f}{e.cosine_p1:>10.6f}{e.cosine_min:>10.6f}"
             f"{kept}{e.batch_drift:>16.1e}"
+            f"{quality.attention_mean_error:>17.1e}{quality.max_error['attention']:>9.1e}"
         )
     return "\n".join(lines)

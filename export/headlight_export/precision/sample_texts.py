@@ -10,6 +10,7 @@ import hashlib
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from headlight.runtime.bundle.manifest import TextSet
 from headlight.runtime.tokenization.tokenizer import Tokenizer
@@ -23,6 +24,7 @@ FEWEST = 20  # enough for ten neighbours that are not all texts
 LEAST_WORDS = 8
 LONGEST = 256  # tokens; longer texts are cut
 SEED = 5
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _enough(texts: Iterable[str], count: int) -> list[str]:
     return spread(_different(text for text in texts if len(text.split()) >= LEAST_WORDS), count)
 
 
-def spread(texts: Sequence[str], count: int) -> list[str]:
+def spread(texts: Sequence[T], count: int) -> list[T]:
     """Return at most `count` of the texts, evenly spread."""
     if len(texts) <= count:
         return list(texts)

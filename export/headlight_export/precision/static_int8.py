@@ -47,6 +47,17 @@ def check_nncf() -> None:
         )
 
 
+def nncf_library() -> Any:
+    """Return NNCF, which sends no telemetry and logs errors alone."""
+    # Without the package openvino_telemetry, which this call hides, NNCF reports nothing.
+    openvino_session.library()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NNCF's dependencies
+        import nncf  # noqa: PLC0415  (an extra)
+    nncf.set_log_level(logging.ERROR)
+    return nncf
+
+
 def calibrate(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelProto:
     """Return a copy of the graph `embed` with all products of the layers in int8.
 
@@ -54,13 +65,9 @@ def calibrate(model: onnx.ModelProto, texts: Sequence[Passage]) -> onnx.ModelPro
         model: fp32, its weights inside.
         texts: their activations set the scales of inputs.
     """
-    # Without the package openvino_telemetry, which this call hides, NNCF reports nothing.
-    openvino_session.library()
+    nncf = nncf_library()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of NNCF's dependencies
-        import nncf  # noqa: PLC0415  (an extra)
-
-        nncf.set_log_level(logging.ERROR)
         chosen = {name for names in layer_products(model.graph).values() for name in names}
         left_out = [node.name for node in model.graph.node if node.name not in chosen]
         names = {value.name for value in model.graph.input}

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 
 from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Tolerance
@@ -15,9 +16,14 @@ from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
 from headlight_export.precision.graph_files import CPU, OPENVINO, write_precision
 from headlight_export.precision.layer_products import layer_products
-from headlight_export.precision.layer_search import Nearness, Search, search
-from headlight_export.precision.quality import nearness, vectors
-from headlight_export.precision.sample_texts import Passages, calibration, language_reference
+from headlight_export.precision.layer_search import Measure, Search, search
+from headlight_export.precision.quality import common_neighbours, mean_cosine, vectors
+from headlight_export.precision.sample_texts import (
+    Passages,
+    calibration,
+    language_reference,
+    spread,
+)
 from headlight_export.precision.sample_texts import passages as read_passages
 from headlight_export.precision.static_int8 import calibrate, write_static
 from headlight_export.progress import Progress
@@ -26,6 +32,7 @@ from headlight_model.encoder import Encoder
 Variant = tuple[str, str]  # a provider and a precision
 Save = Callable[[Manifest], Manifest]
 STATIC = (OPENVINO, "int8")  # calibrated
+RANKING = 64  # texts whose mean cosine ranks layers; neighbours are counted among all
 PROVISIONAL = 1e9  # tolerance before measurement
 
 
@@ -58,10 +65,11 @@ class VariantGraphs:
             write_static, self._draft, self._exact, calibrated
         )
 
-    def write(self) -> None:
-        """Write the graphs, with all products in the variant's precision."""
+    def write(self, save: Save) -> Manifest:
+        """Write the graphs, with all products in the variant's precision, and the manifest."""
         for variant, writer in self._writers.items():
             self._graphs[variant] = writer()
+        return self.save(save)
 
     def save(self, save: Save) -> Manifest:
         """Save the manifest with these graphs and provisional tolerances."""
@@ -93,26 +101,42 @@ class VariantGraphs:
         """
         texts = read_passages(self._config, self._tokenizer(), None, language_reference)
         self.text_sets.append(texts.described("search"))
-        groups = layer_products(self._embed(weights=False).graph)
         exact = vectors(Runtime(self._draft, provider=CPU, attend=False), texts)
+        few = dataclasses.replace(texts, items=tuple(spread(texts.items, RANKING)))
+        exact_few = np.stack(spread(list(exact), RANKING))
+        groups = layer_products(self._embed(weights=False).graph)
         found = {}
         for variant in (variant for variant in self._variants if variant[1] == "int8"):
-
-            def measure(kept: frozenset[str], variant: Variant = variant) -> Nearness:
-                self._graphs[variant] = self._writers[variant](kept)
-                self.save(save)
-                return nearness(exact, self._vectors(variant, texts))
-
-            chosen = search(groups, target, measure, progress, variant[0])
+            chosen = search(
+                groups,
+                target,
+                self._measure(variant, texts, save, functools.partial(common_neighbours, exact)),
+                self._measure(variant, few, save, functools.partial(mean_cosine, exact_few)),
+                progress,
+                variant[0],
+            )
             kept = frozenset(name for group in chosen.kept for name in groups[group])
             self._graphs[variant] = self._writers[variant](kept)
             found[variant] = chosen
         return found
 
-    def _vectors(self, variant: Variant, texts: Passages) -> Floats:
+    def _measure(
+        self,
+        variant: Variant,
+        texts: Passages,
+        save: Save,
+        compare: Callable[[Floats], float],
+    ) -> Measure:
+        """Return a function that writes a variant with some products in fp32, and compares it."""
         provider, precision = variant
-        runtime = Runtime(self._draft, provider=provider, precision=precision, attend=False)
-        return vectors(runtime, texts)
+
+        def measure(kept: frozenset[str]) -> float:
+            self._graphs[variant] = self._writers[variant](kept)
+            self.save(save)
+            runtime = Runtime(self._draft, provider=provider, precision=precision, attend=False)
+            return compare(vectors(runtime, texts))
+
+        return measure
 
     def _tokenizer(self) -> Path:
         assert self._manifest.tokenizer is not None  # see variants.check_texts_readable

@@ -6,26 +6,25 @@ They are written into the draft, and the serving code measures them there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance, load_golden
-from headlight.runtime.providers.provider_choice import PROVIDERS, choose_provider
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
 from headlight_export.parity.reference import Reference
-from headlight_export.precision.conversion import PRECISIONS
-from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
+from headlight_export.precision.graph_files import CPU
 from headlight_export.precision.half_rounding import in_half
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality, broken, compare, label
 from headlight_export.precision.sample_texts import Passages, comments, docstrings, passages
-from headlight_export.precision.static_int8 import check_nncf
 from headlight_export.precision.variant_graphs import STATIC, Save, Variant, VariantGraphs
+from headlight_export.precision.variant_options import TextOptions
 from headlight_export.progress import Progress, silent
 from headlight_export.writer.golden_answers import extend_golden
 
@@ -33,22 +32,7 @@ SLACK = 2.0  # times the worst measured distance: another processor adds up in a
 
 
 @dataclasses.dataclass(frozen=True)
-class TextOptions:
-    """Texts and target of an export.
-
-    Attributes:
-        report: a file of a text a line to judge variants by; None: texts of Python's library.
-        calibration: texts to calibrate int8 on; None: docstrings of Python's library.
-        keep_nearest: share of the ten nearest texts that int8 must keep; None: no search.
-    """
-
-    report: Path | None = None
-    calibration: Sequence[str] | None = None
-    keep_nearest: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Measured:
+class Added:
     """The manifest, saved; rows and quality of each variant; searches of layers, by variant."""
 
     manifest: Manifest
@@ -57,102 +41,10 @@ class Measured:
     searches: dict[Variant, Search]
 
 
-def known_variants(
-    precisions: Iterable[str],
-    providers: Iterable[str],
-    texts: Path | None = None,
-    keep_nearest: float | None = None,
-) -> list[Variant]:
-    """Return the variants to measure beside fp32 on CPUs, each once.
-
-    They are checked before the slow tracing.
-
-    Args:
-        precisions, providers: as given.
-        texts: the file to judge them by.
-        keep_nearest: the target of the search of layers.
-
-    Raises:
-        ValueError: the precision or provider does not exist (the message lists the existing ones),
-            there are texts but no variant, or a target that is no share or without int8.
-        BundleError: a provider is not installed, or NNCF, which int8 on OpenVINO needs.
-        FileNotFoundError: there is no file of texts.
-    """
-    found: dict[Variant, None] = {}
-    for precision in precisions:
-        if precision not in ("fp32", *PRECISIONS):
-            raise ValueError(
-                f"--precision {precision}: choose one of {', '.join(PRECISIONS)}; "
-                "fp32 is always written"
-            )
-        found[CPU, precision] = None
-    for provider in providers:
-        if provider not in PROVIDERS:
-            raise ValueError(
-                f"--provider {provider}: choose one of {', '.join(PROVIDERS)}; "
-                f"{CPU} is always measured"
-            )
-        found |= dict.fromkeys((provider, precision) for precision in usable_precisions(provider))
-    found.pop((CPU, "fp32"), None)
-    if (CPU, "int8") in found and OPENVINO in providers:
-        check_nncf()
-        found[STATIC] = None
-    if keep_nearest is not None:
-        _check_target(keep_nearest, found)
-    if texts is not None and not found:
-        raise ValueError("--texts measures precisions; add --precision, or leave --texts out")
-    if texts is not None and not texts.is_file():
-        raise FileNotFoundError(f"{texts} is not a file; --texts takes a file with one text a line")
-    return list(found)
-
-
-def _check_target(keep_nearest: float, found: Collection[Variant]) -> None:
-    if not 0 < keep_nearest <= 1:
-        raise ValueError(
-            f"--keep-nearest {keep_nearest:g}: give a share above 0 and at most 1, as 0.97"
-        )
-    if (CPU, "int8") not in found:
-        raise ValueError(
-            "--keep-nearest chooses layers of int8; add --precision int8, or leave it out"
-        )
-
-
-def check_texts_readable(
-    variants: Collection[Variant], keep_nearest: float | None, tokenizer: str | None
-) -> None:
-    """Check that a model has a tokenizer if int8 is calibrated, or its layers are searched.
-
-    Raises:
-        ValueError: it has none.
-    """
-    if tokenizer is None and keep_nearest is not None:
-        raise ValueError(
-            "--keep-nearest needs a tokenizer; a bundle for token ids alone has none, "
-            "so leave it out"
-        )
-    if tokenizer is None and STATIC in variants:
-        raise ValueError(
-            "--precision int8 with --provider openvino is calibrated on texts and needs a "
-            "tokenizer; a bundle for token ids alone has none, so leave one of the two out"
-        )
-
-
-def usable_precisions(provider: str) -> tuple[str, ...]:
-    """Return the precisions that a provider has here, for its graphs in the bundle.
-
-    Raises:
-        BundleError: it is not installed.
-    """
-    if provider == CPU:
-        return ("fp32",)
-    choose_provider(provider, "fp32")
-    if provider == CUDA:
-        return ("fp32",)
-    try:
-        choose_provider(provider, "bf16")
-    except BundleError:
-        return ("fp32",)
-    return ("fp32", "bf16")
+class _Measured(NamedTuple):
+    rows: tuple[Row, ...]
+    quality: tuple[Quality, ...]
+    tolerances: tuple[Tolerance, ...]
 
 
 def add_variants(
@@ -163,7 +55,7 @@ def add_variants(
     options: TextOptions,
     save: Save,
     progress: Progress = silent,
-) -> Measured:
+) -> Added:
     """Write the variants' graphs, measure them and declare their tolerances.
 
     Args:
@@ -186,27 +78,40 @@ def add_variants(
     """
     progress("reading texts to judge by")
     tokenizer = draft / manifest.tokenizer if manifest.tokenizer else None
-    graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
     # The report's texts are of another kind than those of the calibration and the search.
     another = STATIC in variants or options.keep_nearest is not None
     library = comments if another else docstrings
     sample = passages(reference.encoder.config, tokenizer, options.report, library)
+    extend_golden(draft / manifest.golden, reference, sample)
+    graphs = VariantGraphs(draft, manifest, variants, reference.encoder)
     if sample.real:
         graphs.text_sets.append(sample.described("report"))
-    extend_golden(draft / manifest.golden, reference, sample)
     if STATIC in variants:
         progress("calibrating int8 for OpenVINO")
         graphs.calibrate(options.calibration)
-    graphs.write()
-    declared = manifest.tolerances
-    manifest = graphs.save(save)
+    declared, manifest = manifest.tolerances, graphs.write(save)
     searches = dict[Variant, Search]()
     if options.keep_nearest is not None:
         searches = graphs.search(options.keep_nearest, save, progress)
         manifest = graphs.save(save)
+    measured = _measure(draft, variants, reference, sample, declared, progress)
+    entries = tuple(found.entry for found in measured.quality)
+    manifest = save(dataclasses.replace(manifest, tolerances=measured.tolerances, quality=entries))
+    return Added(manifest, measured.rows, measured.quality, searches)
+
+
+def _measure(
+    draft: Path,
+    variants: Sequence[Variant],
+    reference: Reference,
+    sample: Passages,
+    declared: Sequence[Tolerance],
+    progress: Progress,
+) -> _Measured:
+    """Measure the written variants, and add their tolerances to those declared for fp32."""
     exact = Runtime(draft, provider=CPU)
     exact.check_golden()  # the golden inputs now include the texts
-    quality, rows, tolerances = [compare(exact, exact, sample)], [], list(declared)
+    quality, rows, tolerances = [compare(exact, exact, sample)], list[Row](), list(declared)
     for provider, precision in variants:
         progress(f"measuring {precision} on {provider}")
         found, measured, limits = _judge(
@@ -215,9 +120,7 @@ def add_variants(
         quality.append(found)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]
         tolerances = _declare(tolerances, provider, precision, limits)
-    entries = tuple(found.entry for found in quality)
-    manifest = save(dataclasses.replace(manifest, tolerances=tuple(tolerances), quality=entries))
-    return Measured(manifest, tuple(rows), tuple(quality), searches)
+    return _Measured(tuple(rows), tuple(quality), tuple(tolerances))
 
 
 def _declare(

@@ -13,51 +13,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
-import torch
-
 from headlight.runtime import Runtime
-from headlight.runtime.bundle.manifest import (
-    Architecture,
-    Graph,
-    Manifest,
-    TokenizerLimit,
-    Tolerance,
-)
+from headlight.runtime.bundle.manifest import Manifest, TokenizerLimit
 from headlight.runtime.bundle.manifest_fields import MANIFEST
 from headlight_export.folders.origin import Origin, read_origin
 from headlight_export.parity.parity_report import SEED, Row, measure, summary
-from headlight_export.parity.reference import Reference, tolerances
+from headlight_export.parity.reference import Reference
 from headlight_export.parity.transformers_comparison import Compared, against_transformers
-from headlight_export.precision.graph_files import CUDA, OPENVINO
+from headlight_export.precision.graph_files import CPU
 from headlight_export.precision.layer_search import Search
 from headlight_export.precision.quality import Quality
-from headlight_export.precision.variants import (
-    SLACK,
-    TextOptions,
-    add_variants,
-    check_texts_readable,
-    known_variants,
-)
-from headlight_export.precision.vector_ranges import read_texts, write_ranges
+from headlight_export.precision.variant_options import TextOptions, check_texts, known_variants
+from headlight_export.precision.variants import add_variants
 from headlight_export.progress import Progress, silent
 from headlight_export.tokenizers.token_comparison import tokens_against_transformers
-from headlight_export.tokenizers.tokenizer_file import (
-    check_tokenizer,
-    measure_tokenizer,
-    takes_pairs,
-)
+from headlight_export.tokenizers.tokenizer_file import check_tokenizer, measure_tokenizer
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
-from headlight_export.writer.golden_answers import write_golden
-from headlight_export.writer.graphs import OPSET, trace
-from headlight_export.writer.vectors_graph import vectors_alone
-from headlight_export.writer.weight_file import WeightFile
-from headlight_model.checkpoint import TOKENIZER
-from headlight_model.config import EncoderConfig
-from headlight_model.encoder import Encoder
+from headlight_export.writer.fp32_parts import PRECISION, write_parts
+from headlight_export.writer.vector_ranges import read_texts, write_ranges
 
-GOLDEN, PARITY, WEIGHT_FILE = "golden.npz", "parity.json", "weights.bin"
-PROVIDER, PRECISION = "cpu", "fp32"
+PARITY = "parity.json"
 
 
 class ParityError(Exception):
@@ -137,33 +112,25 @@ def export_origin(
         )
     variants = known_variants(precisions, providers, texts, keep_nearest)
     calibrating = _calibrating(calibration, origin)
-    check_texts_readable(variants, keep_nearest, origin.tokenizer)
-    limit = None
-    if origin.tokenizer is not None:
-        check_tokenizer(origin.tokenizer, origin.encoder.config)
-        progress("the tokenizer on adversarial texts")
-        measured = measure_tokenizer(origin.tokenizer, origin.encoder.config.max_length)
-        limit = earlier_limit(out, origin.tokenizer, measured, origin.encoder.config.max_length)
+    check_texts(variants, origin.tokenizer, texts, calibration, keep_nearest)
+    limit = None if origin.tokenizer is None else _character_limit(origin, out, progress)
     reference = Reference(origin.encoder)
-    progress("PyTorch against its float64")
-    own_error = reference.own_error(SEED)
-    progress("our token ids and our PyTorch against transformers, where that is installed")
-    tokens = tokens_against_transformers(origin)
-    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
+    result = dataclasses.replace(
+        _compare_sources(origin, reference, progress), tokenizer_limit=limit
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         draft = Path(folder) / "bundle"
         draft.mkdir()
-        manifest = write_parts(draft, origin, reference, own_error, progress)
-        version = version or origin.weights_sha256[:12]
         manifest = dataclasses.replace(
-            manifest, name=name or out.name, version=version, tokenizer_limit=limit
+            write_parts(draft, origin, reference, result.own_error, progress),
+            name=name or out.name,
+            version=version or origin.weights_sha256[:12],
+            tokenizer_limit=limit,
         )
         save(draft, manifest)
-        runtime = Runtime(draft, provider=PROVIDER, precision=PRECISION)
-        rows, cut = measure(runtime, reference, progress), origin.recipe.truncate_dim
-        result = Exported(rows, own_error, peer, cut, tokens, tokenizer_limit=limit)
-        _check_passed(result)
+        runtime = Runtime(draft, provider=CPU, precision=PRECISION)
+        result = _proven(runtime, reference, result, progress)
         if calibrating is not None:
             progress("calibrating int8 vectors")
             manifest = _calibrated(draft, manifest, runtime, calibrating)
@@ -175,6 +142,54 @@ def export_origin(
         _write_report(draft, result)
         save(draft, dataclasses.replace(manifest, parity=summary([*result.rows, *result.variants])))
         put_in_place(out, draft)
+    return result
+
+
+def _character_limit(origin: Origin, out: Path, progress: Progress) -> TokenizerLimit:
+    """Return the limit of the tokenizer of a folder that has one.
+
+    Raises:
+        BundleError: it is invalid, too slow on some texts, or does not fit the model.
+    """
+    assert origin.tokenizer is not None
+    config = origin.encoder.config
+    check_tokenizer(origin.tokenizer, config)
+    progress("the tokenizer on adversarial texts")
+    measured = measure_tokenizer(origin.tokenizer, config.max_length)
+    return earlier_limit(out, origin.tokenizer, measured, config.max_length)
+
+
+def _compare_sources(origin: Origin, reference: Reference, progress: Progress) -> Exported:
+    """Return the part of the result that needs no graph: PyTorch's error, and transformers'.
+
+    Raises:
+        ValueError: token ids or outputs differ from those of transformers.
+    """
+    progress("PyTorch against its float64")
+    own_error = reference.own_error(SEED)
+    progress("our token ids and our PyTorch against transformers, where that is installed")
+    tokens = tokens_against_transformers(origin)
+    peer = against_transformers(origin.recipe.transformer, origin.family, origin.encoder, own_error)
+    return Exported([], own_error, peer, origin.recipe.truncate_dim, tokens)
+
+
+def _proven(
+    runtime: Runtime, reference: Reference, result: Exported, progress: Progress
+) -> Exported:
+    """Return the result with the rows of fp32.
+
+    Raises:
+        ParityError: one is outside its tolerance; the message names the worst.
+    """
+    result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
+    failed = [row for row in result.rows if not row.passed]
+    if failed:
+        worst = max(failed, key=lambda row: row.max_error / row.tolerance)
+        message = (
+            f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
+            f"tolerance {worst.tolerance:.3g}"
+        )
+        raise ParityError(message, result)
     return result
 
 
@@ -215,111 +230,6 @@ def _calibrating(calibration: Path | None, origin: Origin) -> Sequence[str] | No
     return texts
 
 
-def _check_passed(result: Exported) -> None:
-    """Check that every fp32 row is within its tolerance.
-
-    Raises:
-        ParityError: one is not; the message names the worst.
-    """
-    failed = [row for row in result.rows if not row.passed]
-    if failed:
-        worst = max(failed, key=lambda row: row.max_error / row.tolerance)
-        message = (
-            f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
-            f"tolerance {worst.tolerance:.3g}"
-        )
-        raise ParityError(message, result)
-
-
-def write_parts(
-    draft: Path,
-    origin: Origin,
-    reference: Reference,
-    own_error: dict[str, float],
-    progress: Progress,
-) -> Manifest:
-    """Write graphs, weights, tokenizer and golden inputs, and return their manifest.
-
-    It covers fp32 only, without any proof.
-    """
-    graphs = _write_graphs(draft, origin.encoder, progress)
-    write_golden(draft / GOLDEN, reference)
-    if has_tokenizer := origin.tokenizer is not None:
-        (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
-    config, limits = origin.encoder.config, tolerances(own_error)
-    rounding = reference.own_rounding(SEED)
-    rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
-    return Manifest(
-        name="",
-        version="",
-        architecture=Architecture(
-            positions=config.positions,
-            layers=config.layers,
-            heads=config.heads,
-            dim=config.dim,
-            pooled_dim=config.pooled_dim,
-            vocab_size=config.vocab_size,
-            segments=config.segments,
-        ),
-        trained_length=config.trained_length,
-        max_length=config.max_length,
-        pooling=config.pooling,
-        normalize=config.normalize,
-        accepts=_accepts(config, has_tokenizer),
-        graphs=graphs,
-        # "*": the limit for providers that are not available here.
-        tolerances=(
-            *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (PROVIDER, "*")),
-            Tolerance(provider="*", precision="bf16", **rounded),
-        ),
-        parity=(),
-        golden=GOLDEN,
-        tokenizer=TOKENIZER if has_tokenizer else None,
-        files={},
-        source=_source(origin),
-        prompts=origin.recipe.prompts,
-        default_prompt=origin.recipe.default_prompt,
-        include_prompt=config.include_prompt,
-        dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
-        similarity=origin.recipe.similarity,
-    )
-
-
-def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
-    texts = ("text", "pair") if takes_pairs(config) else ("text",)
-    return (*(texts if has_tokenizer else ()), "ids")
-
-
-def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
-    progress("tracing")
-    with WeightFile(draft / WEIGHT_FILE) as weights:
-        attend = trace(encoder)
-        weights.take(attend)
-        models = {"embed": vectors_alone(attend), "attend": attend}
-        graphs = [_write_graph(draft, role, model, weights) for role, model in models.items()]
-    # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
-    return (
-        *graphs,
-        *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs),
-    )
-
-
-def _write_graph(draft: Path, role: str, model: onnx.ModelProto, weights: WeightFile) -> Graph:
-    weights.take(model)
-    file = f"{role}.onnx"
-    onnx.save(model, draft / file)
-    return Graph(
-        role=role,
-        form="decomposed",
-        precision=PRECISION,
-        file=file,
-        weights=(WEIGHT_FILE,),
-        inputs=tuple(value.name for value in model.graph.input),
-        outputs=tuple(value.name for value in model.graph.output),
-        providers=(PROVIDER, OPENVINO, CUDA),
-    )
-
-
 def _write_report(draft: Path, result: Exported) -> None:
     report = {
         "about": (
@@ -336,20 +246,3 @@ def _write_report(draft: Path, result: Exported) -> None:
         ],
     }
     (draft / PARITY).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-def _source(origin: Origin) -> dict[str, Any]:
-    # Imported by headlight.runtime, which sets its environment first.
-    import onnxruntime  # noqa: PLC0415
-
-    versions = {
-        "torch": torch.__version__,
-        "onnx": onnx.__version__,
-        "onnxruntime": onnxruntime.__version__,
-    }
-    return {
-        "family": origin.family,
-        "weights_sha256": origin.weights_sha256,
-        "opset": OPSET,
-        "versions": versions,
-    } | ({"hub": {**origin.hub}} if origin.hub else {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,11 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, ev
 from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
-from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
+from headlight.runtime.providers.provider_choice import (
+    ANY_GPU,
+    least_rounding,
+    open_session,
+)
 from headlight.runtime.providers.session import Session, check_interface
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Arrays, Role
@@ -36,6 +41,7 @@ class Engine:
 
     Attributes:
         roles: the graphs loaded.
+        rounding: the rule for the padded length of its batches.
         faults: classifies failures. Its `probe` tests a suspected GPU.
         wide_roles: roles whose batches can be exclusive: such a batch uses all threads, and others
             those of one worker.
@@ -59,7 +65,8 @@ class Engine:
             provider, precision: a pair that the bundle has graphs for.
             workers: threads that run batches.
             attend: also load the graph that returns attention and hidden states.
-            round_lengths: pad batches to a multiple of this many tokens, up to the model's limit.
+            round_lengths: pad batches to a multiple of this many tokens, up to the model's limit;
+                int8 on OpenVINO also to one of LANES.
             gpu: for provider "cuda".
 
         Raises:
@@ -67,7 +74,8 @@ class Engine:
         """
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
-        self._rounding = Rounding(round_lengths, bundle.manifest.max_length)
+        multiple = math.lcm(round_lengths, least_rounding(provider, precision))
+        self.rounding = Rounding(multiple, bundle.manifest.max_length)
         self.faults = Faults(
             gpu=provider == "cuda",
             vocabulary=self.architecture.vocab_size,
@@ -233,7 +241,7 @@ class Engine:
         )
         wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
-            ids = np.zeros(min(length, self._rounding.most), dtype=np.int64)
+            ids = np.zeros(min(length, self.rounding.most), dtype=np.int64)
             self.run([EncodeItem(ids, selection)], wide=wide)
         self.shrink()  # most requests need less memory than the warm-up
 
@@ -255,7 +263,7 @@ class Engine:
 
         Inputs that no item sets get defaults that have no effect.
         """
-        ids, mask = pad([item.ids for item in items], self._rounding)
+        ids, mask = pad([item.ids for item in items], self.rounding)
         for row, item in enumerate(items):
             if item.occluded is not None:
                 mask[row, item.occluded] = 0
@@ -269,7 +277,7 @@ class Engine:
                 np.zeros_like(item.ids) if item.segments is None else item.segments
                 for item in items
             ]
-            feeds["segments"], _ = pad(segments, self._rounding)
+            feeds["segments"], _ = pad(segments, self.rounding)
         if role == "embed":
             return feeds, None
         layers, heads = self.architecture.layers, self.architecture.heads

@@ -33,6 +33,9 @@ PRECISIONS = ("fp32", "bf16", "int8")
 # Cached kernels compiled for batch shapes; a shape needs some tens. OpenVINO's default of 5,000 let
 # memory grow for hours; with 1,000, batches of any shapes take as long (docs/performance.md).
 KEPT_SHAPES = 1000
+# Float32 values in the widest registers of x86. OpenVINO adds up attention over whole registers,
+# and over the tokens left in another order: by 2e-7 else, enough to round to the next int8 value.
+LANES = 16
 REPEATS = 3  # retries of a batch after concurrent ones failed; then it lacks memory, too
 
 

@@ -6,7 +6,11 @@ from headlight.errors import BundleError
 from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.cuda_session import CudaSession, Gpu, check_cuda, device_exists
 from headlight.runtime.providers.onnx_session import OnnxSession
-from headlight.runtime.providers.openvino_session import OpenVinoSession, check_precision
+from headlight.runtime.providers.openvino_session import (
+    LANES,
+    OpenVinoSession,
+    check_precision,
+)
 from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 
@@ -39,6 +43,14 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     if name == "cuda":
         check_cuda(precision, gpu)
     return name
+
+
+def least_rounding(provider: str, precision: str) -> int:
+    """Return the tokens that a batch's length must be a multiple of.
+
+    With another length, a text's vector would depend on the batch.
+    """
+    return LANES if (provider, precision) == ("openvino", "int8") else 1
 
 
 def open_session(

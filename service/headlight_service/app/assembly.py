@@ -16,7 +16,6 @@ from headlight.description import Limits
 from headlight.errors import BundleError, DeviceFull, EngineError, HostFull
 from headlight.runtime import EncodeItem, Manifest, Runtime, Selection
 from headlight.runtime.encode_items import everything
-from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.onnx_session import gpu_installed
@@ -217,7 +216,7 @@ def assemble(
         batch_limits(manifest.name, runtime.roles, config),
         slots=slots,
         bulk_seconds=config.bulk_batch_ms / 1000,
-        rounding=Rounding(config.round_lengths, manifest.max_length),
+        rounding=runtime.engine.rounding,
         observe=functools.partial(_observe, runtime.engine, own, estimate),
         on_lost=on_lost,
         tracing=None if tracing is None else tracing.batches(ref_of(runtime)),

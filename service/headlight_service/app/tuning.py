@@ -22,7 +22,6 @@ import numpy as np
 
 from headlight.errors import BundleError, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
-from headlight.runtime.engine.batches import Rounding
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.config.options import Config
@@ -132,7 +131,7 @@ class _Queue:
 
     def __init__(self, runtime: Runtime, options: Options) -> None:
         longest = runtime.bundle.manifest.max_length
-        self._engine, self._rounding = runtime.engine, Rounding(options.round_lengths, longest)
+        self._engine, self._rounding = runtime.engine, runtime.engine.rounding
         self._lanes: LaneSet[EncodeItem] = LaneSet(
             {LANE: BatchLimit(options.batch_tokens, None, Config.max_padding)}
         )

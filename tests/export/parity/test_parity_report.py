@@ -16,7 +16,7 @@ from headlight.runtime.parity.golden_inputs import FORMS
 from headlight_export.parity import reference as module
 from headlight_export.parity.parity_report import cases
 from headlight_export.parity.reference import Reference
-from headlight_export.writer import bundle_writer
+from headlight_export.writer import fp32_parts
 from headlight_export.writer.bundle_writer import ParityError, export_checkpoint
 from tests.conftest import MakeBundle
 from tests.factory import kind_config, sharpened
@@ -39,8 +39,8 @@ def test_a_graph_with_a_single_fault_is_not_written(
             fault.apply(model.graph)
         return model
 
-    monkeypatch.setattr(bundle_writer, "trace", lambda _: graph("attend"))
-    monkeypatch.setattr(bundle_writer, "vectors_alone", lambda _: graph("embed"))
+    monkeypatch.setattr(fp32_parts, "trace", lambda _: graph("attend"))
+    monkeypatch.setattr(fp32_parts, "vectors_alone", lambda _: graph("embed"))
     with pytest.raises(ParityError) as caught:
         export_checkpoint(make_checkpoint("prompted"), tmp_path / "out")
     assert {row.case for row in caught.value.result.rows if not row.passed} == {fault.case}

@@ -15,7 +15,7 @@ from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers.provider_choice import open_session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight_export.precision.conversion import PRECISIONS, convert
-from headlight_export.precision.variants import known_variants
+from headlight_export.precision.variant_options import known_variants
 from tests.processor import SATURATES, saturates
 
 

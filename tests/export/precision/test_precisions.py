@@ -16,7 +16,7 @@ from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.encode_items import everything
 from headlight.runtime.parity.golden_inputs import distances
 from headlight_export.precision.conversion import PRECISIONS
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.config import Dense

@@ -19,7 +19,7 @@ from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight_export.parity.parity_report import Row
 from headlight_export.precision import graph_files, variants
 from headlight_export.precision.conversion import PRECISIONS, convert
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from headlight_service.app.assembly import load
 from headlight_service.config.options import Config
 from tests.conftest import MakeBundle

@@ -14,7 +14,7 @@ from headlight.runtime import Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import TokenizerLimit
 from headlight_export.command import main
-from headlight_export.writer import bundle_writer
+from headlight_export.writer import bundle_writer, fp32_parts
 from headlight_export.writer.draft import earlier_limit
 from tests.conftest import MakeBundle
 from tests.export.conftest import Export
@@ -90,7 +90,7 @@ def test_a_tokenizer_too_slow_for_its_model_is_refused_before_anything_is_traced
 ) -> None:
     monkeypatch.setattr("headlight.runtime.tokenization.tokenizer_probe.LIMIT_SECONDS", 1e-9)
     monkeypatch.setattr("headlight.runtime.tokenization.tokenizer_probe.STEP_SECONDS", 1e-9)
-    monkeypatch.setattr(bundle_writer, "trace", None)
+    monkeypatch.setattr(fp32_parts, "trace", None)
     with pytest.raises(BundleError, match="for each token of the model"):
         export(tmp_path / "out", texts=None)
     assert not (tmp_path / "out").exists()

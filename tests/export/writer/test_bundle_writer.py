@@ -19,7 +19,7 @@ from headlight_export.command import main
 from headlight_export.parity import parity_report
 from headlight_export.parity.parity_report import cases
 from headlight_export.parity.reference import Reference
-from headlight_export.writer import bundle_writer
+from headlight_export.writer import bundle_writer, fp32_parts
 from headlight_export.writer.bundle_writer import ParityError, export_checkpoint
 from headlight_export.writer.weight_file import share_weights
 from headlight_model.encoder import Encoder
@@ -110,7 +110,7 @@ def traced_before(bundle_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(encoder: Encoder) -> onnx.ModelProto:
         return onnx.load(bundle_path / "attend.onnx")
 
-    monkeypatch.setattr(bundle_writer, "trace", load)
+    monkeypatch.setattr(fp32_parts, "trace", load)
 
 
 @pytest.mark.usefixtures("traced_before")
@@ -206,7 +206,7 @@ def test_overflowing_numbers_are_reported_before_tracing(
     }
     tensors["encoder.blocks.1.feed_forward.up.weight"] *= 1e30
     save_file(tensors, folder / "model.safetensors")
-    monkeypatch.setattr(bundle_writer, "trace", no_use)
+    monkeypatch.setattr(fp32_parts, "trace", no_use)
     monkeypatch.setattr(sys, "argv", ["export", str(folder), "--out", str(tmp_path / "out")])
     assert main() == 2
     [line] = capsys.readouterr().err.splitlines()

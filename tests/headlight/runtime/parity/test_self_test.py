@@ -16,7 +16,7 @@ from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, ItemResult, Runtime
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.parity.golden_inputs import load_golden
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from tests.conftest import MakeBundle
 from tests.tampering import change_golden, relist
 from tests.wrong_graphs import FAULTS, change_graph

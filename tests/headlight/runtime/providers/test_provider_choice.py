@@ -25,7 +25,7 @@ from headlight.runtime.bundle.file_contents import OnnxGraph
 from headlight.runtime.providers import openvino_session as ours
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Floats
-from headlight_export.precision.variants import usable_precisions
+from headlight_export.precision.variant_options import usable_precisions
 from tests.tampering import change_golden
 
 LENGTHS = (5, 40, 2, 17, 33, 9)

@@ -1,0 +1,63 @@
+"""Pooling of a folder: its own, the requested one, or the usual one of its family."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from headlight_export.folders.model_folder import Refused
+from headlight_export.folders.sentence_folder import Recipe
+from headlight_model.checkpoint import printable
+from headlight_model.config import EncoderConfig
+from headlight_model.layers.pooling import POOLING
+
+
+def with_pooling(
+    recipe: Recipe, config: dict[str, Any], built: EncoderConfig, asked: str | None
+) -> Recipe:
+    """Return the recipe with a pooling: the folder's, the requested one, or the family's usual."""
+    if asked is not None and asked not in POOLING:
+        raise Refused(f"--pooling {asked} is not known; choose one of {', '.join(POOLING)}")
+    if recipe.pooling is not None:
+        if asked not in (None, recipe.pooling):
+            raise Refused(
+                f"the folder pools by {recipe.pooling}, --pooling says {asked}; leave --pooling out"
+            )
+        return recipe
+    if asked is None:
+        _check_head(config, built)
+    return dataclasses.replace(recipe, pooling=asked or built.pooling)
+
+
+def _check_head(config: dict[str, Any], built: EncoderConfig) -> None:
+    """Check that the model was trained for vectors.
+
+    Raises:
+        Refused: it was not. The message has the option that exports it anyway.
+    """
+    said = config.get("architectures")
+    names = [printable(str(name)) for name in said] if isinstance(said, list) else []
+    generating, classifying, answering = (
+        next((name for name in names if word in name), None)
+        for word in ("ForCausalLM", "ForSequenceClassification", "ForQuestionAnswering")
+    )
+    if built.causal:
+        what = (
+            f"{generating} is a decoder with a generation head"
+            if generating
+            else "the model is a decoder"
+        )
+        raise Refused(
+            f"{what} and the folder does not name a pooling; if the model was trained to embed, "
+            "export with --pooling last"
+        )
+    if classifying or answering:
+        gives = (
+            f"{classifying} gives classes or scores"
+            if classifying
+            else f"{answering} gives places of answers"
+        )
+        raise Refused(
+            f"{gives}, which are not served, and the folder names no pooling; if its vectors are "
+            "wanted, export with --pooling, mean or cls"
+        )

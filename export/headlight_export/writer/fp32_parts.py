@@ -1,0 +1,135 @@
+"""Parts of a bundle in fp32: graphs, weights, tokenizer, golden inputs and their manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from headlight.runtime.bundle.manifest import Architecture, Graph, Manifest, Tolerance
+from headlight_export.folders.origin import Origin
+from headlight_export.parity.parity_report import SEED
+from headlight_export.parity.reference import Reference, tolerances
+from headlight_export.precision.graph_files import CPU, CUDA, OPENVINO
+from headlight_export.precision.variants import SLACK
+from headlight_export.progress import Progress
+from headlight_export.tokenizers.tokenizer_file import takes_pairs
+from headlight_export.writer.golden_answers import write_golden
+from headlight_export.writer.graphs import OPSET, trace
+from headlight_export.writer.vectors_graph import vectors_alone
+from headlight_export.writer.weight_file import WeightFile
+from headlight_model.checkpoint import TOKENIZER
+from headlight_model.config import EncoderConfig
+from headlight_model.encoder import Encoder
+
+GOLDEN, WEIGHT_FILE = "golden.npz", "weights.bin"
+PRECISION = "fp32"
+
+
+def write_parts(
+    draft: Path,
+    origin: Origin,
+    reference: Reference,
+    own_error: dict[str, float],
+    progress: Progress,
+) -> Manifest:
+    """Write graphs, weights, tokenizer and golden inputs, and return their manifest.
+
+    It covers fp32 only, without any proof.
+    """
+    graphs = _write_graphs(draft, origin.encoder, progress)
+    write_golden(draft / GOLDEN, reference)
+    if has_tokenizer := origin.tokenizer is not None:
+        (draft / TOKENIZER).write_text(origin.tokenizer, encoding="utf-8")
+    config, limits = origin.encoder.config, tolerances(own_error)
+    rounding = reference.own_rounding(SEED)
+    rounded = {output: max(SLACK * error, limits[output]) for output, error in rounding.items()}
+    return Manifest(
+        name="",
+        version="",
+        architecture=Architecture(
+            positions=config.positions,
+            layers=config.layers,
+            heads=config.heads,
+            dim=config.dim,
+            pooled_dim=config.pooled_dim,
+            vocab_size=config.vocab_size,
+            segments=config.segments,
+        ),
+        trained_length=config.trained_length,
+        max_length=config.max_length,
+        pooling=config.pooling,
+        normalize=config.normalize,
+        accepts=_accepts(config, has_tokenizer),
+        graphs=graphs,
+        # "*": the limit for providers that are not available here.
+        tolerances=(
+            *(Tolerance(provider=p, precision=PRECISION, **limits) for p in (CPU, "*")),
+            Tolerance(provider="*", precision="bf16", **rounded),
+        ),
+        parity=(),
+        golden=GOLDEN,
+        tokenizer=TOKENIZER if has_tokenizer else None,
+        files={},
+        source=_source(origin),
+        prompts=origin.recipe.prompts,
+        default_prompt=origin.recipe.default_prompt,
+        include_prompt=config.include_prompt,
+        dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
+        similarity=origin.recipe.similarity,
+    )
+
+
+def _accepts(config: EncoderConfig, has_tokenizer: bool) -> tuple[str, ...]:
+    texts = ("text", "pair") if takes_pairs(config) else ("text",)
+    return (*(texts if has_tokenizer else ()), "ids")
+
+
+def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Graph, ...]:
+    progress("tracing")
+    with WeightFile(draft / WEIGHT_FILE) as weights:
+        attend = trace(encoder)
+        weights.take(attend)
+        models = {"embed": vectors_alone(attend), "attend": attend}
+        graphs = [_write_graph(draft, role, model, weights) for role, model in models.items()]
+    # OpenVINO rounds by itself: its bfloat16 needs no file of its own.
+    return (
+        *graphs,
+        *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs),
+    )
+
+
+def _write_graph(draft: Path, role: str, model: onnx.ModelProto, weights: WeightFile) -> Graph:
+    weights.take(model)
+    file = f"{role}.onnx"
+    onnx.save(model, draft / file)
+    return Graph(
+        role=role,
+        form="decomposed",
+        precision=PRECISION,
+        file=file,
+        weights=(WEIGHT_FILE,),
+        inputs=tuple(value.name for value in model.graph.input),
+        outputs=tuple(value.name for value in model.graph.output),
+        providers=(CPU, OPENVINO, CUDA),
+    )
+
+
+def _source(origin: Origin) -> dict[str, Any]:
+    # Imported by headlight.runtime, which sets its environment first.
+    import onnxruntime  # noqa: PLC0415
+
+    versions = {
+        "torch": torch.__version__,
+        "onnx": onnx.__version__,
+        "onnxruntime": onnxruntime.__version__,
+    }
+    return {
+        "family": origin.family,
+        "weights_sha256": origin.weights_sha256,
+        "opset": OPSET,
+        "versions": versions,
+    } | ({"hub": {**origin.hub}} if origin.hub else {})

@@ -343,10 +343,10 @@ build/serving/model/modules.json: bench/minilm.py | $(FAMILIES_SETUP)
 	$(FAMILIES_PY) -m bench.minilm build/serving
 
 build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SOURCES) | $(SETUP)
-	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino
+	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino --precision int8
 	@touch $@
 
-serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
+serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers, fastembed and infinity; writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
 	$(PY) -m bench.doors

@@ -41,7 +41,10 @@ def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
     if backend == "torch" and precision == "bf16":
         options = {"dtype": torch.bfloat16}
     if backend == "openvino":
-        hints = {"fp32": {"INFERENCE_PRECISION_HINT": "f32"}, "bf16": {"INFERENCE_PRECISION_HINT": "bf16"}}
+        hints = {
+            "fp32": {"INFERENCE_PRECISION_HINT": "f32"},
+            "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
+        }
         options = {"ov_config": hints.get(precision, {})}
     if backend == "onnx":
         options = {"provider": "CPUExecutionProvider"}
@@ -78,7 +81,9 @@ def main() -> None:
 
     def encode(order: Sequence[int], batch_size: int) -> Any:
         # at least half of a call of 32; a list is cut as by default
-        chunk = {"chunk_size": max(LEAST_CHUNK, len(order) // (10 * int(processes)))} if pool else {}
+        chunk = (
+            {"chunk_size": max(LEAST_CHUNK, len(order) // (10 * int(processes)))} if pool else {}
+        )
         given = [texts[i] for i in order]
         return model.encode(given, batch_size=batch_size, convert_to_numpy=True, **chunk, **pool)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import flops
-from bench.serving.processes import Failed, Process, Worker
+from bench.serving.processes import Process, Worker
 from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
 from headlight.runtime import Bundle

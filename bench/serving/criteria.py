@@ -134,7 +134,8 @@ def compared(run: dict[str, Any], one: Comparison) -> Criterion:
     best = fastest(run, other, one.workload, one.against)
     what = f"{one.precision}, {one.workload}: over {one.what}"
     note = f"{ours} against {best}" if ours and best else ""
-    return over(what, one.asked, *(rates(run, one.workload, name) for name in (ours, best)), note)
+    mine, theirs = (rates(run, one.workload, name) for name in (ours, best))
+    return over(what, one.asked, mine, theirs, note)
 
 
 def neighbours(run: dict[str, Any]) -> Criterion:
@@ -150,8 +151,8 @@ def neighbours(run: dict[str, Any]) -> Criterion:
 def singles(run: dict[str, Any], precision: str, asked: float) -> Criterion:
     """Return how much of the stream's rate single texts have."""
     ours = fastest(run, precision, SINGLES, ("Headlight",))
-    found = (rates(run, workload, ours) for workload in (SINGLES, BULK))
-    return over(f"{precision}: {SINGLES} over {BULK}, served", asked, *found, ours or "")
+    single, stream = (rates(run, workload, ours) for workload in (SINGLES, BULK))
+    return over(f"{precision}: {SINGLES} over {BULK}, served", asked, single, stream, ours or "")
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:

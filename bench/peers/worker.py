@@ -6,8 +6,8 @@ text}`.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import multiprocessing
 import os
 import resource
 import sys
@@ -49,12 +49,19 @@ def groups(order: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process, of its ended children, and of those of a pool."""
+    """Return the CPU time of this process and of all below it, ended ones included."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = time.process_time() + ended.ru_utime + ended.ru_stime
-    for child in multiprocessing.active_children():
-        fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
-        found += sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    above = [os.getpid()]
+    while above:
+        for task in Path(f"/proc/{above.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # it has ended
+                for child in task.read_text(encoding="ascii").split():
+                    above.append(int(child))
+                    stat = Path(f"/proc/{child}/stat").read_text(encoding="ascii")
+                    # user and system time, then those of ended children
+                    fields = stat.rpartition(")")[2].split()[11:15]
+                    found += sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
     return found
 
 

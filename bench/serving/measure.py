@@ -78,10 +78,11 @@ class Run:
 
     def all(self) -> dict[str, Any]:
         """Return everything for the report."""
-        if self._options.size == "base":
-            return self._closed((ONE, BATCHES, BULK))
-        first = self._each(self._first)
         others = Others()
+        if self._options.size == "base":
+            found = self._closed((ONE, BATCHES, BULK))
+            return found | {"others": {"closed loops": others.share()}}
+        first = self._each(self._first)
         found = self._closed([workload.name for workload in WORKLOADS])
         found |= {"first": first, "short": self._short()}
         shares = {"closed loops": others.share()}

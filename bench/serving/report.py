@@ -107,6 +107,8 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for workload in WORKLOADS:
         measured = run["measured"].get(workload.name, {})
+        if not measured:
+            continue
         names = sorted(measured, key=lambda name: -measured[name]["texts_per_s"])
         rows = [
             (

@@ -12,6 +12,7 @@ FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
+FASTEMBED_VENV := .venv-fastembed
 RELEASE_VENV := .venv-release
 GPU_VENV := .venv-gpu
 DEPLOY_VENV := .venv-deploy
@@ -44,12 +45,13 @@ FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
+FASTEMBED_SETUP := $(FASTEMBED_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
 DOCS_SETUP := $(DOCS_VENV)/.installed
 NOTEBOOKS_SETUP := $(NOTEBOOKS_VENV)/.installed
 GPU_SETUP := $(GPU_VENV)/.installed
-ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FAMILIES_SETUP)
+ALL_PEERS := $(PEERS_SETUP) $(PEERS_ONNX_SETUP) $(INFINITY_SETUP) $(FASTEMBED_SETUP) $(FAMILIES_SETUP)
 
 MODELS := docs-rope docs-sinusoidal
 REVERSING := reverse-learned
@@ -205,6 +207,7 @@ $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
+$(FASTEMBED_SETUP): bench/peers/fastembed.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
 ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
@@ -341,10 +344,10 @@ build/serving/model/modules.json: bench/minilm.py | $(FAMILIES_SETUP)
 	$(FAMILIES_PY) -m bench.minilm build/serving
 
 build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SOURCES) | $(SETUP)
-	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino
+	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino --precision int8
 	@touch $@
 
-serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers and infinity, in one run; writes bench/results/serving.md
+serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers, fastembed and infinity; writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
 	$(PY) -m bench.doors

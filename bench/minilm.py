@@ -1,9 +1,9 @@
-"""Folder of the size of all-MiniLM-L6, in sentence-transformers' format.
+"""Folder of the size of all-MiniLM-L6 or of BERT-base, in sentence-transformers' format.
 
-    python -m bench.minilm build/minilm
+    python -m bench.minilm build/minilm --size minilm
 
-6 layers, 12 heads, d=384, a vocabulary of 30,522. Its weights are random, its tokenizer is that of
-the shipped models. It needs transformers and sentence-transformers.
+6 layers of d=384 or 12 of d=768, 12 heads, a vocabulary of 30,522. The weights are random, the
+tokenizer is that of the shipped models. It needs transformers and sentence-transformers.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 
 TOKENIZER = Path("model/headlight_model/checkpoints/docs-rope/tokenizer.json")
 LONGEST = 256
+SIZES = {"minilm": (6, 384), "base": (12, 768)}  # layers, dimensions
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, size: str = "minilm") -> Path:
     """Write the folder."""
     torch.manual_seed(0)
+    layers, dim = SIZES[size]
     config = transformers.BertConfig(
         vocab_size=30522,
-        hidden_size=384,
-        num_hidden_layers=6,
+        hidden_size=dim,
+        num_hidden_layers=layers,
         num_attention_heads=12,
-        intermediate_size=1536,
+        intermediate_size=4 * dim,
     )
     model = transformers.BertModel(config)
     with torch.no_grad():
@@ -38,7 +40,8 @@ def make(folder: Path) -> Path:
             if parameter.ndim == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))
             elif "query" in name or "key" in name:
-                parameter.mul_(6.0)  # so that attention is not uniform
+                # So that attention is not uniform, and alike in all sizes.
+                parameter.mul_(6.0 * (384 / dim) ** 0.5)
     bare = folder / "transformer"
     model.save_pretrained(bare)
     special = {
@@ -93,7 +96,9 @@ def as_published(folder: Path, dim: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    print(make(parser.parse_args().folder))
+    parser.add_argument("--size", choices=SIZES, default="minilm")
+    options = parser.parse_args()
+    print(make(options.folder, options.size))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from bench.gpu.peers import COMPILED, FUSED
 from bench.gpu.served import ALONE, BATCHES, GROUP, SERVED
 from bench.gpu.sizes import BASE, MINILM, TRAINED
 from bench.gpu.speed import DOCSTRINGS
-from bench.serving.criteria import Criterion, ratio
+from bench.serving.criteria import Criterion
 
 FP32_RELATIVE = 1e-4
 COSINES = {"fp16": 0.9999, "bf16": 0.9995}
@@ -115,6 +115,10 @@ def throughput(run: dict[str, Any]) -> list[Criterion]:
             )
         )
     return found
+
+
+def ratio(over: float | None, under: float | None) -> float | None:
+    return None if over is None or not under else over / under
 
 
 def milliseconds(row: dict[str, Any], name: str) -> float | None:

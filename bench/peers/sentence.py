@@ -1,14 +1,18 @@
 """sentence-transformers in process, as its documentation on efficiency recommends for a CPU.
 
-    python -m bench.peers.sentence MODEL TEXTS BACKEND PRECISION
+    python -m bench.peers.sentence MODEL TEXTS BACKEND PRECISION PROCESSES
 
-BACKEND is torch, onnx or openvino; PRECISION is fp32 or bf16. The OpenVINO backend has its
-precision set: its default is bfloat16 if the processor has it.
+BACKEND is torch, onnx or openvino; PRECISION is fp32, bf16 or int8, whose MODEL is a folder of
+bench.peers.convert. The OpenVINO backend has its precision set: its default is bfloat16 if the
+processor has it, which int8 keeps for all but its products. PROCESSES above 1: a multi-process
+pool, one thread each.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -27,16 +31,26 @@ PACKAGES = {
 }
 
 
+SUFFIX = {"onnx": "onnx", "openvino": "xml"}
+LEAST_CHUNK = 16  # texts of a call that one process of the pool takes
+
+
 def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
     """Load the model on the CPU."""
     options: dict[str, Any] = {}
     if backend == "torch" and precision == "bf16":
         options = {"dtype": torch.bfloat16}
     if backend == "openvino":
-        hint = {"fp32": "f32", "bf16": "bf16"}[precision]
-        options = {"ov_config": {"INFERENCE_PRECISION_HINT": hint}}
+        hints = {
+            "fp32": {"INFERENCE_PRECISION_HINT": "f32"},
+            "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
+        }
+        options = {"ov_config": hints.get(precision, {})}
     if backend == "onnx":
         options = {"provider": "CPUExecutionProvider"}
+    if precision == "int8":
+        [file] = folder.glob(f"{backend}/*qu*nt*.{SUFFIX[backend]}")
+        options["file_name"] = file.name
     return SentenceTransformer(str(folder), device="cpu", backend=backend, model_kwargs=options)
 
 
@@ -49,17 +63,29 @@ def told_precision(model: SentenceTransformer, backend: str) -> str:
         inner.compile()
         compiled = inner.request
         compiled = compiled if hasattr(compiled, "get_property") else compiled.get_compiled_model()
-        return str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
-    return "float32 graph"
+        hint = str(compiled.get_property("INFERENCE_PRECISION_HINT").to_string())
+        quantized = sum("FakeQuantize" in op.get_type_name() for op in inner.model.get_ops())
+        return f"{quantized} quantized inputs, the rest {hint}" if quantized else hint
+    return f"graph {Path(inner.path).name}"
 
 
 def main() -> None:
-    folder, texts_path, backend, precision = sys.argv[1:]
+    folder, texts_path, backend, precision, processes = sys.argv[1:]
     texts = read_texts(texts_path)
     model = load(Path(folder), backend, precision)
+    pool: dict[str, Any] = {}
+    if processes != "1":
+        os.environ["OMP_NUM_THREADS"] = "1"
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # which ends the pool's processes
+        pool["pool"] = model.start_multi_process_pool(["cpu"] * int(processes))
 
     def encode(order: Sequence[int], batch_size: int) -> Any:
-        return model.encode([texts[i] for i in order], batch_size=batch_size, convert_to_numpy=True)
+        # at least half of a call of 32; a list is cut as by default
+        chunk = (
+            {"chunk_size": max(LEAST_CHUNK, len(order) // (10 * int(processes)))} if pool else {}
+        )
+        given = [texts[i] for i in order]
+        return model.encode(given, batch_size=batch_size, convert_to_numpy=True, **chunk, **pool)
 
     def describe() -> dict[str, Any]:
         packages = ("sentence-transformers", "transformers", *PACKAGES[backend])
@@ -70,7 +96,7 @@ def main() -> None:
         return timed(functools.partial(encode, part, batch_size) for part in groups(order, group))
 
     def vectors(path: str) -> dict[str, Any]:
-        return save_vectors(path, model.encode(texts, batch_size=32, convert_to_numpy=True))
+        return save_vectors(path, encode(range(len(texts)), 32))
 
     answer({"describe": describe, "run": run, "vectors": vectors})
 

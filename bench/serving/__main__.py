@@ -2,8 +2,10 @@
 
     make serving
     python -m bench.serving --quick --no-peers --bundle build/bundles/docs-rope
+    python -m bench.serving --size base --texts 128
 
-writes serving.md, serving.json and plots into bench/results.
+writes serving.md, serving.json and plots into bench/results; for BERT-base's size serving-base.md
+and serving-base.json, of the closed loops alone.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,8 @@ from bench.serving.processes import ROOT, Failed
 from bench.serving.publish import write
 from bench.serving.texts import COUNT
 
-WORK = Path("build/serving")
-
-
 FEWEST = 32  # texts: those of one request
+NAMES = {"minilm": "serving", "base": "serving-base"}  # of the work folder and the report
 
 
 def parse() -> argparse.Namespace:
@@ -42,6 +41,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.serving", description=__doc__, parents=[quick]
     )
+    parser.add_argument("--size", choices=NAMES, default="minilm", help="of the model")
     parser.add_argument("--rounds", type=int, default=1 if small else 3)
     parser.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
     parser.add_argument(
@@ -58,13 +58,20 @@ def parse() -> argparse.Namespace:
         "--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these"
     )
     parser.add_argument(
-        "--bundle", type=Path, help="default: a BERT of MiniLM's size, made and exported here"
+        "--bundle", type=Path, help="default: a BERT of --size, made and exported here"
     )
     parser.add_argument(
         "--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more"
     )
     parser.add_argument(
         "--families", type=Path, default=Path(".venv-families"), help="environment of transformers"
+    )
+    parser.add_argument(
+        "--core-hour",
+        type=float,
+        default=0.04,
+        metavar="PRICE",
+        help="of one core, in your currency, for the table of costs",
     )
     parser.add_argument("--note", default="", help="what else ran on the machine, for the report")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
@@ -79,24 +86,16 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def prepared(options: argparse.Namespace) -> tuple[Path, Path]:
+def prepared(options: argparse.Namespace, work: Path) -> tuple[Path, Path]:
     """Return model and bundle, made if missing."""
-    model, bundle = WORK / "model", options.bundle or WORK / "bundle"
+    model, bundle = work / "model", options.bundle or work / "bundle"
     if options.bundle is None and not (model / "modules.json").is_file():
         python = str(options.families / "bin/python")
-        subprocess.run([python, "-m", "bench.minilm", str(WORK)], cwd=ROOT, check=True)
+        command = [python, "-m", "bench.minilm", str(work), "--size", options.size]
+        subprocess.run(command, cwd=ROOT, check=True)
     if not (bundle / "manifest.json").is_file():
-        measured_on = ["--provider", "openvino"] if find_spec("openvino") else []
-        command = [
-            sys.executable,
-            "-m",
-            "headlight",
-            "export",
-            str(model),
-            "--out",
-            str(bundle),
-            *measured_on,
-        ]
+        command = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle)]
+        command += ["--provider", "openvino", "--precision", "int8"]
         subprocess.run(command, cwd=ROOT, check=True)
     return model.absolute(), bundle.absolute()
 
@@ -120,8 +119,9 @@ def started(everyone: Sequence[Contestant], skipped: dict[str, str]) -> list[Con
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Return the results of the whole run."""
     begun = time.monotonic()
-    model, bundle = prepared(options)
-    setting = setting_of(WORK, model, bundle, options.texts)
+    work = Path("build") / NAMES[options.size]
+    model, bundle = prepared(options, work)
+    setting = setting_of(work, model, bundle, options.texts)
     everyone = contestants(setting, options)
     skipped: dict[str, str] = {}
     taking_part = started(everyone, skipped)
@@ -138,6 +138,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds,
         "tokens": setting.tokens,
         "note": options.note,
+        "size": options.size,
     }
 
 
@@ -145,7 +146,7 @@ def main() -> None:
     # Ending the run ends its servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
-    numbers = options.out / "serving.json"
+    numbers = options.out / f"{NAMES[options.size]}.json"
     if options.report:
         found = json.loads(numbers.read_text(encoding="utf-8"))
     else:
@@ -156,7 +157,7 @@ def main() -> None:
         }
         options.out.mkdir(parents=True, exist_ok=True)
         numbers.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    write(options.out, found)
+    write(options.out, NAMES[options.size], found | {"core_hour": options.core_hour})
 
 
 if __name__ == "__main__":

@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from bench.measuring import flops
-from bench.serving.processes import Failed, Process, Worker
+from bench.serving.processes import Process, Worker
 from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
 from headlight.runtime import Bundle
 from headlight.runtime.values import Floats
-
-BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
-SETTLING = 256  # texts, to choose a batch size for calls of 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Contestant(abc.ABC):
 
     Attributes:
         name: as printed.
-        precision: intended for its computation: "fp32" or "bf16".
+        precision: intended for its computation: "fp32", "bf16" or "int8".
         kind: "served", "engine" or "library".
         process: its own.
     """
@@ -131,57 +128,6 @@ class Contestant(abc.ABC):
         """End its process."""
         if hasattr(self, "process"):
             self.process.close()
-
-
-class Library(Contestant):
-    """sentence-transformers in process."""
-
-    kind = "library"
-    workloads = (ONE, BATCHES, BULK)
-
-    def __init__(
-        self, name: str, precision: str, setting: Setting, python: Path, backend: str
-    ) -> None:
-        super().__init__(name, precision, setting)
-        self._python, self._backend = python, backend
-        self._batch_size = dict.fromkeys(self.workloads, BATCH_SIZES[0])
-
-    def start(self) -> None:
-        if not self._python.exists():
-            raise Failed(f"{self._python.parent.parent.name} is not installed; see the Makefile")
-        setting = self._setting
-        arguments = (str(setting.model), str(setting.texts), self._backend, self.precision)
-        self.process: Worker = Worker(
-            self._python, "bench.peers.sentence", *arguments, log=self.log
-        )
-        self.process.ask("describe")
-
-    def describe(self) -> dict[str, Any]:
-        return self.process.ask("describe")
-
-    def settle(self) -> dict[str, Any]:
-        order, rates = list(range(len(self._setting.tokens))), {}
-        for workload, group, texts in ((BATCHES, 32, order[:SETTLING]), (BULK, 0, order)):
-            tried: dict[int, float] = {}
-            for size in BATCH_SIZES:
-                told = {"order": texts, "group": group, "batch_size": size}
-                # The faster of two: the first meets shapes for the first time.
-                tried[size] = len(texts) / min(
-                    self.process.ask("run", **told)["seconds"] for _ in range(2)
-                )
-            self._batch_size[workload] = max(tried, key=lambda size: tried[size])
-            rates[workload] = {str(size): rate for size, rate in tried.items()}
-        return {"batch_size": self._batch_size, "texts_per_s_by_batch_size": rates}
-
-    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        group, size = (
-            0 if workload.name == BULK else workload.group,
-            self._batch_size[workload.name],
-        )
-        return self.process.ask("run", order=list(order), group=group, batch_size=size)
-
-    def _save_vectors(self, path: Path) -> None:
-        self.process.ask("vectors", path=str(path))
 
 
 class InProcess(Contestant):

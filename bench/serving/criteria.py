@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Sequence
 from typing import Any
 
-from bench.serving.workloads import BATCHES, BULK, LIST, SINGLES
+from bench.serving.workloads import BATCHES, BULK, ONE, SINGLES
 
 REFUSED_MS = 10.0
 SHORT_MS = 1.0
 # cosine: a contestant further from the reference computes something else, and is no peer
-SAME = 0.999
+SAME = {"fp32": 0.999, "bf16": 0.999, "int8": 0.0}  # int8 is judged by its neighbours
+SINGLES_ASKED = {"fp32": 0.9, "bf16": 0.85, "int8": 0.8}  # of the rate of the stream
+LIBRARIES = ("sentence-transformers", "fastembed")
+PEERS = (*LIBRARIES, "infinity")
+DYNAMIC = ("sentence-transformers onnx",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +26,7 @@ class Criterion:
     Attributes:
         asked: lower (or upper) bound; None: none, the value is only reported.
         found: None if it could not be measured.
+        rounds: the least and the largest of the rounds, where rounds are compared.
     """
 
     what: str
@@ -27,6 +34,7 @@ class Criterion:
     found: float | None
     note: str = ""
     at_most: bool = False
+    rounds: tuple[float, float] | None = None
 
     @property
     def verdict(self) -> str:
@@ -41,122 +49,120 @@ class Criterion:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """The fastest Headlight of a precision over the fastest of others, round by round.
+
+    Attributes:
+        against: how the names of the others begin.
+        other: their precision, if it is not the same.
+    """
+
+    precision: str
+    workload: str
+    asked: float
+    what: str
+    against: tuple[str, ...]
+    other: str = ""
+
+
+COMPARISONS = (
+    Comparison("fp32", ONE, 1.0, "the best library", LIBRARIES),
+    Comparison("bf16", ONE, 0.9, "the best library", LIBRARIES),
+    Comparison("int8", ONE, 0.9, "the best library", LIBRARIES),
+    Comparison("fp32", BATCHES, 1.7, "the best peer", PEERS),
+    Comparison("bf16", BATCHES, 1.9, "the best peer", PEERS),
+    Comparison("int8", BATCHES, 3.0, "the best dynamic int8", DYNAMIC),
+    Comparison("int8", BATCHES, 1.2, "static int8", ("sentence-transformers openvino",)),
+    Comparison("int8", BATCHES, 1.35, "our bf16", ("Headlight",), "bf16"),
+)
+BASE = (
+    Comparison("fp32", BATCHES, 1.4, "the best peer", PEERS),
+    Comparison("bf16", BATCHES, 1.4, "the best peer", PEERS),
+)
+
+
 def criteria(run: dict[str, Any]) -> list[Criterion]:
     """Return all criteria that this run can decide."""
+    if run["size"] == "base":
+        return [compared(run, each) for each in BASE]
     return [
-        *against_peers(run),
-        *against_engine(run),
+        *(compared(run, each) for each in COMPARISONS),
+        neighbours(run),
+        *(singles(run, precision, asked) for precision, asked in SINGLES_ASKED.items()),
         *short_text(run),
         *open_loops(run),
         *floods(run),
     ]
 
 
-def rate(run: dict[str, Any], workload: str, name: str) -> float | None:
-    """Return texts/s; None if it took no part."""
-    found = run["measured"].get(workload, {}).get(name)
-    return None if found is None else float(found["texts_per_s"])
+def rates(run: dict[str, Any], workload: str, name: str | None) -> list[float]:
+    """Return texts/s of each round; none if it took no part."""
+    found: list[float] = run["measured"].get(workload, {}).get(name, {}).get("all_texts_per_s", [])
+    return found
 
 
-def ratio(over: float | None, under: float | None) -> float | None:
-    return None if over is None or not under else over / under
-
-
-def served(run: dict[str, Any], precision: str) -> str | None:
-    """Return the fastest Headlight of a precision at 8 x 32."""
+def fastest(
+    run: dict[str, Any], precision: str, workload: str, starts: tuple[str, ...]
+) -> str | None:
+    """Return the fastest contestant whose vectors are those of the precision."""
     names = [
-        n
-        for n, about in run["contestants"].items()
-        if n.startswith("Headlight") and about["precision"] == precision
-    ]
-    return max(names, key=lambda name: rate(run, BATCHES, name) or 0.0, default=None)
-
-
-def peers(run: dict[str, Any], precision: str) -> list[str]:
-    """Return the contestants that compute the same in a precision."""
-    return [
         name
         for name, about in run["contestants"].items()
-        if about["kind"] != "engine"
-        and not name.startswith("Headlight")
+        if name.startswith(starts)
         and about["precision"] == precision
-        if run["vectors"][name]["min_cosine"] > SAME
+        and run["vectors"][name]["min_cosine"] > SAME[precision]
+        and rates(run, workload, name)
     ]
+    return max(names, key=lambda name: statistics.median(rates(run, workload, name)), default=None)
 
 
-def against_peers(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 1: throughput over the peers'.
-
-    A library is measured in calls of 32 texts, as requested, and at its best, with the whole list
-    at once.
-    """
-    found = []
-    for precision, asked in (("fp32", 1.3), ("bf16", 1.6)):
-        ours = served(run, precision)
-        mine = None if ours is None else rate(run, BATCHES, ours)
-        for workload, how in ((BATCHES, "at the same"), (BULK, "given the whole list at once")):
-            rates = {
-                name: value
-                for name in peers(run, precision)
-                if (value := rate(run, workload, name)) is not None
-            }
-            best = max(rates, key=lambda name: rates[name], default=None)
-            what = f"1. 8 x 32 in {precision}, over the best peer in {precision} {how}"
-            note = "" if best is None else f"{ours} against {best}"
-            found.append(
-                Criterion(what, asked, ratio(mine, None if best is None else rates[best]), note)
-            )
-    theirs = rate(run, BATCHES, "infinity torch")
-    for precision, asked in (("fp32", 2.8), ("bf16", 9.0)):
-        ours = served(run, precision)
-        mine = None if ours is None else rate(run, BATCHES, ours)
-        found.append(
-            Criterion(
-                f"1. 8 x 32 in {precision}, over infinity's torch engine",
-                asked,
-                ratio(mine, theirs),
-            )
-        )
-    return found
+def over(
+    what: str, asked: float, ours: Sequence[float], theirs: Sequence[float], note: str
+) -> Criterion:
+    """Return the criterion of a ratio, its median over the rounds."""
+    found = [mine / other for mine, other in zip(ours, theirs, strict=False)]
+    if not found:
+        return Criterion(what, asked, None, note)
+    span = min(found), max(found)
+    return Criterion(what, asked, statistics.median(found), note, rounds=span)
 
 
-def engines(run: dict[str, Any]) -> list[str]:
-    """Return the settings that run both served and in process."""
-    names = run["contestants"]
-    return [
-        n.removeprefix("engine ")
-        for n in names
-        if n.startswith("engine ") and f"Headlight {n[7:]}" in names
-    ]
+def compared(run: dict[str, Any], one: Comparison) -> Criterion:
+    other = one.other or one.precision
+    ours = fastest(run, one.precision, one.workload, ("Headlight",))
+    best = fastest(run, other, one.workload, one.against)
+    what = f"{one.precision}, {one.workload}: over {one.what}"
+    note = f"{ours} against {best}" if ours and best else ""
+    mine, theirs = (rates(run, one.workload, name) for name in (ours, best))
+    return over(what, one.asked, mine, theirs, note)
 
 
-def against_engine(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 2: throughput served over that in process."""
-    found = []
-    for name in engines(run):
-        for workload, asked in ((BATCHES, 0.95), (BULK, 0.95), (SINGLES, 0.85)):
-            share = ratio(
-                rate(run, workload, f"Headlight {name}"), rate(run, workload, f"engine {name}")
-            )
-            found.append(
-                Criterion(
-                    f"2. {name}, {workload}: served over in process, same policy", asked, share
-                )
-            )
-        offline = rate(run, LIST, f"engine {name}")
-        share = ratio(rate(run, BATCHES, f"Headlight {name}"), offline)
-        found.append(Criterion(f"2. {name}, {BATCHES}: served over the offline plan", None, share))
-    return found
+def neighbours(run: dict[str, Any]) -> Criterion:
+    """Return whether int8 keeps as many neighbours as dynamic int8."""
+    names = [fastest(run, "int8", BATCHES, starts) for starts in (("Headlight",), DYNAMIC)]
+    kept = [run["vectors"][name]["nearest_kept"] for name in names if name]
+    what = f"int8, {BATCHES}: share of ten nearest kept, less that of the best dynamic int8"
+    if len(kept) < 2:
+        return Criterion(what, 0.0, None)
+    return Criterion(what, 0.0, kept[0] - kept[1], f"{kept[0]:.1%} and {kept[1]:.1%}")
+
+
+def singles(run: dict[str, Any], precision: str, asked: float) -> Criterion:
+    """Return how much of the stream's rate single texts have."""
+    ours = fastest(run, precision, SINGLES, ("Headlight",))
+    single, stream = (rates(run, workload, ours) for workload in (SINGLES, BULK))
+    return over(f"{precision}: {SINGLES} over {BULK}, served", asked, single, stream, ours or "")
 
 
 def short_text(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 3: latency of one short text."""
+    """Return the latency of one short text beside the session alone."""
     found = []
     for name, taken in run["short"].items():
         served, bare, session, awaited = (
             taken[f"{kind}_p50_ms"] for kind in ("served", "bare", "session", "awaited")
         )
-        what = f"3. {name}, one short text"
+        what = f"{name}, one short text"
         whole = f"{served:.2f} and {session:.2f} ms"
         found.append(
             Criterion(
@@ -184,11 +190,11 @@ def short_text(run: dict[str, Any]) -> list[Criterion]:
 
 
 def open_loops(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 5 at twice the capacity."""
+    """Return the behaviour at twice the capacity."""
     found = []
     for one in (each for each in run["open"] if each["share"] == 2.0):
         what, asked = (
-            f"5. {one['name']}, {one['group']} texts a request, 200 %",
+            f"{one['name']}, {one['group']} texts a request, 200 %",
             0.95 if one["group"] > 1 else 0.85,
         )
         found.append(
@@ -209,11 +215,11 @@ def open_loops(run: dict[str, Any]) -> list[Criterion]:
 
 
 def floods(run: dict[str, Any]) -> list[Criterion]:
-    """Return criterion 5 for interactive callers beside bulk."""
+    """Return what bulk costs interactive callers."""
     found = []
     for one in run["flood"]:
         what = (
-            f"5. {one['name']}, bulk batches of {one['batch_ms']} ms: "
+            f"{one['name']}, bulk batches of {one['batch_ms']} ms: "
             "p99 of a single beside them less p99 alone, ms"
         )
         asked, note = (

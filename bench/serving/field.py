@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.serving.contestants import Contestant, InProcess, Library, Setting
+from bench.serving.contestants import Contestant, InProcess, Setting
+from bench.serving.libraries import Fastembed, Library
 from bench.serving.served import Headlight, Infinity
 
 OPENVINO = ("--provider", "openvino")
@@ -15,15 +16,23 @@ HEADLIGHT = (
     ("fp32", "fp32", ("--provider", "cpu")),
     ("openvino fp32", "fp32", (*OPENVINO, "--precision", "fp32")),
     ("openvino bf16", "bf16", (*OPENVINO, "--precision", "bf16")),
+    ("int8", "int8", ("--provider", "cpu", "--precision", "int8")),
+    ("openvino int8", "int8", (*OPENVINO, "--precision", "int8")),
 )
-# Backend, precision, environment. The three need separate ones: the ONNX backend's converter needs
-# an earlier year's transformers, and the last sentence-transformers for these.
+# Backend, precision, processes of the pool, environment. The three need separate ones: the ONNX
+# backend's converter needs an earlier year's transformers, and the last sentence-transformers for
+# these. A pool takes no sessions of ONNX Runtime or OpenVINO.
+FAMILIES, ONNX, PEERS = ".venv-families", ".venv-peers-onnx", ".venv-peers"
 SENTENCE_TRANSFORMERS = (
-    ("torch", "fp32", ".venv-families"),
-    ("torch", "bf16", ".venv-families"),
-    ("onnx", "fp32", ".venv-peers-onnx"),
-    ("openvino", "fp32", ".venv-peers"),
-    ("openvino", "bf16", ".venv-peers"),
+    ("torch", "fp32", 1, FAMILIES),
+    ("torch", "bf16", 1, FAMILIES),
+    ("torch", "fp32", 2, FAMILIES),
+    ("torch", "bf16", 2, FAMILIES),
+    ("onnx", "fp32", 1, ONNX),
+    ("onnx", "int8", 1, ONNX),
+    ("openvino", "fp32", 1, PEERS),
+    ("openvino", "bf16", 1, PEERS),
+    ("openvino", "int8", 1, PEERS),
 )
 INFINITY = ("torch", "optimum")
 REFERENCE = "sentence-transformers torch fp32"  # all vectors are compared with it
@@ -56,15 +65,20 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
         found.append(Headlight(f"Headlight {name}", precision, setting, flags))
         found.append(InProcess(f"engine {name}", precision, setting, flags))
     if not options.no_peers:
-        for backend, precision, environment in SENTENCE_TRANSFORMERS:
-            python = (
-                Path(environment).absolute()
-                if environment != ".venv-families"
-                else options.families.absolute()
-            )
-            name = f"sentence-transformers {backend} {precision}"
-            found.append(Library(name, precision, setting, python / "bin/python", backend))
-        python = Path(".venv-infinity/bin/python").absolute()
+        pythons = {
+            environment: Path(environment).absolute() / "bin/python"
+            for environment in (ONNX, PEERS, ".venv-infinity", ".venv-fastembed")
+        } | {FAMILIES: options.families.absolute() / "bin/python"}
+        for backend, precision, processes, environment in SENTENCE_TRANSFORMERS:
+            pool = f" pool of {processes}" if processes > 1 else ""
+            name = f"sentence-transformers {backend} {precision}{pool}"
+            python = pythons[environment]
+            found.append(Library(name, precision, setting, python, backend, processes))
+        for processes in (1, 2):
+            name = "fastembed" if processes == 1 else f"fastembed parallel {processes}"
+            python = pythons[".venv-fastembed"]
+            found.append(Fastembed(name, setting, python, pythons[ONNX], processes))
+        python = pythons[".venv-infinity"]
         found += [Infinity(f"infinity {engine}", setting, python, engine) for engine in INFINITY]
     wanted = options.only or [""]
     return [one for one in found if any(text in one.name for text in wanted)]

@@ -1,4 +1,4 @@
-"""Two pictures: throughput of the contestants, and behaviour under overload."""
+"""Pictures: throughput of the contestants, and behaviour under overload."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ COLOURS = {
     "Headlight": "#1b6ca8",
     "engine": "#8fbcd9",
     "sentence": "#c9772b",
+    "fastembed": "#4a8f4a",
     "infinity": "#7a5195",
 }
+HATCHES = {"fp32": "", "bf16": "//", "int8": "xx"}
+
+
+def colour(name: str) -> str:
+    """Return the colour of a contestant's family."""
+    return next(value for family, value in COLOURS.items() if name.startswith(family))
 
 
 def throughput(run: dict[str, Any], path: Path) -> None:
-    """Draw bars by workload, one panel each; bf16 is hatched."""
+    """Draw bars by workload, one panel each; bf16 is hatched, int8 crossed."""
     workloads = [name for name in (ONE, SINGLES, BATCHES, BULK) if name in run["measured"]]
     names = list(run["contestants"])
     figure, axes = plt.subplots(
@@ -37,11 +44,11 @@ def throughput(run: dict[str, Any], path: Path) -> None:
             if name not in measured:
                 continue
             value = measured[name]["texts_per_s"]
-            hatch = "//" if run["contestants"][name]["precision"] == "bf16" else ""
+            hatch = HATCHES[run["contestants"][name]["precision"]]
             axis.barh(
                 at,
                 value,
-                color=COLOURS[name.split("-")[0].split()[0]],
+                color=colour(name),
                 hatch=hatch,
                 edgecolor="white",
             )
@@ -52,7 +59,7 @@ def throughput(run: dict[str, Any], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_yticks(range(len(names)), names, fontsize=8)
     axes[0].invert_yaxis()
-    figure.suptitle(f"{run['machine'].split(';')[0]}; bf16 hatched", fontsize=9)
+    figure.suptitle(f"{run['machine'].split(';')[0]}; bf16 hatched, int8 crossed", fontsize=9)
     save(figure, path)
 
 

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bench.serving.criteria import criteria
-from bench.serving.flood import CALLERS, RATE
+from bench.serving.cost import cost_table
+from bench.serving.criteria import Criterion, criteria
+from bench.serving.overload_tables import flood_table, open_table
+from bench.serving.tables import number, table
 from bench.serving.workloads import LIST, WORKLOADS
-
-
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table as Markdown."""
-    lines = ["| " + " | ".join(heading) + " |", "|---" * len(heading) + "|"]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
-
-
-def number(value: float | None, form: str = ".1f") -> str:
-    """Format a number; empty if it does not apply."""
-    return "" if value is None else format(value, form)
 
 
 def lines(run: dict[str, Any]) -> list[str]:
     """Return the whole report."""
-    parts = (
+    parts = [
         heading(run),
         ["## What was to be reached", "", *criteria_table(run)],
         ["## Workloads", "", *workload_tables(run)],
-        ["## Open loop", "", *open_table(run)],
-        ["## Beside a flood of bulk", "", *flood_table(run)],
-        ["## What the machine could multiply", "", *peak_tables(run)],
-        ["## Who took part", "", *contestants_table(run)],
-    )
+        ["## Cost of a text", "", *cost_table(run)],
+    ]
+    if run["size"] != "base":
+        parts += [
+            ["## Open loop", "", *open_table(run)],
+            ["## Beside a flood of bulk", "", *flood_table(run)],
+            ["## What the machine could multiply", "", *peak_tables(run)],
+        ]
+    parts.append(["## Who took part", "", *contestants_table(run)])
     return [line for part in parts for line in (*part, "")][:-1]
 
 
@@ -40,7 +34,12 @@ def others(shares: dict[str, float]) -> str:
     return ", ".join(f"{share:.1%} during {part}" for part, share in shares.items())
 
 
+MODELS = {"minilm": "MiniLM's size", "base": "BERT-base's size (12 layers of d=768)"}
+PICTURES = ("throughput", "quality", "open-loop")
+
+
 def heading(run: dict[str, Any]) -> list[str]:
+    small = run["size"] != "base"
     skipped = [f"- Without {name}: {reason}" for name, reason in run["skipped"].items()]
     return [
         "# Headlight beside its peers",
@@ -52,15 +51,16 @@ def heading(run: dict[str, Any]) -> list[str]:
         ),
         "",
         (
-            "The model is a BERT of MiniLM's size with random weights (`bench/minilm.py`). "
+            f"The model is a BERT of {MODELS[run['size']]} with random weights "
+            "(`bench/minilm.py`). "
             f"{run['texts']}: docstrings of Python's own library, "
             "in an order drawn anew for each round."
         ),
         "",
         (
             "Headlight and infinity are asked over a socket, by a load generator on the same "
-            "cores. sentence-transformers runs in process, and nothing is sent. `engine` is "
-            "Headlight's own in process, under the service's queue; its "
+            "cores. sentence-transformers and fastembed run in process, and nothing is sent. "
+            "`engine` is Headlight's own in process, under the service's queue; its "
             f'"{LIST}" is the offline plan (`Runtime.encode`).'
         ),
         "",
@@ -70,11 +70,9 @@ def heading(run: dict[str, Any]) -> list[str]:
             if "others" in run
             else []
         ),
-        "![throughput](serving-throughput.png)",
-        "",
-        "![open loop](serving-open-loop.png)",
-        *(["", *skipped] if skipped else []),
-    ]
+        *(line for each in PICTURES if small for line in (f"![{each}](serving-{each}.png)", "")),
+        *([*skipped, ""] if skipped else []),
+    ][:-1]
 
 
 def criteria_table(run: dict[str, Any]) -> list[str]:
@@ -83,8 +81,14 @@ def criteria_table(run: dict[str, Any]) -> list[str]:
         asked = (
             "" if one.asked is None else f"{'at most' if one.at_most else 'at least'} {one.asked}"
         )
-        rows.append((one.what, asked, number(one.found, ".2f"), one.verdict, one.note))
+        rows.append((one.what, asked, measured(one), one.verdict, one.note))
     return table(("", "asked", "measured", "", ""), rows)
+
+
+def measured(one: Criterion) -> str:
+    """Return the value, with the least and the largest of the rounds."""
+    span = "" if one.rounds is None else " ({:.2f} to {:.2f})".format(*one.rounds)
+    return number(one.found, ".2f") + span
 
 
 COLUMNS = {
@@ -103,10 +107,13 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for workload in WORKLOADS:
         measured = run["measured"].get(workload.name, {})
+        if not measured:
+            continue
         names = sorted(measured, key=lambda name: -measured[name]["texts_per_s"])
         rows = [
             (
                 name,
+                kept(run, name),
                 *(number(measured[name][key], form) for key, form in COLUMNS.values()),
                 spread(measured[name]),
             )
@@ -118,92 +125,16 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
             f"{workload.about[0].upper()}{workload.about[1:]}.",
             "",
         ]
-        found += [*table(("", *COLUMNS, "rounds, texts/s"), rows), ""]
+        found += [*table(("", "ten nearest kept", *COLUMNS, "rounds, texts/s"), rows), ""]
     return found[:-1]
+
+
+def kept(run: dict[str, Any], name: str) -> str:
+    return f"{run['vectors'][name]['nearest_kept']:.1%}"
 
 
 def spread(taken: dict[str, Any]) -> str:
     return f"{min(taken['all_texts_per_s']):.0f} to {max(taken['all_texts_per_s']):.0f}"
-
-
-def open_table(run: dict[str, Any]) -> list[str]:
-    if not run["open"]:
-        return ["Not measured."]
-    rows = [
-        (
-            one["name"],
-            str(one["group"]),
-            f"{one['share']:.0%}",
-            number(one["offered_texts_per_s"], ".0f"),
-            number(one["goodput_texts_per_s"], ".0f"),
-            number(one["p50_ms"], ".0f"),
-            number(one["p99_ms"], ".0f"),
-            ", ".join(f"{code} {count}" for code, count in sorted(one["codes"].items())),
-            number(one["refused_p50_ms"]),
-            number(one["refused_p99_ms"]),
-            f"{one['resident_before'] / 2**20:.0f} -> {one['resident_after'] / 2**20:.0f}",
-            number(one["sent_late_ms"], ".0f"),
-        )
-        for one in run["open"]
-    ]
-    heads = (
-        "",
-        "texts a request",
-        "load",
-        "offered texts/s",
-        "goodput texts/s",
-        "p50 ms",
-        "p99 ms",
-        "requests",
-    )
-    return [
-        (
-            "Poisson arrivals at a share of the capacity that the closed loops had (64 singles; 8 "
-            "x 32). Goodput counts what was answered within its deadline, "
-            "after the first of them has passed."
-        ),
-        "",
-        *table(
-            (*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows
-        ),
-    ]
-
-
-def flood_table(run: dict[str, Any]) -> list[str]:
-    if not run["flood"]:
-        return ["Not measured."]
-    rows = [
-        (
-            one["name"],
-            str(one["batch_ms"]),
-            number(one["alone"]["p50_ms"]),
-            number(one["alone"]["p99_ms"]),
-            number(one["beside"]["p50_ms"]),
-            number(one["beside"]["p99_ms"]),
-            number(one["beside"]["bulk_texts_per_s"], ".0f"),
-        )
-        for one in run["flood"]
-    ]
-    return [
-        (
-            f"{RATE:.0f} single texts/s that somebody waits for, alone, and beside {CALLERS} "
-            "callers that each keep a request of 32 texts under way; "
-            "by how long a batch of bulk may take (`--bulk-batch-ms`)."
-        ),
-        "",
-        *table(
-            (
-                "",
-                "bulk batch, ms",
-                "alone, p50 ms",
-                "p99 ms",
-                "beside bulk, p50 ms",
-                "p99 ms",
-                "bulk, texts/s",
-            ),
-            rows,
-        ),
-    ]
 
 
 def peak_of(run: dict[str, Any], precision: str) -> float | None:
@@ -216,7 +147,7 @@ def peak_tables(run: dict[str, Any]) -> list[str]:
     """Return the peak, and everyone's share of it: first pass and later ones apart."""
     bulk, peaks = (
         run["measured"].get("bulk", {}),
-        {name: peak_of(run, name) for name in ("fp32", "bf16")},
+        {name: peak_of(run, name) for name in ("fp32", "bf16", "int8")},
     )
     rows = []
     for name, about in run["contestants"].items():
@@ -254,13 +185,18 @@ def contestants_table(run: dict[str, Any]) -> list[str]:
         versions = ", ".join(f"{package} {value}" for package, value in about["versions"].items())
         chosen = about.get("batch_size", {})
         size = "; ".join(f"{workload}: batches of {size}" for workload, size in chosen.items())
-        far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}")
+        far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}", kept(run, name))
         rows.append((name, about["precision"], about["precision_told"], *far, size, versions))
     return [
         (
             "The precision is checked: by what the loaded model says of itself, and by the "
-            "distance of its vectors from those of sentence-transformers' torch backend in fp32."
+            "distance of its vectors from those of sentence-transformers' torch backend in fp32. "
+            "Ten nearest kept: the share of each text's ten nearest that are those of that "
+            "backend, over all texts of the run."
         ),
         "",
-        *table(("", "meant", "says", "max abs", "least cosine", "", "versions"), rows),
+        *table(
+            ("", "meant", "says", "max abs", "least cosine", "ten nearest kept", "", "versions"),
+            rows,
+        ),
     ]

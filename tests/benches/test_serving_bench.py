@@ -41,7 +41,9 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     } == dict.fromkeys(("one caller", "64 singles", "8 x 32", "bulk", "list by the client"), names)
     for by_name in found["measured"].values():
         assert all(taken["texts_per_s"] > 0 and taken["cpu_ms"] > 0 for taken in by_name.values())
-    assert all(far["max_abs"] < 1e-5 for far in found["vectors"].values())
+    assert all(
+        far["max_abs"] < 1e-5 and far["nearest_kept"] > 0.99 for far in found["vectors"].values()
+    )
     assert [one["share"] for one in found["open"]] == [0.5, 0.8, 1.0, 2.0] * 2
     assert all(one["codes"].get("OK") for one in found["open"])
     assert [one["batch_ms"] for one in found["flood"]] == [10]
@@ -51,8 +53,10 @@ def test_a_quick_run_measures_everything(tmp_path: Path) -> None:
     )
     report = (tmp_path / "serving.md").read_text(encoding="utf-8")
     assert "## What was to be reached" in report
+    assert "The price is for 0.04 an hour" in report
     assert "Other programs took of the CPUs: " in report
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "serving-throughput.png",
         "serving-open-loop.png",
+        "serving-quality.png",
     }

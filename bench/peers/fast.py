@@ -1,0 +1,55 @@
+"""fastembed in process, with a graph of the same model.
+
+    python -m bench.peers.fast FOLDER TEXTS DIM PROCESSES
+
+FOLDER holds the tokenizer and onnx/model.onnx. PROCESSES is 1, or fastembed's `parallel`: it starts
+so many processes for a call of more texts than one batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from fastembed import TextEmbedding
+from fastembed.common.model_description import ModelSource, PoolingType
+
+from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
+
+NAME = "local"
+PACKAGES = ("fastembed", "onnxruntime")
+
+
+def main() -> None:
+    folder, texts_path, dim, processes = sys.argv[1:]
+    texts, parallel = read_texts(texts_path), int(processes) if processes != "1" else None
+    TextEmbedding.add_custom_model(
+        NAME, PoolingType.MEAN, normalization=True, sources=ModelSource(url=folder), dim=int(dim)
+    )
+    model = TextEmbedding(
+        NAME, providers=["CPUExecutionProvider"], specific_model_path=folder, local_files_only=True
+    )
+
+    def encode(order: Sequence[int], batch_size: int) -> Any:
+        given = [texts[i] for i in order]
+        return np.stack(list(model.embed(given, batch_size=batch_size, parallel=parallel)))
+
+    def describe() -> dict[str, Any]:
+        versions = {package: version(package) for package in PACKAGES}
+        return {"versions": versions, "precision_told": "float32 graph"}
+
+    def run(order: list[int], group: int, batch_size: int) -> dict[str, Any]:
+        return timed(functools.partial(encode, part, batch_size) for part in groups(order, group))
+
+    def vectors(path: str) -> dict[str, Any]:
+        return save_vectors(path, encode(range(len(texts)), 32))
+
+    answer({"describe": describe, "run": run, "vectors": vectors})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Contestants in process: sentence-transformers and fastembed, in environments of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.serving.contestants import Contestant, Setting
+from bench.serving.processes import QUIET, ROOT, Failed, Worker
+from bench.serving.workloads import BATCHES, BULK, ONE, Workload
+from headlight_export.precision.sample_texts import training_docstrings
+
+BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
+SETTLING = 128  # texts, to choose a batch size
+
+
+def installed(python: Path) -> Path:
+    """Return the interpreter. Raises Failed without it."""
+    if not python.exists():
+        raise Failed(f"{python.parent.parent.name} is not installed; see the Makefile")
+    return python
+
+
+def converted(setting: Setting, python: Path, backend: str) -> Path:
+    """Return sentence-transformers' folder of the model for a backend, made once.
+
+    int8 is calibrated on the texts that Headlight's export takes by default.
+
+    Raises:
+        Failed: it cannot be made; the message has the reason.
+    """
+    folder, texts = setting.work / backend, setting.work / "calibration" / "train.jsonl"
+    if folder.is_dir():
+        return folder
+    if not texts.is_file():
+        texts.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps({"text": text}) for text in training_docstrings()]
+        texts.write_text("\n".join(lines), encoding="utf-8")
+    draft = folder.with_name(f"{backend}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    command = [str(installed(python)), "-m", "bench.peers.convert", str(setting.model)]
+    done = subprocess.run(
+        [*command, backend, str(draft), str(texts.parent)],
+        cwd=ROOT,
+        env=os.environ | QUIET,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failed(" ".join(done.stderr.split())[-300:])
+    draft.rename(folder)
+    return folder
+
+
+class Library(Contestant):
+    """sentence-transformers in process.
+
+    `processes`: of its multi-process pool, one thread each; 1: no pool.
+    """
+
+    kind = "library"
+    workloads: tuple[str, ...] = (ONE, BATCHES, BULK)
+
+    def __init__(
+        self,
+        name: str,
+        precision: str,
+        setting: Setting,
+        python: Path,
+        backend: str,
+        processes: int = 1,
+    ) -> None:
+        super().__init__(name, precision, setting)
+        self._python, self._backend, self._processes = python, backend, processes
+        if processes > 1:
+            self.workloads = (BATCHES, BULK)
+        self._batch_size = dict.fromkeys(self.workloads, BATCH_SIZES[0])
+
+    def start(self) -> None:
+        module, *arguments = self._worker()
+        self.process: Worker = Worker(installed(self._python), module, *arguments, log=self.log)
+        self.process.ask("describe")
+
+    def _worker(self) -> tuple[str, ...]:
+        """Return the module of its worker, and its arguments."""
+        setting, model = self._setting, self._setting.model
+        if self.precision == "int8":
+            model = converted(setting, self._python, self._backend)
+        how = (self._backend, self.precision, str(self._processes))
+        return "bench.peers.sentence", str(model), str(setting.texts), *how
+
+    def describe(self) -> dict[str, Any]:
+        return self.process.ask("describe")
+
+    def settle(self) -> dict[str, Any]:
+        order, rates = list(range(len(self._setting.tokens)))[:SETTLING], {}
+        for workload, group in ((BATCHES, 32), (BULK, 0)):
+            if workload not in self.workloads:
+                continue
+            tried: dict[int, float] = {}
+            for size in BATCH_SIZES:
+                told = {"order": order, "group": group, "batch_size": size}
+                # The faster of two: the first meets shapes for the first time.
+                tried[size] = len(order) / min(
+                    self.process.ask("run", **told)["seconds"] for _ in range(2)
+                )
+            self._batch_size[workload] = max(tried, key=lambda size: tried[size])
+            rates[workload] = {str(size): rate for size, rate in tried.items()}
+        return {"batch_size": self._batch_size, "texts_per_s_by_batch_size": rates}
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        group, size = (
+            0 if workload.name == BULK else workload.group,
+            self._batch_size[workload.name],
+        )
+        return self.process.ask("run", order=list(order), group=group, batch_size=size)
+
+    def _save_vectors(self, path: Path) -> None:
+        self.process.ask("vectors", path=str(path))
+
+
+class Fastembed(Library):
+    """fastembed in process, with the graph that sentence-transformers converts.
+
+    `processes`: its `parallel`, which starts processes for each call of more than a batch; so only
+    the whole list has them.
+    """
+
+    def __init__(
+        self, name: str, setting: Setting, python: Path, converter: Path, processes: int = 1
+    ) -> None:
+        super().__init__(name, "fp32", setting, python, "onnx", processes)
+        self._converter = converter
+        if processes > 1:
+            self.workloads = (BULK,)
+
+    def _worker(self) -> tuple[str, ...]:
+        folder = converted(self._setting, self._converter, self._backend)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        how = (str(config["hidden_size"]), str(self._processes))
+        return "bench.peers.fast", str(folder), str(self._setting.texts), *how

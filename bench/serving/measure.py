@@ -33,7 +33,7 @@ from bench.serving.workloads import (
     summary,
 )
 from headlight.runtime.values import Floats
-from headlight_export.precision.quality import nearness
+from headlight_export.precision.quality import common_neighbours
 
 SHORT = "Join two paths and tell whether the result is a directory."
 LOADS = (0.5, 0.8, 1.0, 2.0)  # of the capacity measured before
@@ -55,7 +55,7 @@ def distances(vectors: dict[str, Floats]) -> dict[str, dict[str, float]]:
             np.linalg.norm(rough, axis=1) * np.linalg.norm(exact, axis=1)
         )
         found[name] = {
-            "nearest_kept": nearness(exact, rough).share,
+            "nearest_kept": common_neighbours(exact, rough),
             "max_abs": float(np.abs(rough - exact).max()),
             "min_cosine": float(cosines.min()),
         }

@@ -314,9 +314,7 @@ def packed(width: int, dtype: VectorType) -> tuple[int, int]:
     return (width // 8 if bits == 1 else width), width * bits // 8
 
 
-def check_dimensions(
-    dimensions: int, width: int, field: str = "outputs.pooled.dimensions"
-) -> None:
+def check_dimensions(dimensions: int, width: int, field: str = "outputs.pooled.dimensions") -> None:
     """Raise InvalidInput unless vectors of this width have so many dimensions."""
     if not 1 <= dimensions <= width:
         raise InvalidInput(field, f"is {dimensions}; this model's vectors have 1 .. {width}")

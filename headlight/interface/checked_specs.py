@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -68,8 +68,7 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         _flag(f"{field}.{name}", getattr(spec, name))
     if spec.normalize is not None:
         _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
-    if spec.pooling is not None:
-        check_name(f"{field}.pooling", spec.pooling, ["mean"])
+    checked_mean(f"{field}.pooling", spec.pooling)
     check_name(f"{field}.dtype", spec.dtype, get_args(RowType))
     width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
     if isinstance(kind, str):
@@ -93,6 +92,13 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         dtype=spec.dtype,
         beyond_max_length=bool(spec.beyond_max_length),
     )
+
+
+def checked_mean(field: str, pooling: str | None) -> Literal["mean"] | None:
+    """Return the pooling of span vectors. Raises InvalidInput for any other name."""
+    if pooling is not None:
+        check_name(field, pooling, ["mean"])
+    return None if pooling is None else "mean"
 
 
 def checked_tokens(spec: TokensSpec) -> TokensSpec:

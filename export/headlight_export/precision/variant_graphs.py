@@ -39,9 +39,7 @@ class VariantGraphs:
         self._draft, self._manifest, self._variants = draft, manifest, variants
         self._config = encoder.config
         self._exact = [
-            graph
-            for graph in manifest.graphs
-            if graph.precision == "fp32" and graph.role != "head"
+            graph for graph in manifest.graphs if graph.precision == "fp32" and graph.role != "head"
         ]
         self._writers: dict[Variant, Callable[..., list[Graph]]] = {
             (provider, precision): functools.partial(

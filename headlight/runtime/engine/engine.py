@@ -18,8 +18,8 @@ from headlight.errors import HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
-from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
 from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
+from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, open_graph

@@ -127,9 +127,7 @@ def place_all(
     for at, (value, tokenized, item) in enumerate(zip(values, inputs, items, strict=True)):
         text = value if isinstance(value, str) else None
         try:
-            found.append(
-                span_items(choice, tokenized, item, text, index=at, max_length=max_length)
-            )
+            found.append(span_items(choice, tokenized, item, text, index=at, max_length=max_length))
         except InvalidInput as error:
             named = len(values) == 1 or f"inputs[{at}]" in error.field or not error.field
             raise InvalidInput(

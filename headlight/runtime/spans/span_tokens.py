@@ -84,7 +84,7 @@ def place_spans(
             field = f"{SPANS}.given.inputs[{index}]"
             given = kind[index]
             _check_given(field, given, len(text))
-        _check_count(field, len(given))
+        check_span_count(field, len(given))
         characters = np.array(given)[:, :2]
         # Running extremes, because searching needs an order; tokenizers give offsets in order.
         first = np.searchsorted(np.maximum.accumulate(ends), characters[:, 0], side="right")
@@ -93,7 +93,7 @@ def place_spans(
         full = first < last
         if kind == "sentences":  # truncation cut some, or the tokenizer drops their characters
             characters, first, last = characters[full], first[full], last[full]
-            _check_count(field, len(first))
+            check_span_count(field, len(first))
         elif not full.all():
             at = int(np.flatnonzero(~full)[0])
             raise InvalidInput(
@@ -128,7 +128,7 @@ def _windows(windows: Windows, count: int) -> tuple[Ids, Ids]:
     """Return begin and end of each window of `count` tokens: the last ends with the last token."""
     step = windows.size - windows.overlap
     most = 1 if count <= windows.size else 1 - (windows.size - count) // step
-    _check_count(f"{SPANS}.windows", most)
+    check_span_count(f"{SPANS}.windows", most)
     begins = np.arange(most, dtype=np.int64) * step
     return begins, np.minimum(begins + windows.size, count)
 
@@ -145,7 +145,8 @@ def _check_given(field: str, spans: Sequence[Span], length: int) -> None:
             )
 
 
-def _check_count(field: str, count: int) -> None:
+def check_span_count(field: str, count: int) -> None:
+    """Raise InvalidInput for no span, or for more than one input may have."""
     if not 1 <= count <= MOST_SPANS:
         raise InvalidInput(
             field, f"has {count} spans; 1 to {MOST_SPANS} are answered, split the text or ask less"

@@ -33,7 +33,7 @@ def check_spans(spec: pb.SpansOutput, response: pb.EncodeResponse, inputs: Seque
         expected = 0 if text is None else len(starts)
         require(
             len(places.characters) == expected,
-            f"{field}.characters has {len(places.characters)} entries, and {expected} were expected",
+            f"{field}.characters has {len(places.characters)} entries, {expected} were expected",
         )
         for each in places.characters if text is not None else ():
             if not each.start <= each.end <= len(text or "") or each.text:
@@ -44,7 +44,7 @@ def check_spans(spec: pb.SpansOutput, response: pb.EncodeResponse, inputs: Seque
         windows = list(places.window_starts)
         require(
             not windows or (spec.beyond_max_length and windows == sorted(set(windows))),
-            f"{field}.window_starts are {windows[:8]}, which were not asked for or are out of order",
+            f"{field}.window_starts are {windows[:8]}, out of order or not asked for",
         )
         require(
             all(start < item.token_count for start in windows),

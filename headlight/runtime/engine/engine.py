@@ -89,8 +89,11 @@ class Engine:
             graph = bundle.manifest.graph(role, provider, precision)
             self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
         last, few = bundle.manifest.head(provider), dataclasses.replace(workers, wide="none")
-        opened = last and open_graph(bundle, last, provider, last.precision, few, gpu)
-        self.head = HeadLayers(opened, self.faults, self._title)
+        self.head = HeadLayers(
+            None if last is None else open_graph(bundle, last, provider, last.precision, few, gpu),
+            self.faults,
+            self._title,
+        )
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = (
             self.roles if self._lent else frozenset(("embed",) if workers.apart else ())

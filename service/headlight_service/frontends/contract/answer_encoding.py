@@ -84,8 +84,12 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
         _announce_attention(response, wanted.attention, items)
     if wanted.spans is not None and prepared.spans is not None:
         width = wanted.spans.form.width or architecture.pooled_dim
-        shapes = [(len(work.spans.begins), width) for work in prepared.spans]
-        _ragged(response.spans, ROW_TYPES[wanted.spans.spec.dtype], (), shapes)
+        _ragged(
+            response.spans,
+            ROW_TYPES[wanted.spans.spec.dtype],
+            (),
+            [(len(work.spans.begins), width) for work in prepared.spans],
+        )
         response.span_places.extend(map(_span_places, prepared.spans))
     return response
 

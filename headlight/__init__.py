@@ -31,7 +31,7 @@ from headlight.results import (
     TokenVectors,
     Usage,
 )
-from headlight.spans import SpanVectors, Windows
+from headlight.span_vectors import SpanVectors, Windows
 from headlight.spec import AttentionSpec, Run, Span
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 
 from headlight.results import TokenList
 from headlight.runtime.values import Floats
-from headlight.spans import SpanVectors
+from headlight.span_vectors import SpanVectors
 from headlight_model.encoder import Encoder
 
 TEXT = "Join two paths, e.g. a and b. It returns a path! Does it fail? Yes: if there is none"

@@ -23,7 +23,7 @@ from headlight.results import (
     TokenList,
     TokenVectors,
 )
-from headlight.spans import SpansSpec, SpanVectors, Windows
+from headlight.span_vectors import SpansSpec, SpanVectors, Windows
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,

@@ -24,8 +24,8 @@ from tests.span_reference import SECOND, TEXT, expected_vectors
 from tests.system.conftest import Small, bundle_of
 from tests.system.processes import Service
 
-EXACT = {"atol": 1e-5, "rtol": 0}
-SAME = {"atol": 1e-6, "rtol": 0}
+EXACT: Any = {"atol": 1e-5, "rtol": 0}
+SAME: Any = {"atol": 1e-6, "rtol": 0}
 LONG = " ".join(f"{TEXT} for the {number}. time." for number in range(200))
 KINDS: list[Any] = ["sentences", Windows(6, 2), [[(0, 4), (2, 30)], [(0, len(SECOND))]]]
 
@@ -142,7 +142,7 @@ def test_many_texts_with_their_own_spans(rope: Service) -> None:
     with Client(rope.target) as client:
         found = client.span_vectors(texts, spans)
         assert [each.characters[0][:2] for each in found] == [each[0] for each in spans]
-        spans[650] = [(3, 4)]
+        spans[650] = [(4, 5)]
         with pytest.raises(InvalidInput, match=r"given.inputs\[650\].spans\[0\]: shares no"):
             client.span_vectors(texts, spans)
 

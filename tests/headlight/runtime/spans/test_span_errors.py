@@ -11,7 +11,7 @@ import pytest
 from headlight import InvalidInput
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
-from headlight.spans import SpansSpec, Windows
+from headlight.span_vectors import SpansSpec, Windows
 from tests.conftest import MakeBundle
 from tests.factory import with_options
 from tests.headlight.runtime.spans.conftest import Model

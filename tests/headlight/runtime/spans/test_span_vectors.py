@@ -10,7 +10,7 @@ import pytest
 
 from headlight.runtime.spans.span_items import window_starts
 from headlight.runtime.values import Floats
-from headlight.spans import SpanVectors, Windows
+from headlight.span_vectors import SpanVectors, Windows
 from tests.headlight.runtime.spans.conftest import Model
 from tests.span_reference import (
     SECOND,
@@ -22,7 +22,7 @@ from tests.span_reference import (
 )
 
 SPANS: list[Any] = ["sentences", Windows(7, 3), Windows(500), [[(0, 4), (2, 30), (0, len(TEXT))]]]
-EXACT = {"atol": 1e-5, "rtol": 0}
+EXACT: Any = {"atol": 1e-5, "rtol": 0}
 
 
 @pytest.mark.parametrize("spans", SPANS, ids=str)

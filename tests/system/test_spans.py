@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -203,3 +206,43 @@ def test_bytes_of_spans_are_counted(rope: Service) -> None:
         [found] = client.span_vectors([TEXT], "sentences", dtype="float16")
     after = rope.counted('headlight_output_bytes_total{model="docs-rope",output="spans"}')
     assert after - before == found.vectors.nbytes
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headlight", "embed", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_the_command_line_writes_a_line_for_each_span(rope: Service, tmp_path: Path) -> None:
+    out = tmp_path / "spans.jsonl"
+    for spans in ("sentences", "6:2"):
+        done = run(TEXT, SECOND, "--spans", spans, "--out", str(out), "--target", rope.target)
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        with Client(rope.target) as client:
+            kind: Any = Windows(6, 2) if spans == "6:2" else "sentences"
+            found = client.span_vectors([TEXT, SECOND], kind)
+        assert [line["text"] for line in lines] == [0] * len(found[0]) + [1] * len(found[1])
+        characters = [span[:2] for each in found for span in each.characters]
+        assert [(line["start"], line["end"]) for line in lines] == characters
+        vectors = np.array([line["embedding"] for line in lines])
+        whole = np.concatenate([each.vectors for each in found])
+        np.testing.assert_allclose(vectors, whole, **SAME)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--spans", "words"], "is not sentences, N or N:OVERLAP, as 64:16"),
+        (["--spans", "sentences", "--format", "npy", "--out", "a.npy"], "use --format jsonl"),
+        (["--spans", "4", "--dtype", "int8"], "one --dtype, float32 or float16"),
+        (["--spans", "4:4"], "outputs.spans.windows.overlap: is 4; must be from 0 to 3"),
+        (["--beyond-max-length"], "is of vectors of spans; add --spans"),
+    ],
+)
+def test_the_command_line_refuses_by_option(
+    rope: Service, options: list[str], problem: str
+) -> None:
+    done = run(TEXT, *options, "--target", rope.target)
+    assert done.returncode != 0
+    assert problem in done.stderr

@@ -148,6 +148,18 @@ def test_many_texts_with_their_own_spans(rope: Service) -> None:
         spans[650] = [(4, 5)]
         with pytest.raises(InvalidInput, match=r"given.inputs\[650\].spans\[0\]: shares no"):
             client.span_vectors(texts, spans)
+        # More spans than a request may have go into several.
+        many = client.span_vectors([SECOND] * 4, [[(0, 8)] * 9_000] * 4, dimensions=1)
+        assert [len(each) for each in many] == [9_000] * 4
+        with grpc.insecure_channel(rope.target) as channel:
+            lists = [pb.TextSpans(spans=[pb.TextSpan(end=8)] * 9_000)] * 4
+            spans_of_all = pb.SpansOutput(given=pb.GivenSpans(inputs=lists), dimensions=1)
+            request = pb.EncodeRequest(
+                inputs=[pb.Input(text=SECOND)] * 4, outputs=pb.Outputs(spans=spans_of_all)
+            )
+            with pytest.raises(grpc.RpcError) as error:
+                pb_grpc.HeadlightServiceStub(channel).Encode(request)
+            assert "outputs.spans: are more than 16384 spans together" in str(error.value)
 
 
 def test_an_older_bundle_refuses_spans_alone(tmp_path: Any) -> None:
@@ -236,7 +248,7 @@ def test_the_command_line_writes_a_line_for_each_span(rope: Service, tmp_path: P
         (["--spans", "words"], "is not sentences, N or N:OVERLAP, as 64:16"),
         (["--spans", "sentences", "--format", "npy", "--out", "a.npy"], "use --format jsonl"),
         (["--spans", "4", "--dtype", "int8"], "one --dtype, float32 or float16"),
-        (["--spans", "4:4"], "outputs.spans.windows.overlap: is 4; must be from 0 to 3"),
+        (["--spans", "4:4"], "--spans OVERLAP: is 4; must be from 0 to 3"),
         (["--beyond-max-length"], "is of vectors of spans; add --spans"),
     ],
 )

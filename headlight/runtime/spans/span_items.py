@@ -42,19 +42,14 @@ class SpanItems(NamedTuple):
             head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
             normalize: whether vectors have unit length unless requested otherwise.
         """
-        sums = np.zeros(0)
+        choice, first = self.items[0].selection.spans, results[0].spans
+        assert choice is not None
+        assert first is not None
+        sums = np.zeros((len(self.spans.begins), first.shape[1]))
         for item, result in zip(self.items, results, strict=True):
-            if item.spans is None or result.spans is None:
-                raise RuntimeError("vectors of spans were not computed. This is a bug.")
-            if len(self.items) == 1:
-                sums = result.spans
-                break
-            if not len(sums):
-                sums = np.zeros((len(self.spans.begins), result.spans.shape[1]))
+            assert item.spans is not None
             sums[item.spans.places] += result.spans
         counts = (self.spans.ends - self.spans.begins)[:, None]
-        choice = self.items[0].selection.spans
-        assert choice is not None
         means = np.asarray(sums / counts, dtype=np.float32)
         vectors = np.ascontiguousarray(head(means)[:, : choice.form.width])
         if normalize if choice.form.unit is None else choice.form.unit:

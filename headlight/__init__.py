@@ -31,6 +31,7 @@ from headlight.results import (
     TokenVectors,
     Usage,
 )
+from headlight.span_vectors import SpanVectors, Windows
 from headlight.spec import AttentionSpec, Run, Span
 
 if TYPE_CHECKING:
@@ -63,11 +64,13 @@ __all__ = [
     "Overloaded",
     "Run",
     "Span",
+    "SpanVectors",
     "TokenList",
     "TokenVectors",
     "Unauthenticated",
     "Unavailable",
     "Usage",
+    "Windows",
 ]
 
 # Loaded on first use, because they load gRPC or protobuf: `headlight.runtime` works without gRPC,

@@ -26,7 +26,8 @@ TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensor
 FILES_IN_A_ROOM = 12
 
 VALUES = tuple(
-    f"headlight.{name}" for name in ("description", "errors", "interface", "results", "spec")
+    f"headlight.{name}"
+    for name in ("description", "errors", "interface", "results", "span_vectors", "spec")
 )
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
@@ -34,7 +35,8 @@ RUNTIME_VALUES = (
 )
 # Modules that the layers of the service share.
 SHARED = tuple(
-    f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
+    f"headlight.{name}"
+    for name in ("description", "errors", "extras", "results", "span_vectors", "spec")
 )
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
 CONTRACT, GRPC, SECURITY, TELEMETRY = (
@@ -110,6 +112,11 @@ ALLOWED = {
         "headlight.runtime.vectors",
         "headlight.runtime.attention",
     ),
+    "headlight.runtime.spans": (
+        *RUNTIME_VALUES,
+        "headlight.span_vectors",
+        *(f"headlight.runtime.{room}" for room in ("spans", "tokenization", "vectors")),
+    ),
     "headlight.runtime.providers": (
         *RUNTIME_VALUES,
         "headlight.runtime.attention.graph_selectors",
@@ -142,6 +149,7 @@ ALLOWED = {
     CORE: (*SHARED, "headlight.runtime", CORE, *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY)),
     f"{CORE}.requests": (
         "headlight.errors",
+        "headlight.span_vectors",
         "headlight.spec",
         "headlight.runtime",
         f"{CORE}.requests",
@@ -245,6 +253,7 @@ ALLOWED = {
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
         *("headlight.description", "headlight.model_store", "headlight.command_parser"),
+        "headlight.span_vectors",
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with the service's options and metrics.

@@ -43,6 +43,7 @@ class Unit(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNIT_TOKEN: _ClassVar[Unit]
     UNIT_WORD: _ClassVar[Unit]
     UNIT_SPAN: _ClassVar[Unit]
+    UNIT_SENTENCE: _ClassVar[Unit]
 
 class NamedTokens(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -72,6 +73,14 @@ class OutputKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTPUT_KIND_HIDDEN: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION_INDICES: _ClassVar[OutputKind]
     OUTPUT_KIND_ATTENTION_SCALES: _ClassVar[OutputKind]
+    OUTPUT_KIND_SPANS: _ClassVar[OutputKind]
+
+class EvidenceMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EVIDENCE_METHOD_UNSPECIFIED: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_LATE_INTERACTION: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_OCCLUSION: _ClassVar[EvidenceMethod]
+    EVIDENCE_METHOD_ATTENTION: _ClassVar[EvidenceMethod]
 SPECIAL_TOKENS_UNSPECIFIED: SpecialTokens
 SPECIAL_TOKENS_PARSE: SpecialTokens
 SPECIAL_TOKENS_TEXT: SpecialTokens
@@ -94,6 +103,7 @@ UNIT_UNSPECIFIED: Unit
 UNIT_TOKEN: Unit
 UNIT_WORD: Unit
 UNIT_SPAN: Unit
+UNIT_SENTENCE: Unit
 NAMED_TOKENS_UNSPECIFIED: NamedTokens
 NAMED_TOKENS_ALL: NamedTokens
 NAMED_TOKENS_POOLED: NamedTokens
@@ -114,6 +124,11 @@ OUTPUT_KIND_ATTENTION: OutputKind
 OUTPUT_KIND_HIDDEN: OutputKind
 OUTPUT_KIND_ATTENTION_INDICES: OutputKind
 OUTPUT_KIND_ATTENTION_SCALES: OutputKind
+OUTPUT_KIND_SPANS: OutputKind
+EVIDENCE_METHOD_UNSPECIFIED: EvidenceMethod
+EVIDENCE_METHOD_LATE_INTERACTION: EvidenceMethod
+EVIDENCE_METHOD_OCCLUSION: EvidenceMethod
+EVIDENCE_METHOD_ATTENTION: EvidenceMethod
 
 class EncodeRequest(_message.Message):
     __slots__ = ("model", "inputs", "outputs", "truncation", "dry_run", "prompt_name", "prompt_text", "priority", "special_tokens")
@@ -172,18 +187,20 @@ class TokenIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[int]] = ..., segments: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Outputs(_message.Message):
-    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info")
+    __slots__ = ("pooled", "tokens", "attention", "hidden", "token_info", "spans")
     POOLED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     TOKEN_INFO_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
     pooled: PooledOutput
     tokens: TokensOutput
     attention: AttentionOutput
     hidden: HiddenOutput
     token_info: TokenInfoOutput
-    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ...) -> None: ...
+    spans: SpansOutput
+    def __init__(self, pooled: _Optional[_Union[PooledOutput, _Mapping]] = ..., tokens: _Optional[_Union[TokensOutput, _Mapping]] = ..., attention: _Optional[_Union[AttentionOutput, _Mapping]] = ..., hidden: _Optional[_Union[HiddenOutput, _Mapping]] = ..., token_info: _Optional[_Union[TokenInfoOutput, _Mapping]] = ..., spans: _Optional[_Union[SpansOutput, _Mapping]] = ...) -> None: ...
 
 class PooledOutput(_message.Message):
     __slots__ = ("dimensions", "normalize", "dtypes")
@@ -206,6 +223,52 @@ class TokensOutput(_message.Message):
     normalize: bool
     dtype: DataType
     def __init__(self, skip_special: bool = ..., skip_prompt: bool = ..., normalize: bool = ..., dtype: _Optional[_Union[DataType, str]] = ...) -> None: ...
+
+class SpansOutput(_message.Message):
+    __slots__ = ("given", "sentences", "windows", "include_special", "pooling", "dimensions", "normalize", "dtype", "beyond_max_length")
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_SPECIAL_FIELD_NUMBER: _ClassVar[int]
+    POOLING_FIELD_NUMBER: _ClassVar[int]
+    DIMENSIONS_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZE_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    BEYOND_MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    given: GivenSpans
+    sentences: SentenceSpans
+    windows: TokenWindows
+    include_special: bool
+    pooling: str
+    dimensions: int
+    normalize: bool
+    dtype: DataType
+    beyond_max_length: bool
+    def __init__(self, given: _Optional[_Union[GivenSpans, _Mapping]] = ..., sentences: _Optional[_Union[SentenceSpans, _Mapping]] = ..., windows: _Optional[_Union[TokenWindows, _Mapping]] = ..., include_special: bool = ..., pooling: _Optional[str] = ..., dimensions: _Optional[int] = ..., normalize: bool = ..., dtype: _Optional[_Union[DataType, str]] = ..., beyond_max_length: bool = ...) -> None: ...
+
+class GivenSpans(_message.Message):
+    __slots__ = ("inputs",)
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    inputs: _containers.RepeatedCompositeFieldContainer[TextSpans]
+    def __init__(self, inputs: _Optional[_Iterable[_Union[TextSpans, _Mapping]]] = ...) -> None: ...
+
+class TextSpans(_message.Message):
+    __slots__ = ("spans",)
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    spans: _containers.RepeatedCompositeFieldContainer[TextSpan]
+    def __init__(self, spans: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ...) -> None: ...
+
+class SentenceSpans(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TokenWindows(_message.Message):
+    __slots__ = ("size", "overlap")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    overlap: int
+    def __init__(self, size: _Optional[int] = ..., overlap: _Optional[int] = ...) -> None: ...
 
 class AttentionOutput(_message.Message):
     __slots__ = ("layers", "heads", "layer_runs", "head_runs", "pairs", "reduce", "queries", "keys", "unit", "spans", "top_k", "dtype", "scores", "drop_special", "max_bytes")
@@ -432,7 +495,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_ns: _Optional[int] = ..., queue_ns: _Optional[int] = ..., infer_ns: _Optional[int] = ..., total_ns: _Optional[int] = ...) -> None: ...
 
 class EncodeResponse(_message.Message):
-    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage")
+    __slots__ = ("model", "items", "pooled", "tokens", "attention", "hidden", "timings", "attention_map", "attention_indices", "attention_scales", "hidden_tokens", "data_bytes", "kept_tokens", "usage", "spans", "span_places")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
     POOLED_FIELD_NUMBER: _ClassVar[int]
@@ -447,6 +510,8 @@ class EncodeResponse(_message.Message):
     DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
     KEPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    SPAN_PLACES_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     items: _containers.RepeatedCompositeFieldContainer[Item]
     pooled: _containers.RepeatedCompositeFieldContainer[Tensor]
@@ -461,31 +526,49 @@ class EncodeResponse(_message.Message):
     data_bytes: int
     kept_tokens: _containers.RepeatedCompositeFieldContainer[TokenIndices]
     usage: Usage
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ...) -> None: ...
+    spans: RaggedTensor
+    span_places: _containers.RepeatedCompositeFieldContainer[SpanPlaces]
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[Item, _Mapping]]] = ..., pooled: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., tokens: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden: _Optional[_Union[RaggedTensor, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., attention_map: _Optional[_Union[AttentionMap, _Mapping]] = ..., attention_indices: _Optional[_Union[RaggedTensor, _Mapping]] = ..., attention_scales: _Optional[_Union[RaggedTensor, _Mapping]] = ..., hidden_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., data_bytes: _Optional[int] = ..., kept_tokens: _Optional[_Iterable[_Union[TokenIndices, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., spans: _Optional[_Union[RaggedTensor, _Mapping]] = ..., span_places: _Optional[_Iterable[_Union[SpanPlaces, _Mapping]]] = ...) -> None: ...
+
+class SpanPlaces(_message.Message):
+    __slots__ = ("characters", "token_starts", "token_ends", "window_starts")
+    CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_STARTS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ENDS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_STARTS_FIELD_NUMBER: _ClassVar[int]
+    characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
+    token_starts: _containers.RepeatedScalarFieldContainer[int]
+    token_ends: _containers.RepeatedScalarFieldContainer[int]
+    window_starts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., token_starts: _Optional[_Iterable[int]] = ..., token_ends: _Optional[_Iterable[int]] = ..., window_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EncodeStreamRequest(_message.Message):
-    __slots__ = ("id", "encode")
+    __slots__ = ("id", "encode", "compare")
     ID_FIELD_NUMBER: _ClassVar[int]
     ENCODE_FIELD_NUMBER: _ClassVar[int]
+    COMPARE_FIELD_NUMBER: _ClassVar[int]
     id: str
     encode: EncodeRequest
-    def __init__(self, id: _Optional[str] = ..., encode: _Optional[_Union[EncodeRequest, _Mapping]] = ...) -> None: ...
+    compare: CompareRequest
+    def __init__(self, id: _Optional[str] = ..., encode: _Optional[_Union[EncodeRequest, _Mapping]] = ..., compare: _Optional[_Union[CompareRequest, _Mapping]] = ...) -> None: ...
 
 class EncodeStreamResponse(_message.Message):
-    __slots__ = ("id", "response", "header", "chunk", "end", "error")
+    __slots__ = ("id", "response", "header", "chunk", "end", "error", "comparison")
     ID_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     HEADER_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_FIELD_NUMBER: _ClassVar[int]
     id: str
     response: EncodeResponse
     header: EncodeResponse
     chunk: Chunk
     end: StreamEnd
     error: Status
-    def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[EncodeResponse, _Mapping]] = ..., header: _Optional[_Union[EncodeResponse, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., error: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
+    comparison: CompareResponse
+    def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[EncodeResponse, _Mapping]] = ..., header: _Optional[_Union[EncodeResponse, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., error: _Optional[_Union[Status, _Mapping]] = ..., comparison: _Optional[_Union[CompareResponse, _Mapping]] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("output", "item", "layer", "head_begin", "head_end", "row_begin", "row_end", "offset_bytes", "data")
@@ -554,7 +637,7 @@ class TokenizeResponse(_message.Message):
     def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., items: _Optional[_Iterable[_Union[TokenInfo, _Mapping]]] = ...) -> None: ...
 
 class OccludeRequest(_message.Message):
-    __slots__ = ("model", "input", "truncation", "tokens", "prompt_name", "prompt_text", "priority", "special_tokens")
+    __slots__ = ("model", "input", "truncation", "tokens", "prompt_name", "prompt_text", "priority", "special_tokens", "target_text", "target_vector")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     TRUNCATION_FIELD_NUMBER: _ClassVar[int]
@@ -563,6 +646,8 @@ class OccludeRequest(_message.Message):
     PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TEXT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_VECTOR_FIELD_NUMBER: _ClassVar[int]
     model: str
     input: Input
     truncation: Truncation
@@ -571,19 +656,147 @@ class OccludeRequest(_message.Message):
     prompt_text: str
     priority: Priority
     special_tokens: SpecialTokens
-    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ...) -> None: ...
+    target_text: str
+    target_vector: TargetVector
+    def __init__(self, model: _Optional[str] = ..., input: _Optional[_Union[Input, _Mapping]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., tokens: _Optional[_Union[TokenSelector, _Mapping]] = ..., prompt_name: _Optional[str] = ..., prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., target_text: _Optional[str] = ..., target_vector: _Optional[_Union[TargetVector, _Mapping]] = ...) -> None: ...
+
+class TargetVector(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, values: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class OccludeResponse(_message.Message):
-    __slots__ = ("model", "item", "tokens", "moved")
+    __slots__ = ("model", "item", "tokens", "moved", "fall", "similarity")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ITEM_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
+    FALL_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     model: ModelRef
     item: Item
     tokens: _containers.RepeatedScalarFieldContainer[int]
     moved: Tensor
-    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., tokens: _Optional[_Iterable[int]] = ..., moved: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+    fall: Tensor
+    similarity: float
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., tokens: _Optional[_Iterable[int]] = ..., moved: _Optional[_Union[Tensor, _Mapping]] = ..., fall: _Optional[_Union[Tensor, _Mapping]] = ..., similarity: _Optional[float] = ...) -> None: ...
+
+class CompareRequest(_message.Message):
+    __slots__ = ("model", "query", "passages", "truncation", "dry_run", "query_prompt_name", "query_prompt_text", "passage_prompt_name", "passage_prompt_text", "priority", "special_tokens", "sort", "late_interaction", "evidence", "matrix")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    QUERY_PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    QUERY_PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PASSAGE_PROMPT_NAME_FIELD_NUMBER: _ClassVar[int]
+    PASSAGE_PROMPT_TEXT_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SPECIAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SORT_FIELD_NUMBER: _ClassVar[int]
+    LATE_INTERACTION_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    MATRIX_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    query: Input
+    passages: _containers.RepeatedCompositeFieldContainer[Input]
+    truncation: Truncation
+    dry_run: bool
+    query_prompt_name: str
+    query_prompt_text: str
+    passage_prompt_name: str
+    passage_prompt_text: str
+    priority: Priority
+    special_tokens: SpecialTokens
+    sort: bool
+    late_interaction: LateInteraction
+    evidence: _containers.RepeatedCompositeFieldContainer[EvidenceRequest]
+    matrix: SimilarityMatrix
+    def __init__(self, model: _Optional[str] = ..., query: _Optional[_Union[Input, _Mapping]] = ..., passages: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., truncation: _Optional[_Union[Truncation, str]] = ..., dry_run: bool = ..., query_prompt_name: _Optional[str] = ..., query_prompt_text: _Optional[str] = ..., passage_prompt_name: _Optional[str] = ..., passage_prompt_text: _Optional[str] = ..., priority: _Optional[_Union[Priority, str]] = ..., special_tokens: _Optional[_Union[SpecialTokens, str]] = ..., sort: bool = ..., late_interaction: _Optional[_Union[LateInteraction, _Mapping]] = ..., evidence: _Optional[_Iterable[_Union[EvidenceRequest, _Mapping]]] = ..., matrix: _Optional[_Union[SimilarityMatrix, _Mapping]] = ...) -> None: ...
+
+class LateInteraction(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class EvidenceRequest(_message.Message):
+    __slots__ = ("method", "unit", "spans", "top_k", "layers", "heads")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    method: EvidenceMethod
+    unit: Unit
+    spans: _containers.RepeatedCompositeFieldContainer[TextSpans]
+    top_k: int
+    layers: _containers.RepeatedScalarFieldContainer[int]
+    heads: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., unit: _Optional[_Union[Unit, str]] = ..., spans: _Optional[_Iterable[_Union[TextSpans, _Mapping]]] = ..., top_k: _Optional[int] = ..., layers: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SimilarityMatrix(_message.Message):
+    __slots__ = ("dtype", "max_bytes")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    dtype: DataType
+    max_bytes: int
+    def __init__(self, dtype: _Optional[_Union[DataType, str]] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class CompareResponse(_message.Message):
+    __slots__ = ("model", "similarity", "query", "query_tokens", "passages", "usage", "timings", "data_bytes")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    QUERY_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    DATA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    model: ModelRef
+    similarity: str
+    query: Item
+    query_tokens: _containers.RepeatedScalarFieldContainer[int]
+    passages: _containers.RepeatedCompositeFieldContainer[PassageComparison]
+    usage: Usage
+    timings: Timings
+    data_bytes: int
+    def __init__(self, model: _Optional[_Union[ModelRef, _Mapping]] = ..., similarity: _Optional[str] = ..., query: _Optional[_Union[Item, _Mapping]] = ..., query_tokens: _Optional[_Iterable[int]] = ..., passages: _Optional[_Iterable[_Union[PassageComparison, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., data_bytes: _Optional[int] = ...) -> None: ...
+
+class PassageComparison(_message.Message):
+    __slots__ = ("index", "item", "score", "max_sim_mean", "evidence", "tokens", "matrix")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ITEM_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIM_MEAN_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MATRIX_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    item: Item
+    score: float
+    max_sim_mean: float
+    evidence: _containers.RepeatedCompositeFieldContainer[Evidence]
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    matrix: Tensor
+    def __init__(self, index: _Optional[int] = ..., item: _Optional[_Union[Item, _Mapping]] = ..., score: _Optional[float] = ..., max_sim_mean: _Optional[float] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ..., matrix: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+
+class Evidence(_message.Message):
+    __slots__ = ("method", "units", "characters", "weights", "matched_tokens", "matched_cosines")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    CHARACTERS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_COSINES_FIELD_NUMBER: _ClassVar[int]
+    method: EvidenceMethod
+    units: Units
+    characters: _containers.RepeatedCompositeFieldContainer[TextSpan]
+    weights: Tensor
+    matched_tokens: _containers.RepeatedScalarFieldContainer[int]
+    matched_cosines: Tensor
+    def __init__(self, method: _Optional[_Union[EvidenceMethod, str]] = ..., units: _Optional[_Union[Units, _Mapping]] = ..., characters: _Optional[_Iterable[_Union[TextSpan, _Mapping]]] = ..., weights: _Optional[_Union[Tensor, _Mapping]] = ..., matched_tokens: _Optional[_Iterable[int]] = ..., matched_cosines: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ("model",)

@@ -50,6 +50,11 @@ class HeadlightServiceStub(object):
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.SerializeToString,
                 response_deserializer=headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.FromString,
                 _registered_method=True)
+        self.Compare = channel.unary_unary(
+                '/headlight.v1.HeadlightService/Compare',
+                request_serializer=headlight_dot_pb_dot_headlight__pb2.CompareRequest.SerializeToString,
+                response_deserializer=headlight_dot_pb_dot_headlight__pb2.CompareResponse.FromString,
+                _registered_method=True)
         self.Occlude = channel.unary_unary(
                 '/headlight.v1.HeadlightService/Occlude',
                 request_serializer=headlight_dot_pb_dot_headlight__pb2.OccludeRequest.SerializeToString,
@@ -93,10 +98,18 @@ class HeadlightServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Compare(self, request, context):
+        """Compares a query with passages: their scores, and evidence of what matched. All or nothing, as
+        Encode. For more passages than one call takes, use EncodeStream.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Occlude(self, request, context):
-        """Returns how far the pooled vector of one input moves when each of its tokens is hidden. This
-        measures which tokens the vector depends on, without attention. It costs an encoding for each
-        hidden token.
+        """Returns how far the pooled vector of one input moves when each of its tokens is hidden, and how
+        far its similarity to a target falls. This measures which tokens the vector depends on, without
+        attention. It costs an encoding for each hidden token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,6 +139,11 @@ def add_HeadlightServiceServicer_to_server(servicer, server):
                     servicer.Tokenize,
                     request_deserializer=headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.FromString,
                     response_serializer=headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.SerializeToString,
+            ),
+            'Compare': grpc.unary_unary_rpc_method_handler(
+                    servicer.Compare,
+                    request_deserializer=headlight_dot_pb_dot_headlight__pb2.CompareRequest.FromString,
+                    response_serializer=headlight_dot_pb_dot_headlight__pb2.CompareResponse.SerializeToString,
             ),
             'Occlude': grpc.unary_unary_rpc_method_handler(
                     servicer.Occlude,
@@ -220,6 +238,33 @@ class HeadlightService(object):
             '/headlight.v1.HeadlightService/Tokenize',
             headlight_dot_pb_dot_headlight__pb2.TokenizeRequest.SerializeToString,
             headlight_dot_pb_dot_headlight__pb2.TokenizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Compare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headlight.v1.HeadlightService/Compare',
+            headlight_dot_pb_dot_headlight__pb2.CompareRequest.SerializeToString,
+            headlight_dot_pb_dot_headlight__pb2.CompareResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,7 @@ from headlight.interface.checked_specs import (
     checked_choice,
     checked_hidden,
     checked_pooled,
+    checked_spans,
     checked_tokens,
 )
 from headlight.interface.encoder import Encoder
@@ -49,8 +50,10 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
 from headlight.runtime.local_results import Prepared
+from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.vectors.vector_forms import as_types
+from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -104,6 +107,7 @@ class LocalEncoder(Encoder):
         tokens: bool | TokensSpec = False,
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
+        spans: SpansSpec | None = None,
     ) -> Selection:
         """Resolve the requested outputs."""
 
@@ -200,6 +204,31 @@ class LocalEncoder(Encoder):
             selection = self.select(pooled=False, tokens=checked_tokens(spec))
             prepared = self._prepared(texts, reading, selection, with_info=True)
             return self._results(prepared, local_results.token_vectors)
+
+    def _span_vectors(
+        self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading
+    ) -> list[SpanVectors]:
+        with self._used():
+            inputs = as_list(texts)
+            spec = checked_spans(spec, len(inputs))
+            selection = self.select(pooled=False, spans=spec)
+            prepared = self._prepared(
+                inputs, reading, selection, with_info=True, limit=not spec.beyond_max_length
+            )
+            works = place_all(
+                selection,
+                inputs,
+                [each.tokenized for each in prepared],
+                [each.item for each in prepared],
+                self.bundle.manifest.max_length,
+            )
+            results = self.engine.run_in_batches([item for work in works for item in work.items])
+            merged = merge(works, results, self.engine.head, self.bundle.manifest.normalize)
+            ref = self._description.ref
+            return [
+                local_results.span_vectors(each, work, result, ref)
+                for each, work, result in zip(prepared, works, merged, strict=True)
+            ]
 
     def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention:
         [maps] = self._attention([text], AttentionSpec.of(layers), None, reading)

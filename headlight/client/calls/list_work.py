@@ -114,6 +114,7 @@ class ListWork(Generic[RequestT]):
         token_bytes: int = 0,
         alone: bool = False,
         head_mask: ArrayLike | None = None,
+        spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         """Split the inputs into requests.
 
@@ -127,11 +128,12 @@ class ListWork(Generic[RequestT]):
             token_bytes: answer bytes of each token, prompt tokens included.
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
+            spans: the spans of each input, if they are given.
 
         Raises:
             InvalidInput: an input or the mask cannot be sent.
         """
-        self._model, self._inputs = model, inputs
+        self._model, self._inputs, self._spans = model, inputs, spans
         self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = (
@@ -142,7 +144,8 @@ class ListWork(Generic[RequestT]):
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
         if isinstance(base, pb.EncodeRequest):  # longer inputs are refused, or truncated first
-            most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
+            most_tokens = limits.max_request_tokens or sys.maxsize
+            longest = sys.maxsize if base.outputs.spans.beyond_max_length else model.max_length
         sizes = (
             (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
         )
@@ -150,6 +153,15 @@ class ListWork(Generic[RequestT]):
             Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
             for size, tokens in sizes
         ]
+        if spans:
+            costs = [
+                cost._replace(
+                    request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
+                    tokens=max(cost.tokens, len(own.spans)),  # at most as many of both
+                    response_bytes=cost.response_bytes + len(own.spans) * token_bytes,
+                )
+                for cost, own in zip(costs, spans, strict=True)
+            ]
         items = 1 if alone else limits.max_items or sys.maxsize
         rest_bytes = max(1, most_bytes - base.ByteSize())
         self.parts = list(split(costs, Cost(items, rest_bytes, most_tokens, answer_bytes)))
@@ -165,6 +177,8 @@ class ListWork(Generic[RequestT]):
         request.inputs.extend(
             to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part
         )
+        if self._spans and isinstance(request, pb.EncodeRequest):
+            request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
         return request
 
     def check_origin(self, message: pb.ModelRef) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
+from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -53,6 +54,7 @@ class OutputSpec:
     attention: AttentionSpec | None = None
     hidden: HiddenSpec | None = None
     token_info: bool = False
+    spans: SpansSpec | None = None
 
 
 VECTORS = OutputSpec()

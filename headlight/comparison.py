@@ -1,0 +1,143 @@
+"""Comparison of a query with passages: what to ask for, and the result. Plain frozen values."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from headlight.results import Floats, ModelRef, TokenList
+from headlight.spec import Indices, RowType, Span
+
+EvidenceMethod = Literal["late_interaction", "occlusion", "attention"]
+EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+EvidenceUnit = Literal["token", "word", "sentence", "span"]
+EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSpec:
+    """Requested evidence of one method; see `EvidenceMethod` in the contract for their formulas.
+
+    Attributes:
+        method: "late_interaction"; "occlusion", which costs an encoding for each unit; "attention",
+            which does not depend on the query and explains nothing.
+        unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
+        spans: the units of unit "span": for each passage, spans that do not overlap.
+        top_k: return this many units of each passage, the largest weights first; None: all.
+        layers, heads: of method "attention"; empty: all.
+    """
+
+    method: EvidenceMethod = "late_interaction"
+    unit: EvidenceUnit = "word"
+    spans: tuple[tuple[Span, ...], ...] = ()
+    top_k: int | None = None
+    layers: Indices = ()
+    heads: Indices = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CompareSpec:
+    """What a comparison returns besides scores.
+
+    Attributes:
+        late_interaction: also `max_sim_mean`.
+        evidence: at most one for each method.
+        matrix: type of the matrices of token similarities; None: no matrices.
+        matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
+        sort: whether the passages with the highest scores come first.
+    """
+
+    late_interaction: bool = False
+    evidence: tuple[EvidenceSpec, ...] = ()
+    matrix: RowType | None = None
+    matrix_max_bytes: int | None = None
+    sort: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """The weight of each unit of one passage by one method.
+
+    Attributes:
+        method: the method.
+        units: the tokens of each unit: indices into the passage's tokens.
+        characters: the characters of each unit; empty if the passage was given as ids.
+        weights: float32 [units].
+        matched_tokens: of late interaction: for each of `Comparison.query_tokens` the token of the
+            passage with the largest cosine; empty if the passage has none.
+        matched_cosines: float32 [query tokens], those cosines.
+    """
+
+    method: EvidenceMethod
+    units: tuple[tuple[int, ...], ...]
+    characters: tuple[Span, ...]
+    weights: Floats
+    matched_tokens: tuple[int, ...] = ()
+    matched_cosines: Floats | None = None
+
+    def largest(self, count: int) -> list[int]:
+        """Return the indices of the units with the largest weights, in descending order."""
+        return sorted(range(len(self.units)), key=lambda at: -self.weights[at])[:count]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PassageComparison:
+    """The comparison with one passage.
+
+    Attributes:
+        index: of the passage in the request.
+        score: similarity of the pooled vectors, by `Comparison.similarity`.
+        max_sim_mean: the mean over the query's tokens of the largest cosine with a token of the
+            passage; None: not requested.
+        evidence: one for each requested method, in the order of the request.
+        tokens: the passage's tokens; None if only scores were requested.
+        compared_tokens: the tokens on the second axis of `matrix`: those that are neither special
+            nor of the prompt.
+        matrix: cosines, float32 or float16 [query tokens, compared tokens]; None: not requested.
+    """
+
+    index: int
+    score: float
+    max_sim_mean: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+    tokens: TokenList | None = None
+    compared_tokens: tuple[int, ...] = ()
+    matrix: NDArray[Any] | None = None
+
+    def evidence_by(self, method: EvidenceMethod) -> Evidence:
+        """Return the evidence of a method. Raises KeyError: it was not requested."""
+        for each in self.evidence:
+            if each.method == method:
+                return each
+        raise KeyError(method)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """A query compared with passages.
+
+    Attributes:
+        similarity: the measure of the scores; larger is more similar.
+        passages: in the order of the request, or by descending score.
+        query: the query's tokens; None if only scores were requested.
+        query_tokens: the query's tokens that late interaction compares.
+        model: the weights.
+    """
+
+    similarity: str
+    passages: tuple[PassageComparison, ...]
+    query: TokenList | None
+    query_tokens: tuple[int, ...]
+    model: ModelRef
+
+    def __iter__(self) -> Iterator[PassageComparison]:
+        return iter(self.passages)
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __repr__(self) -> str:
+        return f"<Comparison {self.model.name}: {len(self)} passages, {self.similarity}>"

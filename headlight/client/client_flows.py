@@ -29,6 +29,7 @@ from headlight.client.calls.attention_pieces import Pieces
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
+from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
@@ -117,7 +118,23 @@ class ClientFlows(ClientBase[ChannelT]):
             then(answer, lambda response: unary_calls.data_bytes(response, self._model))
         )
 
-    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Any:
+    def _compare(
+        self,
+        query: Input,
+        passages: list[Input],
+        spec: CompareSpec,
+        query_reading: Reading,
+        passage_reading: Reading,
+    ) -> Any:
+        raise NotImplementedError
+
+    def _occlusion(
+        self,
+        text: Input,
+        tokens: TokensLike | None,
+        target: str | ArrayLike | None,
+        reading: Reading,
+    ) -> Any:
         request = unary_calls.occlusion_request(self._model, text, tokens, reading)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
         return self._run(

@@ -84,6 +84,10 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     if spec.top_k == 0:
         raise InvalidInput(f"{field}.top_k", "is 0; ask for at least 1, or leave it out")
     numbers = "must hold whole numbers of 32 bits"
+
+    def whole(one: int) -> int:
+        return whole_number(one, INT32)
+
     return dataclasses.replace(
         spec,
         spans=tuple(
@@ -91,10 +95,8 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
             for at, own in enumerate(spans)
         ),
         top_k=optional(f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1"),
-        layers=each_as(
-            f"{field}.layers", spec.layers, numbers, lambda one: whole_number(one, INT32)
-        ),
-        heads=each_as(f"{field}.heads", spec.heads, numbers, lambda one: whole_number(one, INT32)),
+        layers=each_as(f"{field}.layers", spec.layers, numbers, whole),
+        heads=each_as(f"{field}.heads", spec.heads, numbers, whole),
     )
 
 

@@ -67,7 +67,7 @@ class EvidenceUnits:
 
 
 def largest(weights: Floats, count: int) -> Ids:
-    """Return the indices of the largest weights, descending; of equal ones the first comes first."""
+    """Return the indices of the largest weights, in descending order."""
     return np.argsort(-weights, kind="stable")[:count]
 
 
@@ -150,7 +150,7 @@ def _check_spans(field: str, spans: Sequence[Span], characters: int, tokens: int
     if not 1 <= len(spans) <= tokens:
         raise InvalidInput(
             field,
-            f"has {len(spans)} spans; this passage has {tokens} tokens, so send 1 to {tokens}",
+            f"has {len(spans)} spans; send 1 to {tokens}, as this passage has tokens",
         )
     for at, span in enumerate(spans):
         if not 0 <= span.start < span.end <= characters or span.text:

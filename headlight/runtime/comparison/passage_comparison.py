@@ -116,16 +116,14 @@ class ComparisonNumbers:
         if spec.matrix is not None and cosines is not None:
             numbers.matrix = halve(cosines) if spec.matrix == "float16" else cosines
         for wanted, units in zip(spec.evidence, planned.units, strict=True):
-            of_tokens, of_method = np.zeros(0, np.float32), None
+            found = EvidenceNumbers(units, np.zeros(0, np.float32))
             if wanted.method == "late_interaction" and matched is not None:
-                of_method = Matches(planned.compared[matched.rows], matched.cosines)
-                of_tokens = _spread(token_parts(matched, len(planned.compared)), planned.compared)
-            elif passage.attention is not None and wanted.method == "attention":
-                of_tokens = passage.attention
-            weights = (
-                np.zeros(0, np.float32) if wanted.method == "occlusion" else units.sums(of_tokens)
-            )
-            numbers.evidence.append(EvidenceNumbers(units, weights, of_method))
+                found.matched = Matches(planned.compared[matched.rows], matched.cosines)
+                parts = token_parts(matched, len(planned.compared))
+                found.weights = units.sums(_spread(parts, planned.compared))
+            elif wanted.method == "attention" and passage.attention is not None:
+                found.weights = units.sums(passage.attention)
+            numbers.evidence.append(found)
         return numbers
 
 

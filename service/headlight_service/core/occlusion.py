@@ -103,7 +103,9 @@ class Occluding(Encoding):
         [item], length = self._prepared.items, self._prepared.tokens
         step = max(1, self._model.limits.max_request_tokens // WAVES // length)
         begin = len(self._moved)
-        wave = [item._replace(occluded=int(token)) for token in self._hidden[begin : begin + step]]
+        wave = [
+            item._replace(occluded=(int(token),)) for token in self._hidden[begin : begin + step]
+        ]
         queue = functools.partial(self._queue, wave)
         self._take_room(queue, 0, length * len(wave), begun=True)
 

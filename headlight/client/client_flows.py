@@ -26,6 +26,7 @@ from headlight.client.call_flow import (
 )
 from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import Pieces
+from headlight.client.calls.comparison_calls import Compared
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
@@ -49,7 +50,7 @@ from headlight.wire.client_codec import from_model
 
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 P = ParamSpec("P")
-UnaryT = TypeVar("UnaryT", Pooled, Tokenized)
+UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
 
@@ -126,7 +127,9 @@ class ClientFlows(ClientBase[ChannelT]):
         query_reading: Reading,
         passage_reading: Reading,
     ) -> Any:
-        raise NotImplementedError
+        rest = query, spec, query_reading, passage_reading
+        work = self._call(self._stub.Compare, passages, Compared, *rest)
+        return self._run(then(work, Compared.result))
 
     def _occlusion(
         self,
@@ -135,7 +138,7 @@ class ClientFlows(ClientBase[ChannelT]):
         target: str | ArrayLike | None,
         reading: Reading,
     ) -> Any:
-        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
+        request = unary_calls.occlusion_request(self._model, text, tokens, target, reading)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
         return self._run(
             then(answer, lambda response: unary_calls.occlusion(response, self._model, text))

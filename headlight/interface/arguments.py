@@ -22,7 +22,15 @@ from headlight.spec import (
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
+Vector = NDArray[np.float32]
 LARGEST_ID = 2**63 - 1
+# Fields of requests whose arguments have another name.
+ARGUMENTS = {
+    "matrix.max_bytes": "matrix_max_bytes",
+    "matrix.dtype": "matrix",
+    "target_text": "target",
+    "target_vector": "target",
+}
 HEAD_MASK = re.compile(r"^inputs\[\d+\]\.(?=head_mask$)")  # each input has the caller's
 
 
@@ -125,8 +133,8 @@ def check_reading(reading: Prompting) -> None:
     check_choice("special_tokens", asked.get("special_tokens"), SPECIAL_TOKENS)
 
 
-def checked_target(target: str | ArrayLike, width: int) -> str | NDArray[np.float32]:
-    """Return the target of an occlusion: a text, or a vector float32 [width].
+def checked_target(target: str | ArrayLike, width: int | None = None) -> str | Vector:
+    """Return the target of an occlusion: a text, or a vector float32 [width]; None: of any width.
 
     Raises:
         InvalidInput: it is neither, or the vector has another width or is not finite.
@@ -137,9 +145,10 @@ def checked_target(target: str | ArrayLike, width: int) -> str | NDArray[np.floa
         found = np.asarray(target, dtype=np.float32)
     except (TypeError, ValueError):
         found = np.zeros((0, 0), np.float32)
-    if found.shape != (width,) or not np.isfinite(found).all():
+    if found.ndim != 1 or width not in (None, len(found)) or not np.isfinite(found).all():
+        numbers = "finite numbers" if width is None else f"{width} finite numbers"
         raise InvalidInput(
-            "target", f"must be a text, or a vector of {width} finite numbers, as encode returns"
+            "target", f"must be a text, or a vector of {numbers}, as encode returns it"
         )
     return found
 
@@ -172,4 +181,5 @@ def in_arguments(field: str, problem: str) -> InvalidInput:
     """Return the error of a field of a request; callers have one `prompt` and one `head_mask`."""
     if field.endswith(("prompt_text", "prompt_name")):
         problem = problem.replace("use prompt_text", "use prompt")
+    field = ARGUMENTS.get(field, field)
     return InvalidInput(HEAD_MASK.sub("", field.replace("prompt_text", "prompt")), problem)

@@ -64,9 +64,9 @@ def compare(
     prepared = [of_query, *of_passages]
     manifest = encoder.bundle.manifest
     texts = [each if isinstance(each, str) else None for each in (query, *passages)]
-    plan = plan_comparison(spec, manifest.pooling, [each.tokenized for each in prepared], texts)
+    plan = plan_comparison(spec, manifest, [each.tokenized for each in prepared], texts)
     plan.check_max_bytes()
-    numbers = ComparisonNumbers(plan, manifest.similarity)
+    numbers = ComparisonNumbers(plan)
     items = plan.items([each.item for each in prepared])
     numbers.take_whole(encoder.engine.run_in_batches(items))
     if plan.holes:
@@ -77,7 +77,7 @@ def compare(
         for each in numbers.passages()
     ]
     return Comparison(
-        manifest.similarity or "cosine",
+        plan.measure,
         tuple(found),
         of_query.tokens if spec.details else None,
         tuple(plan.query.tolist()) if spec.token_vectors else (),

@@ -12,6 +12,7 @@ from headlight.comparison import CompareSpec, EvidenceSpec
 from headlight.errors import InvalidInput
 from headlight.runtime.attention.resolved_spec import ATTENTION, is_one_token
 from headlight.runtime.attention.token_units import pooled_token
+from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.values import Ids, Tokenized
@@ -54,12 +55,14 @@ class ComparisonPlan:
         query: int64 [q], the query's tokens that late interaction compares.
         passages: the tokens of each passage.
         holes: units to hide, one after the other, passage by passage.
+        measure: the similarity of pooled vectors; see `headlight.interface.similarity`.
     """
 
     spec: CompareSpec
     query: Ids
     passages: tuple[PlannedPassage, ...]
     holes: tuple[Hole, ...] = ()
+    measure: str = "cosine"
 
     @property
     def matrix_bytes(self) -> int:
@@ -138,47 +141,54 @@ def of_evidence(spec: CompareSpec, error: InvalidInput) -> InvalidInput:
 
 
 def plan_comparison(
-    spec: CompareSpec, pooling: str, inputs: Sequence[Tokenized], texts: Sequence[str | None]
+    spec: CompareSpec,
+    manifest: Manifest,
+    inputs: Sequence[Tokenized],
+    texts: Sequence[str | None],
 ) -> ComparisonPlan:
     """Return the plan of a comparison.
 
     Args:
         spec: checked for so many passages.
-        pooling: pooling of the model.
+        manifest: of the model's bundle.
         inputs: the query, then the passages; with their tokens if `spec.details`.
         texts: their texts; None: ids.
 
     Raises:
         InvalidInput: a passage cannot have the units. Names the field.
     """
+    measure = manifest.similarity or "cosine"
     if not spec.details:
         none = np.zeros(0, np.int64)
-        return ComparisonPlan(spec, none, (PlannedPassage(none),) * (len(inputs) - 1))
-    passages, holes = list[PlannedPassage](), list[Hole]()
+        passages = (PlannedPassage(none),) * (len(inputs) - 1)
+        return ComparisonPlan(spec, none, passages, measure=measure)
+    planned, holes = list[PlannedPassage](), list[Hole]()
     for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
         compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
-            tokens = _without_pooled(compared, pooling, tokenized) if hides else compared
+            tokens = _without_pooled(compared, manifest.pooling, tokenized) if hides else compared
             found.append(units_of(each, place, tokenized, text, tokens, f"evidence[{at}]"))
             if hides:
-                holes += _holes(place, found[-1], len(tokenized.ids), f"evidence[{at}]")
-        passages.append(PlannedPassage(compared, tuple(found)))
-    return ComparisonPlan(spec, compared_tokens(inputs[0]), tuple(passages), tuple(holes))
+                holes += _holes(place, found[-1], len(tokenized.ids))
+        planned.append(PlannedPassage(compared, tuple(found)))
+    query = compared_tokens(inputs[0])
+    return ComparisonPlan(spec, query, tuple(planned), tuple(holes), measure)
 
 
 def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
     """Leave out the token whose vector is the pooled vector: it cannot be hidden."""
     if not is_one_token(pooling):
         return tokens
-    return tokens[tokens != pooled_token(pooling, len(tokenized.ids), tokenized.left_out)]
+    vector = pooled_token(pooling, len(tokenized.ids), tokenized.left_out)
+    return np.delete(tokens, np.flatnonzero(tokens == vector))
 
 
-def _holes(place: int, units: EvidenceUnits, length: int, field: str) -> list[Hole]:
+def _holes(place: int, units: EvidenceUnits, length: int) -> list[Hole]:
     holes = [Hole(place + 1, tuple(tokens.tolist())) for tokens in units.each()]
     if any(len(hole.tokens) == length for hole in holes):
         raise InvalidInput(
-            f"{field}.unit",
-            f"passages[{place}] is a single unit: hiding it leaves nothing; choose smaller units",
+            f"passages[{place}]",
+            "is a single unit, and hiding it leaves nothing to encode; choose smaller units",
         )
     return holes

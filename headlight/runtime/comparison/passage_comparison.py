@@ -58,14 +58,8 @@ class ComparisonNumbers:
     First `take_whole`, then `take_hidden` until all of the plan's holes are done, then `passages`.
     """
 
-    def __init__(self, plan: ComparisonPlan, measure: str | None) -> None:
-        """Prepare.
-
-        Args:
-            plan: the plan.
-            measure: similarity of the model; see `headlight.interface.similarity`.
-        """
-        self._plan, self._measure = plan, measure
+    def __init__(self, plan: ComparisonPlan) -> None:
+        self._plan = plan
         self._query: Floats
         self._passages: list[PassageNumbers]
         self._similarities = list[float]()  # of the holes
@@ -76,7 +70,7 @@ class ComparisonNumbers:
         assert query.pooled is not None
         self._query = query.pooled
         vectors = np.stack([each.pooled for each in passages if each.pooled is not None])
-        scores = similarity(self._measure, query.pooled, vectors)[0].tolist()
+        scores = similarity(self._plan.measure, query.pooled, vectors)[0].tolist()
         self._passages = [
             self._numbers(place, score, query, passage)
             for place, (score, passage) in enumerate(zip(scores, passages, strict=True))
@@ -84,7 +78,7 @@ class ComparisonNumbers:
 
     def take_hidden(self, vectors: Floats) -> None:
         """Take the vectors of the next holes: float32 [m, D]."""
-        self._similarities += similarity(self._measure, self._query, vectors)[0].tolist()
+        self._similarities += similarity(self._plan.measure, self._query, vectors)[0].tolist()
 
     def passages(self) -> list[PassageNumbers]:
         """Return the numbers of the passages, sorted and cut as the request says."""

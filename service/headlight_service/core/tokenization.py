@@ -32,6 +32,7 @@ class TokenizationJob(NamedTuple):
         max_tokens: most tokens of all inputs together.
         limit: whether the tokens of one input are limited.
         prompt: prompt before each single text.
+        first_prompt: prompt before the first input instead; None: the same as before all.
     """
 
     inputs: list[Input]
@@ -43,6 +44,7 @@ class TokenizationJob(NamedTuple):
     limit: bool
     prompt: str
     special_tokens: SpecialTokens
+    first_prompt: str | None = None
 
 
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
@@ -54,6 +56,23 @@ def encoding_job(request: Request, model: ServedModel, selection: Selection) -> 
 def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
     """Return the job of a request for only tokens. Raises InvalidInput, naming the field."""
     return _job(request, model, True, model.max_tokenized, limit=False)
+
+
+def sided_job(
+    request: Request, model: ServedModel, first: Prompt, others: Prompt, *, with_info: bool
+) -> TokenizationJob:
+    """Return the job of a request whose first input has another prompt than the others.
+
+    Raises:
+        InvalidInput: naming the field.
+    """
+    job = _job(request, model, with_info, model.limits.max_request_tokens, limit=True)
+    sizes = [
+        size
+        for place, prompt, inputs in ((0, first, job.inputs[:1]), (1, others, job.inputs[1:]))
+        for size in _sizes(inputs, model, prompt, place)
+    ]
+    return job._replace(sizes=sizes, size=sum(sizes), prompt=others.text, first_prompt=first.text)
 
 
 def _job(
@@ -82,13 +101,20 @@ def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) 
     most = model.limits.max_items
     if not 1 <= len(inputs) <= most:
         raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
+    return _sizes(inputs, model, prompt)
+
+
+def _sizes(
+    inputs: Sequence[Input], model: ServedModel, prompt: Prompt, first: int = 0
+) -> list[int]:
+    """Return the characters or ids of inputs; `first` is the place of the first in the request."""
     before = len(prompt.text)
     room = model.max_characters - before if "text" in model.accepts else -1
     return [
         before + len(value)
         if isinstance(value, str) and len(value) <= room  # the usual case
         else _checked_size(place, value, model, prompt)
-        for place, value in enumerate(inputs)
+        for place, value in enumerate(inputs, first)
     ]
 
 
@@ -127,10 +153,10 @@ def tokenized(
         InvalidInput: naming the input at fault.
     """
     tokens = place = 0
-    for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
+    for together, prompt in _prompted(job):
         if cancelled():
             return
-        results = _read(together, job, runtime)
+        results = _read(together, prompt, job, runtime)
         for value in together:
             try:
                 result = next(results)
@@ -172,6 +198,15 @@ def kind_of(value: Input) -> str:
     return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
 
 
+def _prompted(job: TokenizationJob) -> Iterator[tuple[Sequence[Input], str]]:
+    """Yield the inputs in order, in groups that are read together, and their prompt."""
+    if job.first_prompt is not None:
+        yield job.inputs[:1], job.first_prompt
+        job = job._replace(inputs=job.inputs[1:], sizes=job.sizes[1:])
+    for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
+        yield together, job.prompt
+
+
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
     """Yield the inputs in order, in groups of ids or texts: TOGETHER_CHARACTERS at most, or one."""
     together, characters = list[Input](), 0
@@ -185,7 +220,9 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
     yield together
 
 
-def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
+def _read(
+    together: Sequence[Input], prompt: str, job: TokenizationJob, runtime: Runtime
+) -> Iterator[Tokenized]:
     """Yield tokenised inputs, all ids or all texts; an invalid one raises at its turn."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
@@ -195,7 +232,7 @@ def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> 
     texts = [value for value in together if not isinstance(value, TokenIds)]
     return runtime.tokenizer.encode_each(
         texts,
-        prompt=job.prompt,
+        prompt=prompt,
         truncation=job.truncation,
         limit=job.limit,
         with_info=job.with_info,

@@ -44,9 +44,7 @@ def admission_of(service: Service) -> Admission:
 
 def holes(engine: FakeEngine) -> list[int]:
     """Return the hidden tokens of all batches; -1: none."""
-    return [
-        -1 if item.occluded is None else item.occluded for batch in engine.batches for item in batch
-    ]
+    return [token for batch in engine.batches for item in batch for token in item.occluded or (-1,)]
 
 
 def naming(count: int) -> pb.OccludeRequest:
@@ -122,14 +120,14 @@ class Moving(FakeEngine):
         super().__init__()
         self.width = width
 
-    def vector(self, hidden: int | None) -> Floats:
-        return np.random.default_rng(0 if hidden is None else 1 + hidden).standard_normal(
+    def vector(self, *hidden: int) -> Floats:
+        return np.random.default_rng(1 + sum(hidden) if hidden else 0).standard_normal(
             self.width, np.float32
         )
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         super().run(items, wide=wide)
-        return [ItemResult(pooled=self.vector(item.occluded)) for item in items]
+        return [ItemResult(pooled=self.vector(*item.occluded)) for item in items]
 
 
 async def test_distances_are_correct_while_few_vectors_are_held_at_once(

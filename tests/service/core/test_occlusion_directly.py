@@ -46,9 +46,7 @@ def refused(handle: Handle[Answer], kind: type[Exception]) -> Any:
 def holes(made: Core) -> list[int]:
     """Return the hidden tokens of all batches; -1: none."""
     return [
-        -1 if item.occluded is None else item.occluded
-        for batch in made.engine.batches
-        for item in batch
+        token for batch in made.engine.batches for item in batch for token in item.occluded or (-1,)
     ]
 
 

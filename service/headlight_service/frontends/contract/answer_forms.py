@@ -167,12 +167,22 @@ class OccludedForm:
         self._response = pb.OccludeResponse(
             model=model_ref(ref), item=item, tokens=hidden, moved=moved
         )
-        return self._response.ByteSize()
+        # A fall is as large.
+        return self._response.ByteSize() + moved.ByteSize() + FRAMING_BYTES
 
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer."""
         assert isinstance(answer, Occluded)
         self._response.moved.data = answer.moved.astype("<f4").tobytes()
+        if answer.fall is not None:
+            self._response.similarity = answer.similarity
+            self._response.fall.CopyFrom(
+                pb.Tensor(
+                    dtype=FLOAT,
+                    shape=answer.fall.shape,
+                    data=answer.fall.astype("<f4").tobytes(),
+                )
+            )
         return self._response.SerializeToString()
 
 

@@ -81,7 +81,7 @@ class JsonEncodeForm:
         if self._dry_run:
             return info
         size = info + sum(
-            _text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
+            text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
         )
         if size > self._limit_bytes:
             raise self._too_large(prepared, size, info)
@@ -93,11 +93,11 @@ class JsonEncodeForm:
         del self._told
         told["timings"] = answer.timings._asdict()
         for place, tensor in enumerate(told["pooled"]):
-            _put(tensor, self._encoding, pooled[place : place + 1], single=True)
+            put_numbers(tensor, self._encoding, pooled[place : place + 1], single=True)
         for name, attribute in RAGGED.items():
             if name in told:
                 arrays = [getattr(result, attribute) for result in answer.results]
-                _put(told[name], self._encoding, arrays)
+                put_numbers(told[name], self._encoding, arrays)
         return orjson.dumps(told)
 
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
@@ -131,13 +131,18 @@ class JsonOccludeForm:
             moved=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]),
         )
         info = len(orjson.dumps(json_value(self._response))) + FRAMING_BYTES
-        return info + _text_bytes(self._encoding, FLOAT, [[len(hidden)]])
+        return info + text_bytes(self._encoding, FLOAT, [[len(hidden)]] * 2)  # moved and fall
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON."""
         assert isinstance(answer, Occluded)
+        if answer.fall is not None:
+            self._response.similarity = answer.similarity
+            self._response.fall.CopyFrom(self._response.moved)
         told = json_value(self._response)
-        _put(told["moved"], self._encoding, [answer.moved], single=True)
+        put_numbers(told["moved"], self._encoding, [answer.moved], single=True)
+        if answer.fall is not None:
+            put_numbers(told["fall"], self._encoding, [answer.fall], single=True)
         return orjson.dumps(told)
 
 
@@ -151,7 +156,7 @@ def _tensors(message: pb.EncodeResponse) -> Iterable[tuple[int, list[Sequence[in
             yield ragged.dtype, [each.sizes for each in ragged.shapes]
 
 
-def _text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
+def text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
     """Return the most bytes of JSON that the numbers of tensors of these shapes take."""
     binary, text = ITEM_BYTES[dtype]
     if encoding == "base64":
@@ -161,7 +166,7 @@ def _text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[
     return text * sum(map(math.prod, shapes)) + 3 * (lists + 1)
 
 
-def _put(
+def put_numbers(
     told: dict[str, Any],
     encoding: NumberEncoding,
     arrays: Sequence[NDArray[Any]],

@@ -138,7 +138,7 @@ class ClientFlows(ClientBase[ChannelT]):
         target: str | ArrayLike | None,
         reading: Reading,
     ) -> Any:
-        request = unary_calls.occlusion_request(self._model, text, tokens, target, reading)
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading, target)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
         return self._run(
             then(answer, lambda response: unary_calls.occlusion(response, self._model, text))

@@ -144,7 +144,7 @@ async def test_distances_are_correct_while_few_vectors_are_held_at_once(
         finally:
             tracemalloc.stop()
     vectors = [engine.vector(hidden) for hidden in answer.tokens]
-    moved = np.linalg.norm(np.stack(vectors) - engine.vector(None), axis=1)
+    moved = np.linalg.norm(np.stack(vectors) - engine.vector(), axis=1)
     assert list(answer.tokens) == list(range(length))
     assert answer.moved.data == moved.astype("<f4").tobytes(), "to the bit"
     assert list(answer.moved.shape) == [length]

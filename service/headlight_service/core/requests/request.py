@@ -111,6 +111,11 @@ class OcclusionRequest(Request):
     hidden: TokenChoice | None = None
     target: Floats | None = None
 
+    @property
+    def has_target(self) -> bool:
+        """Whether there is a target, a vector or a text."""
+        return self.target is not None or len(self.inputs) > 1
+
 
 @dataclasses.dataclass(slots=True)
 class ComparisonRequest(Request):

@@ -69,7 +69,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model = self._pipeline.models.get(request.model)
         with counted(model):
             wanted = decode_occlude(request, model, call.deadline, call.quota_owner)
-        form = OccludedForm()
+        form = OccludedForm(target=wanted.has_target)
         handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
         return self._replies.reply(call, model, handle, form.encode)
 

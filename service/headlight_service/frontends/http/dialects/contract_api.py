@@ -120,7 +120,7 @@ async def _occlude(exchange: Exchange) -> Response:
         wanted = decode_occlude(message, model, exchange.deadline, exchange.quota_owner)
     wanted.size_bytes = len(exchange.body)
     exchange.fill(wanted)
-    form = JsonOccludeForm(encoding)
+    form = JsonOccludeForm(encoding, target=wanted.has_target)
     handle = Occluding(pipeline, wanted, form, exchange.trace).start()
     answer = await exchange.wait(handle)
     return await encoded(lambda: Response(form.encode(answer)), answer)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -13,11 +14,10 @@ from headlight import Client, Encoder, HeadlightError, InvalidInput, Span
 from headlight.comparison import Comparison, EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime
-from headlight_export.parity.reference import Masks, Reference
+from headlight_export.parity.reference import WHOLE, Masks, Reference
 from headlight_model.checkpoint import load_checkpoint
 from tests.conftest import MakeBundle
 from tests.factory import KINDS as SCHEMES
-from tests.headlight.interface.conftest import Blocking  # noqa: F401  (fixtures are beside it)
 from tests.service.conftest import serving
 from tests.service.fakes import FakeRuntime
 
@@ -45,6 +45,8 @@ def assert_equal(found: Comparison, expected: Comparison, atol: float) -> None:
     assert (found.similarity, found.query) == (expected.similarity, expected.query)
     assert found.query_tokens == expected.query_tokens
     for one, other in zip(found, expected, strict=True):
+        assert one.matrix is not None
+        assert other.matrix is not None
         assert (one.index, one.tokens) == (other.index, other.tokens)
         assert one.compared_tokens == other.compared_tokens
         numbers = [one.score, one.max_sim_mean]
@@ -59,11 +61,20 @@ def assert_equal(found: Comparison, expected: Comparison, atol: float) -> None:
             np.testing.assert_allclose(mine.weights, its.weights, atol=atol, rtol=0)
 
 
+class Served(NamedTuple):
+    """Comparisons over the wire, one with prompts; PyTorch's model, and its pooling."""
+
+    plain: Comparison
+    prompted: Comparison
+    reference: Reference
+    pooling: str
+
+
 @pytest.fixture(scope="module", params=sorted(SCHEMES))
 def served(
     request: pytest.FixtureRequest, make_bundle: MakeBundle, make_checkpoint: MakeBundle
-) -> tuple[Comparison, Comparison, Reference, str]:
-    """Return a comparison over the wire and one with prompts, PyTorch's model, and its pooling."""
+) -> Served:
+    """Return the comparisons of one position scheme."""
     kind: str = request.param
     runtime = Runtime(make_bundle(kind), threads=1)
 
@@ -71,13 +82,15 @@ def served(
         async with serving(cast(FakeRuntime, runtime)) as service:
             with Client(service.target) as client:
                 plain = await asyncio.to_thread(compared, client)
-                prompts = {"query_prompt": "q: ", "passage_prompt": "p: "}
-                return plain, await asyncio.to_thread(lambda: compared(client, **prompts))
+                prompted = functools.partial(
+                    compared, client, query_prompt="q: ", passage_prompt="p: "
+                )
+                return plain, await asyncio.to_thread(prompted)
 
     with runtime:
         plain, prompted = asyncio.run(over_the_wire())
     reference = Reference(load_checkpoint(make_checkpoint(kind)).eval())
-    return plain, prompted, reference, runtime.bundle.manifest.pooling
+    return Served(plain, prompted, reference, runtime.bundle.manifest.pooling)
 
 
 def segments_of(reference: Reference, tokens: Any) -> Any:
@@ -86,7 +99,7 @@ def segments_of(reference: Reference, tokens: Any) -> Any:
     return np.array(tokens.segments, np.int64)
 
 
-def outputs(reference: Reference, tokens: Any, masks: Masks = Masks()) -> dict[str, Any]:
+def outputs(reference: Reference, tokens: Any, masks: Masks = WHOLE) -> dict[str, Any]:
     ids = np.array(tokens.ids, np.int64)
     segments = segments_of(reference, tokens)
     if not reference.encoder.config.include_prompt and any(tokens.prompt):
@@ -98,11 +111,9 @@ def unit(vectors: Any) -> Any:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-@pytest.mark.parametrize("prompts", [0, 1], ids=["plain", "prompts"])
-def test_scores_and_late_interaction_are_those_of_pytorch(
-    served: tuple[Comparison, Comparison, Reference, str], prompts: int
-) -> None:
-    found, reference = served[prompts], served[2]
+@pytest.mark.parametrize("prompts", [False, True], ids=["plain", "prompts"])
+def test_scores_and_late_interaction_are_those_of_pytorch(served: Served, prompts: bool) -> None:
+    found, reference = served.prompted if prompts else served.plain, served.reference
     assert found.query is not None
     query = outputs(reference, found.query)
     rows = unit(query["tokens"][list(found.query_tokens)])
@@ -112,6 +123,7 @@ def test_scores_and_late_interaction_are_those_of_pytorch(
         expected = outputs(reference, passage.tokens)
         score = unit(query["pooled"]) @ unit(expected["pooled"])
         assert passage.score == pytest.approx(float(score), abs=1e-5)
+        assert passage.matrix is not None
         cosines = rows @ unit(expected["tokens"][list(passage.compared_tokens)]).T
         np.testing.assert_allclose(passage.matrix, cosines, atol=1e-5, rtol=0)
         assert passage.max_sim_mean == pytest.approx(cosines.max(axis=1).mean(), abs=1e-5)
@@ -125,7 +137,7 @@ def test_scores_and_late_interaction_are_those_of_pytorch(
 
 
 def test_attention_evidence_is_what_the_pooled_vector_reads_from(
-    served: tuple[Comparison, Comparison, Reference, str],
+    served: Served,
 ) -> None:
     found, _, reference, pooling = served
     for passage in found:
@@ -139,9 +151,9 @@ def test_attention_evidence_is_what_the_pooled_vector_reads_from(
 
 
 def test_occlusion_evidence_is_that_of_the_input_with_its_unit_masked(
-    served: tuple[Comparison, Comparison, Reference, str],
+    served: Served,
 ) -> None:
-    found, _, reference, pooling = served
+    found, _, reference, _ = served
     assert found.query is not None
     query = unit(outputs(reference, found.query)["pooled"])
     for passage in found:

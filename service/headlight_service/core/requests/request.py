@@ -10,6 +10,7 @@ from typing import NamedTuple
 from headlight.comparison import CompareSpec
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
+from headlight.spans import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -54,6 +55,7 @@ class OutputSpec:
     attention: AttentionSpec | None = None
     hidden: HiddenSpec | None = None
     token_info: bool = False
+    spans: SpansSpec | None = None
 
 
 VECTORS = OutputSpec()

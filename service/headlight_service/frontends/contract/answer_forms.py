@@ -19,7 +19,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
 from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
-from headlight_service.core.occlusion import Occluded
+from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,

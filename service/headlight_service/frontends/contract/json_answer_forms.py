@@ -16,7 +16,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
-from headlight_service.core.occlusion import Occluded
+from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,

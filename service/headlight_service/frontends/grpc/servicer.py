@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.comparing import Comparing
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
-from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
 from headlight_service.frontends.contract.comparison_decoding import decode_compare

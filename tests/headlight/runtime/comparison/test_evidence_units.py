@@ -19,7 +19,7 @@ from headlight.runtime.comparison.evidence_units import (
 from headlight.runtime.tokenization.tokenizer import Tokenizer
 from tests.factory import small_tokenizer
 
-TEXT = "ab c. de f!"  # each character is a token
+TEXT = "ab c? de f!"  # each character is a token
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def texts(found: EvidenceUnits, text: str = TEXT) -> list[str]:
 @pytest.mark.parametrize(
     ("unit", "expected", "sizes"),
     [
-        ("token", list("abc.def!"), [1] * 8),
-        ("word", ["ab", "c", ".", "de", "f", "!"], [2, 1, 1, 2, 1, 1]),
-        ("sentence", ["ab c.", "de f!"], [4, 4]),
+        ("token", list("abc?def!"), [1] * 8),
+        ("word", ["ab", "c", "?", "de", "f", "!"], [2, 1, 1, 2, 1, 1]),
+        ("sentence", ["ab c?", "de f!"], [4, 4]),
     ],
 )
 def test_units_have_their_characters(
@@ -79,7 +79,7 @@ def test_of_equal_weights_the_first_unit_comes_first() -> None:
 
 
 def test_a_truncated_text_has_the_sentences_that_are_encoded(tokenizer: Tokenizer) -> None:
-    text = "a. " * 60
+    text = "a? " * 60
     tokenized = tokenizer.encode(text, with_info=True, truncation="cut_end")
     spec = EvidenceSpec(unit="sentence")
     found = units_of(spec, 0, tokenized, text, compared_tokens(tokenized), "evidence[0]")

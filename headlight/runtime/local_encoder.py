@@ -326,7 +326,8 @@ class LocalEncoder(Encoder):
             numbers.take_whole(self.engine.run_in_batches(items))
             if plan.holes:
                 hidden = self.engine.run_in_batches(plan.hidden_items(items, self.select()))
-                numbers.take_hidden(np.stack([each.pooled for each in hidden]))  # type: ignore[arg-type]
+                vectors = [each.pooled for each in hidden if each.pooled is not None]
+                numbers.take_hidden(np.stack(vectors))
             return comparison_of(plan, prepared, numbers.passages(), self._description.ref)
 
     def _occlusion(

@@ -32,6 +32,7 @@ from headlight.results import (
     TokenVectors,
     Usage,
 )
+from headlight.span_vectors import SpanVectors, Windows
 from headlight.spec import AttentionSpec, Run, Span
 
 if TYPE_CHECKING:
@@ -68,11 +69,13 @@ __all__ = [
     "PassageComparison",
     "Run",
     "Span",
+    "SpanVectors",
     "TokenList",
     "TokenVectors",
     "Unauthenticated",
     "Unavailable",
     "Usage",
+    "Windows",
 ]
 
 # Loaded on first use, because they load gRPC or protobuf: `headlight.runtime` works without gRPC,

@@ -9,6 +9,7 @@ from headlight.errors import InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
+from headlight.runtime.spans.span_choice import SPANS
 from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats, Tokenized
@@ -214,11 +215,17 @@ def spans_of(
         max_length: tokens that the model takes.
 
     Raises:
-        InvalidInput: naming the field; or windows have more tokens than a request may.
+        InvalidInput: naming the field; or there are more spans, or windows have more tokens, than
+            a request may have tokens.
     """
     if selection.spans is None:
         return None
     works = place_all(selection, job.inputs, inputs, items, max_length)
+    # Each has a vector of the model's width while it is computed, whatever width is requested.
+    if sum(len(work.spans.begins) for work in works) > job.max_tokens:
+        raise InvalidInput(
+            SPANS, f"are more than {job.max_tokens} spans together; split the request"
+        )
     if sum(len(item.ids) for work in works for item in work.items) > job.max_tokens:
         raise too_many_tokens(job.max_tokens)
     return works

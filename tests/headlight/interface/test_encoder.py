@@ -212,7 +212,7 @@ def test_a_description_is_the_same_but_for_the_limits(
 
 
 def test_every_method_has_the_same_arguments_with_asyncio() -> None:
-    assert len(METHODS) == 14
+    assert len(METHODS) == 15
     for name in METHODS:
         expected = inspect.signature(getattr(Encoder, name))
         for kind in (Client, Runtime):
@@ -238,7 +238,7 @@ def test_a_runtime_is_closed_as_a_client_is(bundle: Path) -> None:
 
 def test_a_runtime_without_attention_refuses_it_and_says_so(bundle: Path) -> None:
     with Runtime(bundle, threads=1, attend=False) as runtime:
-        assert runtime.model().outputs == ("pooled", "tokens", "token_info")
+        assert runtime.model().outputs == ("pooled", "tokens", "token_info", "spans")
         for ask, field in (
             (lambda: runtime.attend(TEXT), r"outputs\.attention"),
             (lambda: runtime.hidden(TEXT), r"outputs\.hidden"),

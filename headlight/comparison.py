@@ -9,12 +9,14 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from headlight.results import Floats, ModelRef, TokenList
-from headlight.spec import Indices, RowType, Span
+from headlight.spec import RowType, Span
 
 EvidenceMethod = Literal["late_interaction", "occlusion", "attention"]
 EVIDENCE_METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
 EvidenceUnit = Literal["token", "word", "sentence", "span"]
 EVIDENCE_UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
+# The prompts that queries and passages have by default: the first that the model has.
+QUERY_PROMPTS, PASSAGE_PROMPTS = ("query",), ("document", "passage", "corpus")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +29,15 @@ class EvidenceSpec:
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
         spans: the units of unit "span": for each passage, spans that do not overlap.
         top_k: return this many units of each passage, the largest weights first; None: all.
-        layers, heads: of method "attention"; empty: all.
+        layers, heads: of method "attention": from 0, or negative from the end; empty: all.
     """
 
     method: EvidenceMethod = "late_interaction"
     unit: EvidenceUnit = "word"
     spans: tuple[tuple[Span, ...], ...] = ()
     top_k: int | None = None
-    layers: Indices = ()
-    heads: Indices = ()
+    layers: tuple[int, ...] = ()
+    heads: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class CompareSpec:
         matrix: type of the matrices of token similarities; None: no matrices.
         matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
         sort: whether the passages with the highest scores come first.
+        token_vectors: whether it compares token vectors.
+        details: whether the answer has the tokens of query and passages.
     """
 
     late_interaction: bool = False
@@ -55,6 +59,15 @@ class CompareSpec:
     matrix: RowType | None = None
     matrix_max_bytes: int | None = None
     sort: bool = False
+
+    @property
+    def token_vectors(self) -> bool:
+        methods = [each.method for each in self.evidence]
+        return self.late_interaction or self.matrix is not None or "late_interaction" in methods
+
+    @property
+    def details(self) -> bool:
+        return self.token_vectors or bool(self.evidence)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -126,9 +126,18 @@ class ModelDescription:
             f"{self.max_length} tokens>"
         )
 
-    def prompt_text(self, prompt: str | None = None, prompt_name: str | None = None) -> str:
-        """Return the prompt before each text for the caller's arguments; "" for an unknown name."""
-        name = self.default_prompt if prompt_name is None else prompt_name
+    def prompt_text(
+        self,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        defaults: Iterable[str] = (),
+    ) -> str:
+        """Return the prompt before each text for the caller's arguments; "" for an unknown name.
+
+        `defaults` are names of prompts that go before the model's default one.
+        """
+        default = next((each for each in defaults if each in self.prompts), self.default_prompt)
+        name = default if prompt_name is None else prompt_name
         return self.prompts.get(name or "", "") if prompt is None else prompt
 
     @property

@@ -283,12 +283,17 @@ class Occlusion:
         places: indices of the hidden tokens, in the order of `moved`.
         tokens: tokens of the text.
         model: the weights.
+        fall: float32 [m], the fall of the similarity to the target as each token is hidden; None:
+            there is no target.
+        similarity: that of the whole text to the target, by the model's measure.
     """
 
     moved: Floats
     places: tuple[int, ...]
     tokens: TokenList
     model: ModelRef
+    fall: Floats | None = None
+    similarity: float | None = None
 
     def __repr__(self) -> str:
         return f"<Occlusion {self.model.name}: {len(self.places)} of {len(self.tokens)} tokens>"

@@ -27,7 +27,9 @@ FILES_IN_A_ROOM = 12
 
 VALUES = tuple(
     f"headlight.{name}"
-    for name in ("description", "errors", "interface", "results", "span_vectors", "spec")
+    for name in (
+        *("comparison", "description", "errors", "interface", "results", "span_vectors", "spec"),
+    )
 )
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
@@ -36,7 +38,9 @@ RUNTIME_VALUES = (
 # Modules that the layers of the service share.
 SHARED = tuple(
     f"headlight.{name}"
-    for name in ("description", "errors", "extras", "results", "span_vectors", "spec")
+    for name in (
+        *("comparison", "description", "errors", "extras", "results", "span_vectors", "spec"),
+    )
 )
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
 CONTRACT, GRPC, SECURITY, TELEMETRY = (
@@ -51,7 +55,7 @@ SHARED_BY_FRONTENDS = tuple(
 )
 CODECS = (
     "headlight.pb",
-    *(f"headlight.wire.{name}" for name in ("attention_codec", "vector_codec")),
+    *(f"headlight.wire.{name}" for name in ("attention_codec", "comparison", "vector_codec")),
 )
 # Protocol modules and names, which no module of the core may use.
 PROTOCOLS = (
@@ -83,6 +87,7 @@ ALLOWED = {
     "headlight.pb": ("headlight.pb",),
     "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
     "headlight.tls": ("headlight.tls",),
+    "headlight.wire.comparison": (*VALUES, "headlight.pb", "headlight.wire"),
     "headlight.client": (
         *VALUES,
         "headlight.pb",
@@ -111,6 +116,11 @@ ALLOWED = {
         *RUNTIME_VALUES,
         "headlight.runtime.vectors",
         "headlight.runtime.attention",
+    ),
+    "headlight.runtime.comparison": (
+        *(*RUNTIME_VALUES, "headlight.comparison", "headlight.interface.similarity"),
+        *(f"headlight.runtime.{room}" for room in ("attention", "tokenization", "vectors")),
+        "headlight.runtime.comparison",
     ),
     "headlight.runtime.spans": (
         *RUNTIME_VALUES,
@@ -147,7 +157,13 @@ ALLOWED = {
         *(f"{CORE}.admission.admission_control", f"{TELEMETRY}.json_logs"),
     ),
     CORE: (*SHARED, "headlight.runtime", CORE, *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY)),
+    # Measures of similarity, and names of a comparison's fields in errors.
+    f"{CORE}.evidence": (
+        *(*SHARED, "headlight.interface", "headlight.runtime", CORE),
+        *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY),
+    ),
     f"{CORE}.requests": (
+        "headlight.comparison",
         "headlight.errors",
         "headlight.span_vectors",
         "headlight.spec",
@@ -170,6 +186,7 @@ ALLOWED = {
         *SHARED,
         *CODECS,
         "headlight.interface.attention_grid",
+        "headlight.interface.comparison_arguments",
         "headlight.runtime",
         CORE,
         CONTRACT,
@@ -379,7 +396,7 @@ def test_the_core_knows_no_protocol() -> None:
         for path in python_files("headlight_service")
         if under(module_name("headlight_service", path), CORE)
     ]
-    assert len({path.parent for path in files}) == 4
+    assert len({path.parent for path in files}) == 5
     named = {
         f"{path.name} -> {name}" for path in files for name in imports(path) if of_a_protocol(name)
     }

@@ -75,6 +75,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     attend = awaited(Encoder.attend)
     attention = awaited(Encoder.attention)
     attention_bytes = awaited(Encoder.attention_bytes)
+    compare = awaited(Encoder.compare)
     occlusion = awaited(Encoder.occlusion)
     hidden = awaited(Encoder.hidden)
     tokenize = awaited(Encoder.tokenize)

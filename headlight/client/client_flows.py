@@ -26,9 +26,11 @@ from headlight.client.call_flow import (
 )
 from headlight.client.calls import large_outputs, unary_calls
 from headlight.client.calls.attention_pieces import Pieces
+from headlight.client.calls.comparison_calls import Compared
 from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
+from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded, Unavailable
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
@@ -49,7 +51,7 @@ from headlight.wire.client_codec import from_model
 
 LINGER_SECONDS = 0.25  # long enough for a status on its way; short if the server is gone
 P = ParamSpec("P")
-UnaryT = TypeVar("UnaryT", Pooled, Tokenized)
+UnaryT = TypeVar("UnaryT", Pooled, Tokenized, Compared)
 Receive = Callable[[pb.EncodeStreamResponse], Iterable[Command]]
 
 
@@ -121,8 +123,26 @@ class ClientFlows(ClientBase[ChannelT]):
             then(answer, lambda response: unary_calls.data_bytes(response, self._model))
         )
 
-    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Any:
-        request = unary_calls.occlusion_request(self._model, text, tokens, reading)
+    def _compare(
+        self,
+        query: Input,
+        passages: list[Input],
+        spec: CompareSpec,
+        query_reading: Reading,
+        passage_reading: Reading,
+    ) -> Any:
+        rest = query, spec, query_reading, passage_reading
+        work = self._call(self._stub.Compare, passages, Compared, *rest)
+        return self._run(then(work, Compared.result))
+
+    def _occlusion(
+        self,
+        text: Input,
+        tokens: TokensLike | None,
+        target: str | ArrayLike | None,
+        reading: Reading,
+    ) -> Any:
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading, target)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
         return self._run(
             then(answer, lambda response: unary_calls.occlusion(response, self._model, text))

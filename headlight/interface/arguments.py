@@ -22,7 +22,15 @@ from headlight.spec import (
 
 # One input: a text, a pair of texts seen together, or token ids, special tokens included.
 Input = str | tuple[str, str] | Sequence[int] | NDArray[np.integer]
+Vector = NDArray[np.float32]
 LARGEST_ID = 2**63 - 1
+# Fields of requests whose arguments have another name.
+ARGUMENTS = {
+    "matrix.max_bytes": "matrix_max_bytes",
+    "matrix.dtype": "matrix",
+    "target_text": "target",
+    "target_vector": "target",
+}
 HEAD_MASK = re.compile(r"^inputs\[\d+\]\.(?=head_mask$)")  # each input has the caller's
 
 
@@ -41,17 +49,17 @@ class Reading(Prompting, total=False):
     priority: Priority | None
 
 
-def as_list(texts: Iterable[Input] | str) -> list[Input]:
+def as_list(texts: Iterable[Input] | str, name: str = "texts") -> list[Input]:
     """Return the inputs of one call; a lone text counts as a list of one.
 
     Raises:
-        InvalidInput: they are no list.
+        InvalidInput: they are no list. `name` is that of the argument.
     """
     if isinstance(texts, str):
         return [texts]
     if not isinstance(texts, Iterable):
         raise InvalidInput(
-            "texts", f"is {type(texts).__name__}; must be a text, or a list of texts, pairs or ids"
+            name, f"is {type(texts).__name__}; must be a text, or a list of texts, pairs or ids"
         )
     return list(texts)
 
@@ -125,6 +133,26 @@ def check_reading(reading: Prompting) -> None:
     check_choice("special_tokens", asked.get("special_tokens"), SPECIAL_TOKENS)
 
 
+def checked_target(target: str | ArrayLike, width: int | None = None) -> str | Vector:
+    """Return the target of an occlusion: a text, or a vector float32 [width]; None: of any width.
+
+    Raises:
+        InvalidInput: it is neither, or the vector has another width or is not finite.
+    """
+    if isinstance(target, str):
+        return cast("str", checked_input(target, "target"))
+    try:
+        found = np.asarray(target, dtype=np.float32)
+    except (TypeError, ValueError):
+        found = np.zeros((0, 0), np.float32)
+    if found.ndim != 1 or width not in (None, len(found)) or not np.isfinite(found).all():
+        numbers = "finite numbers" if width is None else f"{width} finite numbers"
+        raise InvalidInput(
+            "target", f"must be a text, or a vector of {numbers}, as encode returns it"
+        )
+    return found
+
+
 def checked_head_mask(mask: ArrayLike, layers: int, heads: int) -> NDArray[np.float32]:
     """Return factors of the heads as float32 [layers, heads].
 
@@ -151,6 +179,7 @@ def checked_head_mask(mask: ArrayLike, layers: int, heads: int) -> NDArray[np.fl
 
 def in_arguments(field: str, problem: str) -> InvalidInput:
     """Return the error of a field of a request; callers have one `prompt` and one `head_mask`."""
-    if field in ("prompt_text", "prompt_name"):
+    if field.endswith(("prompt_text", "prompt_name")):
         problem = problem.replace("use prompt_text", "use prompt")
+    field = ARGUMENTS.get(field, field)
     return InvalidInput(HEAD_MASK.sub("", field.replace("prompt_text", "prompt")), problem)

@@ -55,7 +55,7 @@ def checked_pooled(spec: PooledSpec) -> PooledSpec:
         _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
     width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
     return PooledSpec(
-        dimensions=_optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
         normalize=None if spec.normalize is None else bool(spec.normalize),
         dtypes=tuple(given),
     )
@@ -75,10 +75,10 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         check_name("spans", kind, ["sentences"])
     elif isinstance(kind, Windows):
         remedy = f"is {kind}; must be Windows of whole numbers from 0"
-        kind = Windows(*_tuple("spans", kind, remedy, lambda one: _whole(one, UINT32)))
+        kind = Windows(*each_as("spans", kind, remedy, lambda one: whole_number(one, UINT32)))
     else:
         remedy = 'must be "sentences", Windows, or for each text a list of (start, end)'
-        kind = _tuple("spans", kind, remedy, lambda own: tuple(map(_span, own)))
+        kind = each_as("spans", kind, remedy, lambda own: tuple(map(_span, own)))
         if len(kind) != inputs:
             raise InvalidInput(
                 "spans", f"has {len(kind)} lists for {inputs} texts; give a list for each"
@@ -87,7 +87,7 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         kind=kind,
         include_special=bool(spec.include_special),
         pooling=spec.pooling,
-        dimensions=_optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
         normalize=None if spec.normalize is None else bool(spec.normalize),
         dtype=spec.dtype,
         beyond_max_length=bool(spec.beyond_max_length),
@@ -134,7 +134,7 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
     check_name(f"{field}.unit", spec.unit, get_args(Unit))
     check_name(f"{field}.dtype", spec.dtype, NUMBER_BYTES)
     names = f"must be a tuple of {', '.join(AXIS_OF)}"
-    reduce = _tuple(f"{field}.reduce", spec.reduce, names, lambda name: name)
+    reduce = each_as(f"{field}.reduce", spec.reduce, names, lambda name: name)
     for name in reduce:
         check_name(f"{field}.reduce", name, AXIS_OF)
     for name in ("scores", "drop_special"):
@@ -143,7 +143,7 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
         spec,
         layers=_indices(f"{field}.layers", spec.layers),
         heads=_indices(f"{field}.heads", spec.heads),
-        pairs=_tuple(
+        pairs=each_as(
             f"{field}.pairs",
             spec.pairs,
             "must be a list of (layer, head), two whole numbers each",
@@ -152,11 +152,11 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
         reduce=reduce,
         queries=queries,
         keys=keys,
-        spans=_tuple(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", _span),
-        top_k=_optional(
+        spans=each_as(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", _span),
+        top_k=optional(
             f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1 to 4294967295"
         ),
-        max_bytes=_optional(
+        max_bytes=optional(
             f"{field}.max_bytes", spec.max_bytes, UINT64, "must be a whole number from 0"
         ),
     )
@@ -178,10 +178,10 @@ def checked_choice(field: str, choice: TokenChoice) -> TokenChoice:
         check_name(field, choice, get_args(NamedChoice))
         return choice
     if isinstance(choice, Span):
-        return _tuple(field, [choice], f"must have {SPAN}", _span)[0]
+        return each_as(field, [choice], f"must have {SPAN}", _span)[0]
     names = ", ".join(get_args(NamedChoice))
     remedy = f"must be one of {names}, a list of whole numbers, or a Span"
-    return _tuple(field, choice, remedy, lambda token: _whole(token, INT32))
+    return each_as(field, choice, remedy, lambda token: whole_number(token, INT32))
 
 
 def _indices(field: str, indices: Indices) -> Indices:
@@ -189,15 +189,15 @@ def _indices(field: str, indices: Indices) -> Indices:
 
     def index(given: int | Run) -> int | Run:
         if not isinstance(given, Run):
-            return _whole(given, INT32)
-        end = None if given.end is None else _whole(given.end, INT32)
-        return Run(_whole(given.begin, INT32), end)
+            return whole_number(given, INT32)
+        end = None if given.end is None else whole_number(given.end, INT32)
+        return Run(whole_number(given.begin, INT32), end)
 
     remedy = "must hold whole numbers (of 32 bits) or runs of them"
-    return tuple(sorted(_tuple(field, indices, remedy, index), key=lambda one: type(one) is Run))
+    return tuple(sorted(each_as(field, indices, remedy, index), key=lambda one: type(one) is Run))
 
 
-def _tuple(
+def each_as(
     field: str, values: Iterable[Any], remedy: str, make: Callable[[Any], T]
 ) -> tuple[T, ...]:
     """Convert each value. Raises InvalidInput if there is no list, or one cannot be converted."""
@@ -207,7 +207,7 @@ def _tuple(
         raise InvalidInput(field, remedy) from None
 
 
-def _whole(value: Any, bounds: tuple[int, int]) -> int:
+def whole_number(value: Any, bounds: tuple[int, int]) -> int:
     """Return a whole number as Python's. Raises TypeError or ValueError."""
     number = operator.index(value)
     if not bounds[0] <= number <= bounds[1]:
@@ -217,18 +217,19 @@ def _whole(value: Any, bounds: tuple[int, int]) -> int:
 
 def _pair(given: Any) -> tuple[int, int]:
     layer, head = given
-    return _whole(layer, INT32), _whole(head, INT32)
+    return whole_number(layer, INT32), whole_number(head, INT32)
 
 
 def _span(given: Any) -> Span:
-    return Span(*(_whole(number, UINT32) for number in Span(*given)))
+    return Span(*(whole_number(number, UINT32) for number in Span(*given)))
 
 
-def _optional(field: str, value: int | None, bounds: tuple[int, int], remedy: str) -> int | None:
+def optional(field: str, value: int | None, bounds: tuple[int, int], remedy: str) -> int | None:
+    """Return a whole number as Python's, or None. Raises InvalidInput for another value."""
     return (
         None
         if value is None
-        else _tuple(field, [value], remedy, lambda one: _whole(one, bounds))[0]
+        else each_as(field, [value], remedy, lambda one: whole_number(one, bounds))[0]
     )
 
 

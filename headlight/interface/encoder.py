@@ -10,9 +10,11 @@ from typing import Any, Literal, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headlight.comparison import CompareSpec, Comparison
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
-from headlight.interface.arguments import Input, Prompting, Reading
+from headlight.interface.arguments import Input, Prompting, Reading, as_list
+from headlight.interface.comparison_arguments import EvidenceLike, evidence_specs
 from headlight.results import (
     Attention,
     AttentionMaps,
@@ -355,11 +357,61 @@ class Encoder(abc.ABC):
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
         return self._attention_bytes(text, spec, reading)
 
+    def compare(
+        self,
+        query: Input,
+        passages: Iterable[Input] | str,
+        *,
+        late_interaction: bool = False,
+        evidence: EvidenceLike = (),
+        matrix: RowType | None = None,
+        matrix_max_bytes: int | None = None,
+        sort: bool = False,
+        query_prompt_name: str | None = None,
+        query_prompt: str | None = None,
+        passage_prompt_name: str | None = None,
+        passage_prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> Comparison:
+        """Compare a query with passages: their scores, and evidence of what matched.
+
+        Args:
+            query: a text or ids.
+            passages: texts or ids, any number from 1.
+            late_interaction: also score by late interaction: `max_sim_mean`.
+            evidence: a method ("late_interaction", "occlusion", "attention"), an EvidenceSpec, or a
+                list of them; see `headlight.comparison`.
+            matrix: "float32" or "float16": also return the cosine of each token of the query with
+                each of the passage; None: do not.
+            matrix_max_bytes: refuse larger matrices; None: the service's limits alone.
+            sort: return the passages with the highest scores first.
+            query_prompt_name, query_prompt: prompt of the query, as in `encode`. Neither: the
+                model's prompt "query" if it has one, else its default.
+            passage_prompt_name, passage_prompt: prompt of each passage. Neither: the model's prompt
+                "document", "passage" or "corpus" if it has one, else its default.
+            truncate, special_tokens, priority: as in `encode`.
+        """
+        spec = CompareSpec(
+            late_interaction=late_interaction,
+            evidence=evidence_specs(evidence),
+            matrix=matrix,
+            matrix_max_bytes=matrix_max_bytes,
+            sort=sort,
+        )
+        of_query = _reading(query_prompt_name, query_prompt, truncate, special_tokens, priority)
+        of_passages = _reading(
+            passage_prompt_name, passage_prompt, truncate, special_tokens, priority
+        )
+        return self._compare(query, as_list(passages, "passages"), spec, of_query, of_passages)
+
     def occlusion(
         self,
         text: Input,
         tokens: TokensLike | None = None,
         *,
+        target: str | ArrayLike | None = None,
         prompt_name: str | None = None,
         prompt: str | None = None,
         truncate: Truncate | None = None,
@@ -369,16 +421,18 @@ class Encoder(abc.ABC):
         """Return how far the pooled vector of one text moves as each token is hidden.
 
         It shows the tokens that the vector depends on, without attention. It costs one encoding for
-        each hidden token.
+        each hidden token. With a target, it also returns how far the similarity to it falls.
 
         Args:
             text: the input, as in `attend`.
             tokens: the tokens to hide; None: all but special tokens. See
                 `headlight.spec.TokensLike`.
+            target: a text, encoded as a query of `compare` with its default prompt; or a vector,
+                float [D] as from `encode`.
             prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
         """
         reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
-        return self._occlusion(text, tokens, reading)
+        return self._occlusion(text, tokens, target, reading)
 
     def hidden(
         self,
@@ -505,7 +559,23 @@ class Encoder(abc.ABC):
     def _attention_bytes(self, text: Input, spec: AttentionSpec, reading: Reading) -> int: ...
 
     @abc.abstractmethod
-    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Occlusion: ...
+    def _compare(
+        self,
+        query: Input,
+        passages: list[Input],
+        spec: CompareSpec,
+        query_reading: Reading,
+        passage_reading: Reading,
+    ) -> Comparison: ...
+
+    @abc.abstractmethod
+    def _occlusion(
+        self,
+        text: Input,
+        tokens: TokensLike | None,
+        target: str | ArrayLike | None,
+        reading: Reading,
+    ) -> Occlusion: ...
 
     @abc.abstractmethod
     def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden: ...

@@ -89,7 +89,7 @@ class EncodeItem(NamedTuple):
         head_mask: float32 [L, H], a factor for each head's contribution; None: ones.
         places: tokens of this input in `selection.attention`; None: every token.
         states: int64 [m], the tokens of `selection.hidden`; None: every token.
-        occluded: a hidden token: no query sees it, and pooling leaves it out; None: none.
+        occluded: hidden tokens: no query sees them, and pooling leaves them out.
         rows: int64 [m], the tokens of `selection.tokens`; None: every token.
         left_out: number of tokens at the start that queries see and pooling leaves out, if the
             model does not pool prompts.
@@ -102,7 +102,7 @@ class EncodeItem(NamedTuple):
     head_mask: Floats | None = None
     places: Places | None = None
     states: Ids | None = None
-    occluded: int | None = None
+    occluded: tuple[int, ...] = ()
     rows: Ids | None = None
     left_out: int = 0
     spans: SpanRows | None = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec, Comparison
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import (
@@ -19,6 +22,7 @@ from headlight.interface.arguments import (
     as_list,
     check_reading,
     checked_input,
+    checked_target,
     in_arguments,
     text_of,
 )
@@ -32,6 +36,7 @@ from headlight.interface.checked_specs import (
     checked_spans,
     checked_tokens,
 )
+from headlight.interface.comparison_arguments import of_side
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
 from headlight.results import (
@@ -47,11 +52,19 @@ from headlight.results import (
 from headlight.runtime import local_results
 from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.comparison.passage_comparison import ComparisonNumbers
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
+from headlight.runtime.local_comparison import (
+    checked_request,
+    comparison_of,
+    plan_of,
+    selection_of,
+)
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import as_types
 from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
@@ -96,6 +109,7 @@ class LocalEncoder(Encoder):
         truncation: Truncation,
         special_tokens: SpecialTokens,
         limit: bool = True,
+        default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
         """Tokenise inputs and make their items."""
 
@@ -144,6 +158,7 @@ class LocalEncoder(Encoder):
         *,
         with_info: bool = False,
         limit: bool = True,
+        default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
         check_reading(reading)
         return self.prepare(
@@ -156,6 +171,7 @@ class LocalEncoder(Encoder):
             truncation=TRUNCATIONS[cast("Reading", reading).get("truncate") or "refuse"],
             special_tokens=reading.get("special_tokens") or "parse",
             limit=limit,
+            default_prompts=default_prompts,
         )
 
     def _results(
@@ -288,17 +304,73 @@ class LocalEncoder(Encoder):
             [prepared] = self._attending([text], spec, reading)
             return self._bytes(prepared)
 
-    def _occlusion(self, text: Input, tokens: TokensLike | None, reading: Reading) -> Occlusion:
+    def _compare(
+        self,
+        query: Input,
+        passages: list[Input],
+        spec: CompareSpec,
+        query_reading: Reading,
+        passage_reading: Reading,
+    ) -> Comparison:
+        with self._used():
+            spec = checked_request(query, passages, spec)
+            selection = selection_of(spec, self.select)
+            prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
+            with of_side("query"):
+                prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
+            with of_side("passage"):
+                prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
+            plan = plan_of(spec, self.bundle.manifest, [query, *passages], prepared)
+            numbers = ComparisonNumbers(plan)
+            items = plan.items([each.item for each in prepared])
+            numbers.take_whole(self.engine.run_in_batches(items))
+            if plan.holes:
+                hidden = self.engine.run_in_batches(plan.hidden_items(items, self.select()))
+                vectors = [each.pooled for each in hidden if each.pooled is not None]
+                numbers.take_hidden(np.stack(vectors))
+            return comparison_of(plan, prepared, numbers.passages(), self._description.ref)
+
+    def _occlusion(
+        self,
+        text: Input,
+        tokens: TokensLike | None,
+        target: str | ArrayLike | None,
+        reading: Reading,
+    ) -> Occlusion:
         with self._used(), of_one_input():
             choice = (
                 None if tokens is None else checked_choice("tokens", tokens_like("tokens", tokens))
             )
-            [each] = self._prepared([text], reading, self.select(), with_info=True)
+            selection = self.select()
+            [each] = self._prepared([text], reading, selection, with_info=True)
             hidden = hidden_tokens(choice, self.bundle.manifest.pooling, each.tokenized).tolist()
-            items = [each.item, *(each.item._replace(occluded=token) for token in hidden)]
+            aim = None if target is None else self._target(target, reading)
+            items = [each.item, *(each.item._replace(occluded=(token,)) for token in hidden)]
             whole, *holes = [result.pooled for result in self.engine.run_in_batches(items)]
             moved = np.linalg.norm(np.array(holes) - np.array(whole), axis=1).astype(np.float32)
-            return Occlusion(moved, tuple(hidden), each.tokens, self._description.ref)
+            found = Occlusion(moved, tuple(hidden), each.tokens, self._description.ref)
+            if aim is None:
+                return found
+            [near, *rest] = similarity(
+                self.bundle.manifest.similarity, aim, np.array([whole, *holes])
+            )[0]
+            return dataclasses.replace(
+                found, fall=near - np.array(rest, np.float32), similarity=float(near)
+            )
+
+    def _target(self, target: str | ArrayLike, reading: Reading) -> Floats:
+        """Return the vector of a target, float32 [D]."""
+        found = checked_target(target, self._description.pooled_dim)
+        if not isinstance(found, str):
+            return found
+        default: Reading = {**reading, "prompt": None, "prompt_name": None}
+        with of_target():
+            prepared = self._prepared(
+                [found], default, self.select(), default_prompts=QUERY_PROMPTS
+            )
+        [result] = self._computed(prepared)
+        assert result.pooled is not None
+        return result.pooled
 
     def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Hidden:
         with self._used():
@@ -324,3 +396,12 @@ def of_one_input() -> Iterator[None]:
         yield
     except InvalidInput as error:
         raise InvalidInput(error.field.replace("inputs[0]", "input"), error.problem) from None
+
+
+@contextlib.contextmanager
+def of_target() -> Iterator[None]:
+    """Name the only input of a request `target`."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput("target", error.problem) from None

@@ -323,6 +323,7 @@ class Runtime(LocalEncoder):
         truncation: Truncation = "refuse",
         special_tokens: SpecialTokens = "parse",
         limit: bool = True,
+        default_prompts: Sequence[str] = (),
     ) -> list[Prepared]:
         """Tokenise inputs, without running the model.
 
@@ -331,12 +332,13 @@ class Runtime(LocalEncoder):
             selection: the requested outputs.
             with_info: also return the tokens.
             limit: False to accept texts of any length.
+            default_prompts: see `Prompts.choose`.
 
         Raises:
             InvalidInput: as `encode_items`.
         """
         check_name("special_tokens", special_tokens, SPECIAL_TOKENS)
-        before = self.prompts.choose(prompt_name, prompt)
+        before = self.prompts.choose(prompt_name, prompt, default_prompts)
         self._check_attends("head_mask", head_mask)
         shape = self.bundle.manifest.architecture
         mask = (

@@ -94,11 +94,23 @@ def to_input(item: Input, field: str, head_mask: pb.HeadMask | None = None) -> p
 def set_reading(
     request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest, reading: Prompting
 ) -> None:
-    """Set the reading of texts and the priority in a request.
+    """Set the reading of texts, the priority and the prompt in a request.
 
     Raises:
         InvalidInput: as `check_reading`.
     """
+    set_common(request, reading)
+    if (name := reading.get("prompt_name")) is not None:
+        request.prompt_name = name
+    if (text := reading.get("prompt")) is not None:
+        request.prompt_text = text
+
+
+def set_common(
+    request: pb.EncodeRequest | pb.TokenizeRequest | pb.OccludeRequest | pb.CompareRequest,
+    reading: Prompting,
+) -> None:
+    """Set the reading of texts and the priority. Raises InvalidInput as `check_reading`."""
     check_reading(reading)
     asked = cast("Reading", reading)
     if not isinstance(request, pb.TokenizeRequest):
@@ -106,10 +118,6 @@ def set_reading(
             request.truncation = TRUNCATIONS[truncate]
         if (priority := asked.get("priority")) is not None:
             request.priority = PRIORITIES[priority]
-    if (name := asked.get("prompt_name")) is not None:
-        request.prompt_name = name
-    if (text := asked.get("prompt")) is not None:
-        request.prompt_text = text
     if (special_tokens := asked.get("special_tokens")) is not None:
         request.special_tokens = SPECIAL_TOKENS[special_tokens]
 

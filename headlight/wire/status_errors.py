@@ -59,7 +59,10 @@ BY_NUMBER = {cast("tuple[int, str]", code.value)[0]: code for code in grpc.Statu
 FIELD = re.compile(
     r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL
 )
-INPUT_INDEX = re.compile(r"(?:(?<=^inputs\[)|(?<=^outputs\.spans\.given\.inputs\[))\d+(?=\])")
+INPUT_INDEX = re.compile(
+    r"(?:(?<=^inputs\[)|(?<=^passages\[)|(?<=^evidence\[\d\]\.spans\[)"
+    r"|(?<=^outputs\.spans\.given\.inputs\[))\d+(?=\])"
+)
 
 
 def error_of_call(

@@ -196,7 +196,7 @@ def _item(text: _Text, selection: Selection) -> EncodeItem:
         text.ids,
         selection,
         text.segments,
-        occluded=text.masks.occluded,
+        occluded=() if text.masks.occluded is None else (text.masks.occluded,),
         left_out=text.masks.left_out,
     )
 

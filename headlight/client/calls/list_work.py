@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from numpy.typing import ArrayLike
 
@@ -25,7 +25,7 @@ INPUT_BYTES = 8  # framing of an input in a request
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 WHEN_MIXED = "; call again when the roll-out has ended"
-RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest)
+RequestT = TypeVar("RequestT", bound=pb.EncodeRequest | pb.TokenizeRequest | pb.CompareRequest)
 
 
 class Cost(NamedTuple):
@@ -38,6 +38,9 @@ class Cost(NamedTuple):
     request_bytes: int
     tokens: int
     response_bytes: int
+
+
+NOTHING = Cost(0, 0, 0, 0)
 
 
 def split(costs: Sequence[Cost], budget: Cost) -> Iterator[range]:
@@ -114,6 +117,9 @@ class ListWork(Generic[RequestT]):
         token_bytes: int = 0,
         alone: bool = False,
         head_mask: ArrayLike | None = None,
+        shared: Cost = NOTHING,
+        more_bytes: Sequence[int] = (),
+        default_prompts: Sequence[str] = (),
         spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         """Split the inputs into requests.
@@ -128,6 +134,9 @@ class ListWork(Generic[RequestT]):
             token_bytes: answer bytes of each token, prompt tokens included.
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
+            shared: cost of each request besides `base` and its inputs.
+            more_bytes: of each input in a request, besides itself; empty: none.
+            default_prompts: see `ModelDescription.prompt_text`.
             spans: the spans of each input, if they are given.
 
         Raises:
@@ -140,12 +149,15 @@ class ListWork(Generic[RequestT]):
             0 if self._head_mask is None else self._head_mask.ByteSize() + MASK_FRAMING_BYTES
         )
         # upper bound of its tokens
-        prompt = len(model.prompt_text(reading.get("prompt"), reading.get("prompt_name")).encode())
+        given = reading.get("prompt"), reading.get("prompt_name")
+        prompt = len(model.prompt_text(*given, default_prompts).encode())
         limits, most_tokens, longest = model.limits, sys.maxsize, sys.maxsize
         most_bytes = without_margin(limits.max_request_bytes or STOCK_MESSAGE_BYTES)
-        if isinstance(base, pb.EncodeRequest):  # longer inputs are refused, or truncated first
-            most_tokens = limits.max_request_tokens or sys.maxsize
-            longest = sys.maxsize if base.outputs.spans.beyond_max_length else model.max_length
+        if not isinstance(base, pb.TokenizeRequest):
+            # Longer inputs are refused, or truncated first.
+            most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
+            if isinstance(base, pb.EncodeRequest) and base.outputs.spans.beyond_max_length:
+                longest = sys.maxsize
         sizes = (
             (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
         )
@@ -153,6 +165,8 @@ class ListWork(Generic[RequestT]):
             Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
             for size, tokens in sizes
         ]
+        for at, size in enumerate(more_bytes):
+            costs[at] = costs[at]._replace(request_bytes=costs[at].request_bytes + size)
         if spans:
             costs = [
                 cost._replace(
@@ -163,8 +177,9 @@ class ListWork(Generic[RequestT]):
                 for cost, own in zip(costs, spans, strict=True)
             ]
         items = 1 if alone else limits.max_items or sys.maxsize
-        rest_bytes = max(1, most_bytes - base.ByteSize())
-        self.parts = list(split(costs, Cost(items, rest_bytes, most_tokens, answer_bytes)))
+        capacity = Cost(items, most_bytes - base.ByteSize(), most_tokens, answer_bytes)
+        budget = Cost(*(max(1, most - used) for most, used in zip(capacity, shared, strict=True)))
+        self.parts = list(split(costs, budget))
         self.large = {
             part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes
         }
@@ -172,14 +187,14 @@ class ListWork(Generic[RequestT]):
 
     def request(self, part: range) -> RequestT:
         """Return the request for some of the inputs, by index."""
-        request: RequestT = type(self._base)()
+        request: Any = type(self._base)()
         request.CopyFrom(self._base)
         request.inputs.extend(
             to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part
         )
         if self._spans and isinstance(request, pb.EncodeRequest):
             request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
-        return request
+        return cast("RequestT", request)
 
     def check_origin(self, message: pb.ModelRef) -> None:
         """Raise MixedWeights for an answer whose weights differ: replicas are being replaced."""

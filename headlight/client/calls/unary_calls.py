@@ -9,6 +9,7 @@ the calls. (Streams: `headlight.client.calls.stream_calls`.)
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from headlight.client.calls.list_work import ListWork, response_bytes
 from headlight.description import ModelDescription
-from headlight.interface.arguments import Input, Prompting, Reading
+from headlight.interface.arguments import Input, Prompting, Reading, checked_target
 from headlight.interface.checked_specs import checked_choice
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings, Occlusion, TokenList
@@ -170,11 +171,15 @@ def data_bytes(response: pb.EncodeResponse, name: str) -> int:
 
 
 def occlusion_request(
-    name: str, text: Input, tokens: TokensLike | None, reading: Reading
+    name: str,
+    text: Input,
+    tokens: TokensLike | None,
+    reading: Reading,
+    target: str | ArrayLike | None = None,
 ) -> pb.OccludeRequest:
     """Return a request for occlusion: how far the vector moves as each token is hidden.
 
-    `tokens` None: all but special tokens.
+    `tokens` None: all but special tokens. `target` None: none.
 
     Raises:
         InvalidInput: an argument cannot be sent.
@@ -186,6 +191,11 @@ def occlusion_request(
             selector_of(checked_choice("tokens", tokens_like("tokens", tokens)))
             or pb.TokenSelector(named=pb.NAMED_TOKENS_ALL)
         )
+    found = None if target is None else checked_target(target)
+    if isinstance(found, str):
+        request.target_text = found
+    elif found is not None:
+        request.target_vector.values.extend(found.tolist())
     return request
 
 
@@ -207,4 +217,13 @@ def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion
     moved = from_bytes(DTYPES[promised], told.data, len(places))
     check_numbers("moved", moved, "finite", response.model.precision)
     require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")
-    return Occlusion(moved, places, tokens, from_model_ref(response.model))
+    found = Occlusion(moved, places, tokens, from_model_ref(response.model))
+    if not response.HasField("similarity"):
+        return found
+    require(
+        list(response.fall.shape) == [len(places)] and response.fall.dtype == promised,
+        f"fall has the shape {response.fall.shape} and the type {response.fall.dtype}",
+    )
+    fall = from_bytes(DTYPES[promised], response.fall.data, len(places))
+    check_numbers("fall", fall, "finite", response.model.precision)
+    return dataclasses.replace(found, fall=fall, similarity=response.similarity)

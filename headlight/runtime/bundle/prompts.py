@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headlight.errors import InvalidInput
 
@@ -44,12 +44,13 @@ class Prompts:
     by_name: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default: str | None = None
 
-    def choose(self, name: str | None, text: str | None) -> Prompt:
+    def choose(self, name: str | None, text: str | None, defaults: Sequence[str] = ()) -> Prompt:
         """Return the prompt that a caller requests.
 
         Args:
             name: name of one of these prompts; None: not set.
             text: any text; empty: no prompt; None: not set.
+            defaults: if neither is set, names to try before the default.
 
         Raises:
             InvalidInput: both are set, no prompt has that name, or the text is too long.
@@ -72,4 +73,5 @@ class Prompts:
                     "prompt_text", f"has {len(text)} characters; at most {LONGEST_PROMPT} are taken"
                 )
             return Prompt(text, asked=True)
-        return Prompt() if self.default is None else Prompt(self.by_name[self.default])
+        default = next((each for each in defaults if each in self.by_name), self.default)
+        return Prompt() if default is None else Prompt(self.by_name[default])

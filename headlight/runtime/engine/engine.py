@@ -258,7 +258,7 @@ class Engine:
         """
         ids, mask = pad([item.ids for item in items], self.rounding)
         for row, item in enumerate(items):
-            if item.occluded is not None:
+            if item.occluded:
                 mask[row, item.occluded] = 0
         feeds: Arrays = {"ids": ids, "mask": mask}
         if "pool_mask" in self._sessions[role].inputs:

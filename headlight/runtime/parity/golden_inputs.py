@@ -48,7 +48,7 @@ class Golden(NamedTuple):
     ids: Ids
     segments: Ids | None
     answers: Mapping[str, Floats]
-    occluded: int | None = None
+    occluded: tuple[int, ...] = ()
     left_out: int = 0
 
     @property
@@ -56,7 +56,7 @@ class Golden(NamedTuple):
         """Note on its ignored tokens, for an error message; usually empty."""
         return (
             "with a token hidden"
-            if self.occluded is not None
+            if self.occluded
             else "with a prompt left out"
             if self.left_out
             else ""
@@ -132,7 +132,7 @@ def _read(arrays: Arrays, kind: str, index: int, manifest: Manifest) -> Golden:
         own["ids"].astype(np.int64),
         None if segments is None else segments.astype(np.int64),
         {name: own[name] for name in OUTPUTS},
-        int(own["occluded"]) if "occluded" in own else None,
+        (int(own["occluded"]),) if "occluded" in own else (),
         int(own.get("left_out", 0)),
     )
 

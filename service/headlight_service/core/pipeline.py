@@ -28,11 +28,17 @@ from headlight_service.core.admission.rate_limit import (
     Quotas,
 )
 from headlight_service.core.handle import Handle, WhenGone
-from headlight_service.core.models import Models
+from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
-from headlight_service.core.tokenization import encoding_job, items_of, spans_of, tokenized
+from headlight_service.core.tokenization import (
+    TokenizationJob,
+    encoding_job,
+    items_of,
+    spans_of,
+    tokenized,
+)
 from headlight_service.core.tokenize_request import Tokenizing, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 
@@ -61,7 +67,9 @@ class AnswerForm(Protocol):
 
 
 class Pipeline:
-    """Entrance of the core for Encode and Tokenize; Occlude starts an `Occluding` with it.
+    """Entrance of the core for Encode and Tokenize.
+
+    Occlude starts an `Occluding` with it, Compare a `Comparing`.
 
     Called from any thread.
 
@@ -165,7 +173,7 @@ class Encoding(Handle[Answer]):
         super()._admit()
         request, model = self.request, self._model
         self._selection = selection = model.select(request.outputs)
-        job = encoding_job(request, model, selection)
+        job = self._job_of(model)
         if not selection.computes or request.dry_run:
             self._budget.refuse_early(0, math.inf, computes=False)
         elif self._budget.bucket is not None or request.deadline < math.inf:
@@ -174,6 +182,15 @@ class Encoding(Handle[Answer]):
             tokens = max(model.density.tokens(job.inputs, job.sizes, model.max_length), least)
             self._budget.refuse_early(tokens, self._time_left())
         self._begin_tokenizing(job)
+
+    def _job_of(self, model: ServedModel) -> TokenizationJob:
+        """Return what to tokenise. Raises InvalidInput, naming the field."""
+        return encoding_job(self.request, model, self._selection)
+
+    @property
+    def _work(self) -> int:
+        """Tokens to compute in all."""
+        return self._prepared.tokens
 
     def _tokenize(self) -> None:
         """Tokenise, and size the answer. Then: `_reserve_and_queue`."""
@@ -250,7 +267,7 @@ class Encoding(Handle[Answer]):
             described = Computed([ItemResult() for _ in prepared.items], 0, 0)
             self._take_room(functools.partial(self._answer, described), size)
             return
-        self._budget.charge(prepared.tokens)
+        self._budget.charge(self._work)
         queue = functools.partial(self._queue, prepared.items)
         self._take_room(queue, size, prepared.tokens, smaller=self._smaller)
 
@@ -314,7 +331,10 @@ class Encoding(Handle[Answer]):
         for name, size in self._prepared.output_bytes.items():
             if size:
                 metrics.output_bytes[name].inc(size)
-        seconds = metrics.stage_seconds[self.request.priority]
+        self._count_times(timings)
+
+    def _count_times(self, timings: Timings) -> None:
+        seconds = self._model.metrics.stage_seconds[self.request.priority]
         seconds["tokenize"].observe(timings.tokenize_ns * 1e-9)
         seconds["queue"].observe(timings.queue_ns * 1e-9)
         seconds["infer"].observe(timings.infer_ns * 1e-9)

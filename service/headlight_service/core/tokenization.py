@@ -34,6 +34,7 @@ class TokenizationJob(NamedTuple):
         max_tokens: most tokens of all inputs together.
         limit: whether the tokens of one input are limited.
         prompt: prompt before each single text.
+        first_prompt: prompt before the first input instead; None: the same as before all.
     """
 
     inputs: list[Input]
@@ -45,6 +46,7 @@ class TokenizationJob(NamedTuple):
     limit: bool
     prompt: str
     special_tokens: SpecialTokens
+    first_prompt: str | None = None
 
 
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
@@ -59,14 +61,43 @@ def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
     return _job(request, model, True, model.max_tokenized, limit=False)
 
 
+def sided_job(
+    request: Request, model: ServedModel, first: Prompt, others: Prompt, *, with_info: bool
+) -> TokenizationJob:
+    """Return the job of a request whose first input has another prompt than the others.
+
+    Raises:
+        InvalidInput: naming the field.
+    """
+    inputs = request.inputs
+    sizes = _sizes(inputs[:1], model, first) + _sizes(inputs[1:], model, others, 1)
+    most = model.limits.max_request_tokens
+    job = _made(request, model, sizes, others, with_info, most, limit=True)
+    return job._replace(first_prompt=first.text)
+
+
 def _job(
     request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool
 ) -> TokenizationJob:
-    prompt = model.default_prompt
+    prompt, most = model.default_prompt, model.limits.max_items
     if request.prompt_name is not None or request.prompt_text is not None:
         prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
-    sizes = _checked_sizes(request.inputs, model, prompt)
-    special = request.special_tokens or model.special_tokens
+    if not 1 <= len(request.inputs) <= most:
+        raise InvalidInput("inputs", f"has {len(request.inputs)} entries; send 1 to {most}")
+    sizes = _sizes(request.inputs, model, prompt)
+    return _made(request, model, sizes, prompt, with_info, max_tokens, limit=limit)
+
+
+def _made(
+    request: Request,
+    model: ServedModel,
+    sizes: list[int],
+    prompt: Prompt,
+    with_info: bool,
+    max_tokens: int,
+    *,
+    limit: bool,
+) -> TokenizationJob:
     return TokenizationJob(
         request.inputs,
         sizes,
@@ -76,22 +107,24 @@ def _job(
         request.truncation or model.truncation,
         limit,
         prompt.text,
-        special,
+        request.special_tokens or model.special_tokens,
     )
 
 
-def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) -> list[int]:
-    """Return the characters or ids of each input. Raises InvalidInput: one is not accepted."""
-    most = model.limits.max_items
-    if not 1 <= len(inputs) <= most:
-        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
+def _sizes(
+    inputs: Sequence[Input], model: ServedModel, prompt: Prompt, first: int = 0
+) -> list[int]:
+    """Return the characters or ids of each input. Raises InvalidInput: one is not accepted.
+
+    `first` is the place of the first of them in the request.
+    """
     before = len(prompt.text)
     room = model.max_characters - before if "text" in model.accepts else -1
     return [
         before + len(value)
         if isinstance(value, str) and len(value) <= room  # the usual case
         else _checked_size(place, value, model, prompt)
-        for place, value in enumerate(inputs)
+        for place, value in enumerate(inputs, first)
     ]
 
 
@@ -130,10 +163,10 @@ def tokenized(
         InvalidInput: naming the input at fault.
     """
     tokens = place = 0
-    for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
+    for together, prompt in _prompted(job):
         if cancelled():
             return
-        results = _read(together, job, runtime)
+        results = _read(together, prompt, job, runtime)
         for value in together:
             try:
                 result = next(results)
@@ -208,6 +241,15 @@ def kind_of(value: Input) -> str:
     return "text" if isinstance(value, str) else "pair" if isinstance(value, Pair) else "ids"
 
 
+def _prompted(job: TokenizationJob) -> Iterator[tuple[Sequence[Input], str]]:
+    """Yield the inputs in order, in groups that are read together, and their prompt."""
+    if job.first_prompt is not None:
+        yield job.inputs[:1], job.first_prompt
+        job = job._replace(inputs=job.inputs[1:], sizes=job.sizes[1:])
+    for together in [job.inputs] if len(job.inputs) == 1 else _portions(job):
+        yield together, job.prompt
+
+
 def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
     """Yield the inputs in order, in groups of ids or texts: TOGETHER_CHARACTERS at most, or one."""
     together, characters = list[Input](), 0
@@ -221,7 +263,9 @@ def _portions(job: TokenizationJob) -> Iterator[Sequence[Input]]:
     yield together
 
 
-def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> Iterator[Tokenized]:
+def _read(
+    together: Sequence[Input], prompt: str, job: TokenizationJob, runtime: Runtime
+) -> Iterator[Tokenized]:
     """Yield tokenised inputs, all ids or all texts; an invalid one raises at its turn."""
     ids = [value for value in together if isinstance(value, TokenIds)]
     if ids:
@@ -231,7 +275,7 @@ def _read(together: Sequence[Input], job: TokenizationJob, runtime: Runtime) -> 
     texts = [value for value in together if not isinstance(value, TokenIds)]
     return runtime.tokenizer.encode_each(
         texts,
-        prompt=job.prompt,
+        prompt=prompt,
         truncation=job.truncation,
         limit=job.limit,
         with_info=job.with_info,

@@ -111,6 +111,13 @@ class RequestBudget:
             self._admission.take_output(size, smaller)
             self.answer_bytes += size
 
+    def give_back_answer(self, size: int) -> None:
+        """Give back bytes of results that are no longer held."""
+        with self._admission.lock:
+            if not self._closed:
+                self.answer_bytes -= size
+                self._admission.give_output(size)
+
     def take_tokens(self, tokens: int, deadline: float) -> None:
         """Take the tokens that are queued now: all of an Encode, one wave of an Occlude.
 

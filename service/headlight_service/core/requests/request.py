@@ -7,6 +7,7 @@ import math
 from array import array
 from typing import NamedTuple
 
+from headlight.comparison import CompareSpec
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.span_vectors import SpansSpec
@@ -104,7 +105,31 @@ class OcclusionRequest(Request):
     """One input, whose vector is compared with its vectors with one token hidden.
 
     Attributes:
+        inputs: the input, and the target if that is a text.
         hidden: the tokens to hide, one at a time; None: all that are not special.
+        target: a vector to compare with, float32 [pooled_dim]; None: none, or a text.
     """
 
     hidden: TokenChoice | None = None
+    target: Floats | None = None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether there is a target, a vector or a text."""
+        return self.target is not None or len(self.inputs) > 1
+
+
+@dataclasses.dataclass(slots=True)
+class ComparisonRequest(Request):
+    """A query, the first input, and passages to compare with it.
+
+    The prompt of the request is that of the passages.
+
+    Attributes:
+        spec: what to return besides scores.
+        query_prompt_name, query_prompt_text: prompt of the query.
+    """
+
+    spec: CompareSpec = dataclasses.field(default_factory=CompareSpec)
+    query_prompt_name: str | None = None
+    query_prompt_text: str | None = None

@@ -16,7 +16,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
-from headlight_service.core.occlusion import Occluded
+from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -81,7 +81,7 @@ class JsonEncodeForm:
         if self._dry_run:
             return info
         size = info + sum(
-            _text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
+            text_bytes(self._encoding, dtype, shapes) for dtype, shapes in _tensors(message)
         )
         if size > self._limit_bytes:
             raise self._too_large(prepared, size, info)
@@ -93,11 +93,11 @@ class JsonEncodeForm:
         del self._told
         told["timings"] = answer.timings._asdict()
         for place, tensor in enumerate(told["pooled"]):
-            _put(tensor, self._encoding, pooled[place : place + 1], single=True)
+            put_numbers(tensor, self._encoding, pooled[place : place + 1], single=True)
         for name, attribute in RAGGED.items():
             if name in told:
                 arrays = [getattr(result, attribute) for result in answer.results]
-                _put(told[name], self._encoding, arrays)
+                put_numbers(told[name], self._encoding, arrays)
         return orjson.dumps(told)
 
     def _too_large(self, prepared: Prepared, size: int, info: int) -> InvalidInput:
@@ -118,8 +118,9 @@ class JsonOccludeForm:
 
     _response: pb.OccludeResponse
 
-    def __init__(self, encoding: NumberEncoding) -> None:
-        self._encoding = encoding
+    def __init__(self, encoding: NumberEncoding, *, target: bool = False) -> None:
+        """Prepare the form of one answer, with a fall if there is a target."""
+        self._encoding, self._target = encoding, target
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Make the answer without its numbers, and return its size. It has no other data."""
@@ -129,15 +130,20 @@ class JsonOccludeForm:
             item=item_of(prepared.inputs[0]),
             tokens=hidden,
             moved=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]),
+            fall=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]) if self._target else None,
         )
         info = len(orjson.dumps(json_value(self._response))) + FRAMING_BYTES
-        return info + _text_bytes(self._encoding, FLOAT, [[len(hidden)]])
+        return info + text_bytes(self._encoding, FLOAT, [[len(hidden)]] * (1 + self._target))
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON."""
         assert isinstance(answer, Occluded)
+        if answer.fall is not None:
+            self._response.similarity = answer.similarity
         told = json_value(self._response)
-        _put(told["moved"], self._encoding, [answer.moved], single=True)
+        put_numbers(told["moved"], self._encoding, [answer.moved], single=True)
+        if answer.fall is not None:
+            put_numbers(told["fall"], self._encoding, [answer.fall], single=True)
         return orjson.dumps(told)
 
 
@@ -151,7 +157,7 @@ def _tensors(message: pb.EncodeResponse) -> Iterable[tuple[int, list[Sequence[in
             yield ragged.dtype, [each.sizes for each in ragged.shapes]
 
 
-def _text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
+def text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[int]]) -> int:
     """Return the most bytes of JSON that the numbers of tensors of these shapes take."""
     binary, text = ITEM_BYTES[dtype]
     if encoding == "base64":
@@ -161,7 +167,7 @@ def _text_bytes(encoding: NumberEncoding, dtype: int, shapes: Iterable[Sequence[
     return text * sum(map(math.prod, shapes)) + 3 * (lists + 1)
 
 
-def _put(
+def put_numbers(
     told: dict[str, Any],
     encoding: NumberEncoding,
     arrays: Sequence[NDArray[Any]],

@@ -35,8 +35,8 @@ from headlight.wire.vector_codec import (
     special_tokens_of,
     tokens_spec,
 )
+from headlight_service.core.evidence.occlusion import of_one_input
 from headlight_service.core.models import ATTENTION_OFF, ServedModel
-from headlight_service.core.occlusion import of_one_input
 from headlight_service.core.requests.request import (
     Input,
     OcclusionRequest,
@@ -86,7 +86,7 @@ def decode_encode(
     Raises:
         InvalidInput: naming the field and its accepted values.
     """
-    truncation = _truncation(message.truncation) if message.truncation else None
+    truncation = decode_truncation(message.truncation)
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
@@ -108,7 +108,7 @@ def decode_encode(
         prompt.text,
         truncation,
         special_tokens_of(special, model.special_tokens) if special else None,
-        _head_masks(message.inputs, model),
+        head_masks(message.inputs, model),
         message.dry_run,
     )
 
@@ -136,12 +136,18 @@ def decode_occlude(
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
     try:
         inputs = decode_inputs([message.input], model, model.limits.max_request_tokens)
-        masks = _head_masks([message.input], model)
+        masks = head_masks([message.input], model)
     except InvalidInput as error:
         raise of_one_input(error) from None
     if has_unknown(message):  # it copies: only for short messages
         raise InvalidInput("tokens", NEWER)
-    prompt = prompt_choice(message)
+    prompt, target = prompt_choice(message), decode_target(message, model)
+    if isinstance(target, str):
+        if "text" not in model.accepts:
+            raise InvalidInput("target_text", f"this model takes {' or '.join(model.accepts)}")
+        inputs.append(target)
+        if masks is not None:  # items of one request run on one graph
+            masks.append(np.ones_like(masks[0]))
     return OcclusionRequest(
         inputs,
         OCCLUSION,
@@ -152,11 +158,37 @@ def decode_occlude(
         quota_owner,
         prompt.name,
         prompt.text,
-        _truncation(message.truncation) if message.truncation else None,
+        decode_truncation(message.truncation),
         special_tokens_of(message.special_tokens, model.special_tokens),
         masks,
         hidden=token_choice("tokens", message.tokens) if message.HasField("tokens") else None,
+        target=None if isinstance(target, str) else target,
     )
+
+
+def decode_target(message: pb.OccludeRequest, model: ServedModel) -> str | Floats | None:
+    """Return the target of an occlusion: a text, or a vector float32 [pooled_dim]; None: none.
+
+    Raises:
+        InvalidInput: the vector has another width, or is not finite.
+    """
+    kind = message.WhichOneof("target")
+    if kind is None:
+        return None
+    if kind == "target_text":
+        return message.target_text
+    values, width = (
+        message.target_vector.values,
+        model.runtime.bundle.manifest.architecture.pooled_dim,
+    )
+    if len(values) != width:
+        raise InvalidInput(
+            "target_vector", f"has {len(values)} numbers; send the {width} of a pooled vector"
+        )
+    vector = np.array(values, np.float32)
+    if not np.isfinite(vector).all():
+        raise InvalidInput("target_vector", "has a number that is not finite; send finite ones")
+    return vector
 
 
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
@@ -245,7 +277,7 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
     )
 
 
-def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:
+def head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats | None] | None:
     """Return the head mask of each input, float32 [L, H]; None: no input has one."""
     if True not in [value.HasField("head_mask") for value in inputs]:
         return None
@@ -272,5 +304,6 @@ def _head_masks(inputs: Sequence[pb.Input], model: ServedModel) -> list[Floats |
     return masks
 
 
-def _truncation(number: int) -> Truncation:
-    return known("truncation", TRUNCATIONS, number)
+def decode_truncation(number: int) -> Truncation | None:
+    """Return the treatment of long texts; None: not set. Raises InvalidInput."""
+    return known("truncation", TRUNCATIONS, number) if number else None

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.handle import Handle
 from headlight_service.core.models import counted
 from headlight_service.core.requests.answer import Answer
+from headlight_service.core.requests.request import ComparisonRequest
 from headlight_service.frontends.contract.answer_forms import StreamForm, frames
+from headlight_service.frontends.contract.comparison_decoding import decode_compare
+from headlight_service.frontends.contract.comparison_forms import (
+    STREAM_COMPARISON_BYTES,
+    CompareForm,
+)
 from headlight_service.frontends.contract.request_decoding import decode_encode
 from headlight_service.frontends.grpc.calls.request_stream import Decoded, RequestStream
 from headlight_service.frontends.grpc.grpc_status import Refusal
 
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
 MAX_ID_BYTES = 128
-LAST_FRAMES = ("response", "end", "error")  # of an answer
+LAST_FRAMES = ("response", "end", "error", "comparison")  # of an answer
 
 
 class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse]):
@@ -37,6 +48,8 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         self._live.add(request.id)
 
     def decode(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
+        if request.WhichOneof("request") == "compare":
+            return self._decode_compare(request)
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
             wanted = decode_encode(
@@ -46,6 +59,29 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
         return Decoded(wanted, form, functools.partial(_frames, request.id, form))
 
+    def _decode_compare(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
+        model = self._pipeline.models.get(request.compare.model)
+        with counted(model):
+            wanted = decode_compare(
+                request.compare, model, self._call.deadline, self._call.quota_owner
+            )
+        wanted.size_bytes = request.ByteSize()
+        form = CompareForm(STREAM_COMPARISON_BYTES, dry_run=request.compare.dry_run)
+        return Decoded(wanted, form, functools.partial(_comparison, request.id, form))
+
+    def submit(
+        self,
+        decoded: Decoded[pb.EncodeStreamResponse],
+        trace: RequestTrace | None,
+        when_queued: Callable[[], object] | None,
+    ) -> Handle[Any]:
+        request = decoded.request
+        if not isinstance(request, ComparisonRequest):
+            return super().submit(decoded, trace, when_queued)
+        return Comparing(
+            self._pipeline, request, decoded.form, trace, self._window, when_queued=when_queued
+        ).start()
+
     def failed(self, request: pb.EncodeStreamRequest, refused: Refusal) -> pb.EncodeStreamResponse:
         return pb.EncodeStreamResponse(id=request.id, error=refused.frame)
 
@@ -53,6 +89,12 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         """Free the id of a last frame. It may be reused as soon as the client has the frame."""
         if message.WhichOneof("frame") in LAST_FRAMES:
             self._live.discard(message.id)
+
+
+def _comparison(
+    request_id: str, form: CompareForm, answer: Answer
+) -> Iterator[pb.EncodeStreamResponse]:
+    yield pb.EncodeStreamResponse(id=request_id, comparison=form.message(answer))
 
 
 def _frames(request_id: str, form: StreamForm, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:

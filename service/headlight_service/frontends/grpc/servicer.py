@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
-from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
+from headlight_service.frontends.contract.comparison_decoding import decode_compare
+from headlight_service.frontends.contract.comparison_forms import CompareForm
 from headlight_service.frontends.contract.model_description import describe
 from headlight_service.frontends.contract.request_decoding import (
     decode_encode,
@@ -66,8 +69,16 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model = self._pipeline.models.get(request.model)
         with counted(model):
             wanted = decode_occlude(request, model, call.deadline, call.quota_owner)
-        form = OccludedForm()
+        form = OccludedForm(target=wanted.has_target)
         handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
+        return self._replies.reply(call, model, handle, form.encode)
+
+    def Compare(self, request: pb.CompareRequest, call: Call) -> bytes:
+        model = self._pipeline.models.get(request.model)
+        with counted(model):
+            wanted = decode_compare(request, model, call.deadline, call.quota_owner)
+        form = CompareForm(model.limits.max_unary_response_bytes, dry_run=request.dry_run)
+        handle = Comparing(self._pipeline, wanted, form, call.trace).start(call.when_gone)
         return self._replies.reply(call, model, handle, form.encode)
 
     def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:

@@ -169,7 +169,7 @@ def test_a_graph_with_a_pool_mask_receives_the_prompt_tokens(
     np.testing.assert_allclose(plain.pooled, np.full(36, ids[3:].mean()))  # type: ignore[arg-type]
     [bare] = runtime.encode_items(["ab"])
     np.testing.assert_allclose(bare.pooled, np.full(36, tokenizer.encode("ab").ids.mean()))  # type: ignore[arg-type]
-    [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=4, left_out=3)])
+    [hole] = runtime.engine.run([EncodeItem(ids, Selection(), occluded=(4,), left_out=3)])
     # It was requested, so it is not None.
     np.testing.assert_allclose(hole.pooled, np.full(36, ids[[3, 5]].mean()))  # type: ignore[arg-type]
     assert longer.pooled is not None

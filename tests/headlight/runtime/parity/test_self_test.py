@@ -91,11 +91,11 @@ def test_a_probe_requests_only_vectors_of_whole_texts(
     monkeypatch.setattr(runtime.engine, "run", recorded)
     runtime.check_golden()
     assert (
-        {item.occluded is not None for item in ran}
+        {bool(item.occluded) for item in ran}
         == {item.left_out > 0 for item in ran}
         == {True, False}
     )
     first = len(ran)
     runtime.probe()
     assert 0 < len(ran) - first < first
-    assert all(item.occluded is None and not item.left_out for item in ran[first:])
+    assert all(not item.occluded and not item.left_out for item in ran[first:])

@@ -1,4 +1,4 @@
-"""Headlight's contract as JSON: POST /v1/encode, POST /v1/occlude, GET /v1/model.
+"""Headlight's contract as JSON: POST /v1/encode, /v1/compare and /v1/occlude, GET /v1/model.
 
 The messages of headlight.v1, and one member more: `encoding`, of the answer's numbers.
 """
@@ -14,8 +14,11 @@ from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
-from headlight_service.core.occlusion import Occluding
+from headlight_service.frontends.contract.comparison_decoding import decode_compare
+from headlight_service.frontends.contract.comparison_forms import JsonCompareForm
 from headlight_service.frontends.contract.json_answer_forms import (
     ENCODING,
     JsonEncodeForm,
@@ -62,6 +65,7 @@ def routes(door: Door) -> list[Route]:
 
     return [
         Route("POST", "/v1/encode", _encode),
+        Route("POST", "/v1/compare", _compare),
         Route("POST", "/v1/occlude", _occlude),
         Route("GET", "/v1/model", _model),
         Route("GET", "/openapi.json", openapi, public=True),
@@ -94,6 +98,20 @@ async def _encode(exchange: Exchange) -> Response:
     return await encoded(lambda: Response(form.encode(answer)), answer)
 
 
+async def _compare(exchange: Exchange) -> Response:
+    message, encoding = _decoded(pb.CompareRequest, exchange)
+    pipeline = exchange.door.pipeline
+    model = pipeline.models.get(message.model)
+    with counted(model):
+        wanted = decode_compare(message, model, exchange.deadline, exchange.quota_owner)
+    wanted.size_bytes = len(exchange.body)
+    exchange.fill(wanted)
+    limit_bytes = largest_output(model.admission.outputs.limit)
+    form = JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
+    answer = await exchange.wait(Comparing(pipeline, wanted, form, exchange.trace).start())
+    return await encoded(lambda: Response(form.encode(answer)), answer)
+
+
 async def _occlude(exchange: Exchange) -> Response:
     message, encoding = _decoded(pb.OccludeRequest, exchange)
     pipeline = exchange.door.pipeline
@@ -102,7 +120,7 @@ async def _occlude(exchange: Exchange) -> Response:
         wanted = decode_occlude(message, model, exchange.deadline, exchange.quota_owner)
     wanted.size_bytes = len(exchange.body)
     exchange.fill(wanted)
-    form = JsonOccludeForm(encoding)
+    form = JsonOccludeForm(encoding, target=wanted.has_target)
     handle = Occluding(pipeline, wanted, form, exchange.trace).start()
     answer = await exchange.wait(handle)
     return await encoded(lambda: Response(form.encode(answer)), answer)

@@ -1,0 +1,152 @@
+"""Comparison of a query with any number of passages, in as few calls as the limits allow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from headlight.client.calls.list_work import Cost, ListWork, measure, response_bytes
+from headlight.comparison import (
+    PASSAGE_PROMPTS,
+    QUERY_PROMPTS,
+    CompareSpec,
+    Comparison,
+    PassageComparison,
+)
+from headlight.description import ModelDescription
+from headlight.errors import InvalidInput
+from headlight.interface.arguments import Input, Reading
+from headlight.interface.comparison_arguments import check_no_pair, checked_comparison, of_side
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import TokenList
+from headlight.spec import NUMBER_BYTES
+from headlight.wire.client_codec import require, set_common, to_input
+from headlight.wire.comparison.comparison_answer import ExpectedComparison
+from headlight.wire.comparison.comparison_codec import evidence_requests, matrix_request
+
+# At most, in an answer: of a passage, and of each of its tokens.
+PASSAGE_BYTES, TOKEN_BYTES = 96, 32
+EVIDENCE_BYTES, UNIT_BYTES, MATCH_BYTES = 64, 28, 9  # of one method, and of its units and matches
+SPAN_BYTES = 16  # in a request
+
+
+class Compared(ListWork[pb.CompareRequest]):
+    """A query and any number of passages. `compare` sorts; the service need not."""
+
+    def __init__(
+        self,
+        model: ModelDescription,
+        name: str,
+        passages: Sequence[Input],
+        query: Input,
+        spec: CompareSpec,
+        query_reading: Reading,
+        passage_reading: Reading,
+    ) -> None:
+        if not passages:
+            raise InvalidInput("passages", "is empty; send at least one")
+        for place, each in enumerate((query, *passages)):
+            check_no_pair(each, "query" if place == 0 else f"passages[{place - 1}]")
+        self._spec = spec = checked_comparison(spec, len(passages))
+        base = pb.CompareRequest(
+            model=name,
+            query=to_input(query, "query"),
+            late_interaction=pb.LateInteraction() if spec.late_interaction else None,
+            matrix=matrix_request(spec),
+            evidence=evidence_requests(spec, range(0)),
+        )
+        _set_prompts(base, query_reading, passage_reading)
+        most = model.limits.max_request_bytes or sys.maxsize
+        with of_side("query"):
+            [(_, tokens)] = measure([query], most)
+        prompt = model.prompt_text(
+            query_reading.get("prompt"), query_reading.get("prompt_name"), QUERY_PROMPTS
+        )
+        queries = min(tokens + len(prompt.encode()), model.max_length)
+        with of_side("passage"):
+            super().__init__(
+                model,
+                base,
+                passages,
+                passage_reading,
+                response_bytes(model),
+                item_bytes=PASSAGE_BYTES
+                + len(spec.evidence) * (EVIDENCE_BYTES + MATCH_BYTES * queries),
+                token_bytes=self._token_bytes(spec, queries),
+                shared=Cost(1, 0, queries, TOKEN_BYTES * queries),
+                more_bytes=self._span_bytes(spec, len(passages)),
+                default_prompts=PASSAGE_PROMPTS,
+            )
+        self._expected = ExpectedComparison(model, name, query, spec)
+        self._query: tuple[TokenList | None, tuple[int, ...]] | None = None
+        self._similarity = ""
+        self._found: list[PassageComparison] = []
+        self._matrix_bytes = 0
+
+    @staticmethod
+    def _token_bytes(spec: CompareSpec, queries: int) -> int:
+        """Return the most bytes of one token of a passage in an answer."""
+        cells = 0 if spec.matrix is None else queries * NUMBER_BYTES[spec.matrix]
+        return (TOKEN_BYTES if spec.details else 0) + UNIT_BYTES * len(spec.evidence) + cells
+
+    @staticmethod
+    def _span_bytes(spec: CompareSpec, passages: int) -> list[int]:
+        """Return the bytes of the spans of each passage in a request."""
+        lists = [each.spans for each in spec.evidence if each.spans]
+        return [sum(SPAN_BYTES * (1 + len(own[at])) for own in lists) for at in range(passages)]
+
+    def request(self, part: range) -> pb.CompareRequest:
+        """Return the request for some of the passages, by index."""
+        request = pb.CompareRequest()
+        request.CopyFrom(self._base)
+        del request.evidence[:]
+        request.evidence.extend(evidence_requests(self._spec, part))
+        request.passages.extend(to_input(self._inputs[at], f"passages[{at}]") for at in part)
+        return request
+
+    def receive(self, part: range, response: pb.CompareResponse) -> None:
+        """Take the answer to one request; they come in order.
+
+        Raises:
+            BadAnswer: it breaks the contract.
+            InvalidInput: all matrices together are larger than the caller allows.
+        """
+        passages = self._inputs[part.start : part.stop]
+        found = self._expected.decode(response, passages, part.start)
+        self.check_origin(response.model)
+        query = self._expected.tokens(response.query, self._expected.query, "query")
+        told = query, tuple(response.query_tokens)
+        self._query = self._query or told
+        require(told == self._query, "two answers have different tokens of one query")
+        self._similarity = response.similarity
+        self._matrix_bytes += sum(each.matrix.nbytes for each in found if each.matrix is not None)
+        most = self._spec.matrix_max_bytes
+        if most is not None and self._matrix_bytes > most:
+            raise InvalidInput(
+                "matrix_max_bytes",
+                f"the matrices have {self._matrix_bytes} bytes, over the {most} allowed; "
+                "send fewer passages, ask for float16, or allow more",
+            )
+        self._found += found
+
+    def result(self) -> Comparison:
+        """Return the comparison after all answers."""
+        found = self._found
+        if self._spec.sort:
+            found = sorted(found, key=lambda each: -each.score)
+        tokens, places = self._query or (None, ())
+        return Comparison(
+            self._similarity, tuple(found), tokens, places, self._origin or self._model.ref
+        )
+
+
+def _set_prompts(
+    request: pb.CompareRequest, query_reading: Reading, passage_reading: Reading
+) -> None:
+    """Set the reading of texts, the priority and both prompts. Raises InvalidInput."""
+    for side, reading in (("query", query_reading), ("passage", passage_reading)):
+        with of_side(side):
+            set_common(request, reading)
+        for key, field in (("prompt_name", "prompt_name"), ("prompt", "prompt_text")):
+            if (given := reading.get(key)) is not None:
+                setattr(request, f"{side}_{field}", given)

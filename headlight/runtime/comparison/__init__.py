@@ -1,0 +1,1 @@
+"""Comparison of a query with passages, and evidence of what matched: NumPy alone."""

@@ -1,0 +1,194 @@
+"""Plan of a comparison: what to compute of the query and of each passage, and how much it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headlight.comparison import CompareSpec, EvidenceSpec
+from headlight.errors import InvalidInput
+from headlight.runtime.attention.resolved_spec import ATTENTION, is_one_token
+from headlight.runtime.attention.token_units import pooled_token
+from headlight.runtime.bundle.manifest import Manifest
+from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
+from headlight.runtime.encode_items import EncodeItem, Selection
+from headlight.runtime.values import Ids, Tokenized
+from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
+
+FLOAT_BYTES = 4
+UNIT_ROWS = TokensSpec(normalize=True)
+
+
+class Hole(NamedTuple):
+    """Tokens that are hidden together.
+
+    Attributes:
+        item: index of the item.
+        tokens: of that item.
+    """
+
+    item: int
+    tokens: tuple[int, ...]
+
+
+class PlannedPassage(NamedTuple):
+    """Tokens of one passage.
+
+    Attributes:
+        compared: int64 [p], the tokens that late interaction compares.
+        units: the units of each requested evidence.
+    """
+
+    compared: Ids
+    units: tuple[EvidenceUnits, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ComparisonPlan:
+    """Plan of a comparison.
+
+    Attributes:
+        spec: the request.
+        query: int64 [q], the query's tokens that late interaction compares.
+        passages: the tokens of each passage.
+        holes: units to hide, one after the other, passage by passage.
+        measure: the similarity of pooled vectors; see `headlight.interface.similarity`.
+    """
+
+    spec: CompareSpec
+    query: Ids
+    passages: tuple[PlannedPassage, ...]
+    holes: tuple[Hole, ...] = ()
+    measure: str = "cosine"
+
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of all matrices."""
+        if self.spec.matrix is None:
+            return 0
+        cells = len(self.query) * sum(len(each.compared) for each in self.passages)
+        return cells * NUMBER_BYTES[self.spec.matrix]
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of scores, evidence and matrices."""
+        numbers = len(self.passages) * (2 if self.spec.late_interaction else 1)
+        for passage in self.passages:
+            for spec, units in zip(self.spec.evidence, passage.units, strict=True):
+                numbers += returned(spec, units)
+                if spec.method == "late_interaction" and len(passage.compared):
+                    numbers += len(self.query)
+        return numbers * FLOAT_BYTES + self.matrix_bytes
+
+    def check_max_bytes(self) -> None:
+        """Raise InvalidInput if the matrices are larger than the request allows."""
+        size, most = self.matrix_bytes, self.spec.matrix_max_bytes
+        if most is not None and size > most:
+            raise InvalidInput(
+                "matrix.max_bytes",
+                f"the matrices would have {size} bytes, over the {most} allowed; "
+                "send fewer passages, ask for float16, or allow more",
+            )
+
+    def items(self, items: Sequence[EncodeItem]) -> list[EncodeItem]:
+        """Return the items of query and passages with the rows of the compared tokens alone."""
+        if not self.spec.token_vectors:
+            return list(items)
+        rows = [self.query, *(each.compared for each in self.passages)]
+        return [item._replace(rows=own) for item, own in zip(items, rows, strict=True)]
+
+    def hidden_items(self, items: Sequence[EncodeItem], vectors: Selection) -> list[EncodeItem]:
+        """Return an item for each hole; `vectors` selects pooled vectors alone."""
+        return [hidden_item(items[hole.item], hole, vectors) for hole in self.holes]
+
+
+def hidden_item(item: EncodeItem, hole: Hole, vectors: Selection) -> EncodeItem:
+    """Return an item with hidden tokens, of pooled vectors alone."""
+    return item._replace(selection=vectors, places=None, rows=None, occluded=hole.tokens)
+
+
+def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:
+    """Return the number of units that an answer has."""
+    return len(units) if spec.top_k is None else min(spec.top_k, len(units))
+
+
+def comparison_outputs(spec: CompareSpec) -> dict[str, Any]:
+    """Return the outputs to request of query and passages, as keywords of `Runtime.select`."""
+    attention = next((each for each in spec.evidence if each.method == "attention"), None)
+    return {
+        "pooled": True,
+        "tokens": UNIT_ROWS if spec.token_vectors else False,
+        "attention": None
+        if attention is None
+        else AttentionSpec(
+            layers=attention.layers,
+            heads=attention.heads,
+            reduce=("head_mean", "layer_mean", "pooling_weights"),
+        ),
+    }
+
+
+def of_evidence(spec: CompareSpec, error: InvalidInput) -> InvalidInput:
+    """Return an error of the requested attention as one of the evidence that asks for it."""
+    at = [each.method for each in spec.evidence].index("attention")
+    name = error.field.removeprefix(ATTENTION).removeprefix(".")
+    if name in ("", "reduce"):
+        name = "method"
+    return InvalidInput(f"evidence[{at}].{name}", error.problem)
+
+
+def plan_comparison(
+    spec: CompareSpec,
+    manifest: Manifest,
+    inputs: Sequence[Tokenized],
+    texts: Sequence[str | None],
+) -> ComparisonPlan:
+    """Return the plan of a comparison.
+
+    Args:
+        spec: checked for so many passages.
+        manifest: of the model's bundle.
+        inputs: the query, then the passages; with their tokens if `spec.details`.
+        texts: their texts; None: ids.
+
+    Raises:
+        InvalidInput: a passage cannot have the units. Names the field.
+    """
+    measure = manifest.similarity or "cosine"
+    if not spec.details:
+        none = np.zeros(0, np.int64)
+        passages = (PlannedPassage(none),) * (len(inputs) - 1)
+        return ComparisonPlan(spec, none, passages, measure=measure)
+    planned, holes = list[PlannedPassage](), list[Hole]()
+    for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
+        compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
+        for at, each in enumerate(spec.evidence):
+            hides = each.method == "occlusion"
+            tokens = _without_pooled(compared, manifest.pooling, tokenized) if hides else compared
+            found.append(units_of(each, place, tokenized, text, tokens, f"evidence[{at}]"))
+            if hides:
+                holes += _holes(place, found[-1], len(tokenized.ids))
+        planned.append(PlannedPassage(compared, tuple(found)))
+    query = compared_tokens(inputs[0])
+    return ComparisonPlan(spec, query, tuple(planned), tuple(holes), measure)
+
+
+def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
+    """Leave out the token whose vector is the pooled vector: it cannot be hidden."""
+    if not is_one_token(pooling):
+        return tokens
+    vector = pooled_token(pooling, len(tokenized.ids), tokenized.left_out)
+    return np.delete(tokens, np.flatnonzero(tokens == vector))
+
+
+def _holes(place: int, units: EvidenceUnits, length: int) -> list[Hole]:
+    holes = [Hole(place + 1, tokens) for tokens in units.each()]
+    if any(len(hole.tokens) == length for hole in holes):
+        raise InvalidInput(
+            f"passages[{place}]",
+            "is a single unit, and hiding it leaves nothing to encode; choose smaller units",
+        )
+    return holes

@@ -1,0 +1,173 @@
+"""Units of evidence: tokens, words, sentences or spans of one passage."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from headlight.comparison import EvidenceSpec
+from headlight.errors import InvalidInput
+from headlight.results import TokenList
+from headlight.runtime.tokenization.sentences import sentence_spans
+from headlight.runtime.values import Floats, Ids, Tokenized
+from headlight.spec import Span
+
+NO_TOKENS = np.zeros(0, np.int64)
+ONLY_TEXTS = "a passage of ids has no words, sentences or spans; send texts, or ask for tokens"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class EvidenceUnits:
+    """The units of one passage.
+
+    Attributes:
+        tokens: int64 [m], the tokens of the first unit, of the second, ...
+        starts: int64 [units], the index in `tokens` of each unit's first token.
+        characters: int64 [3, units]: first character, end and text (0) of each unit; None: ids.
+    """
+
+    tokens: Ids
+    starts: Ids
+    characters: Ids | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def sizes(self) -> Ids:
+        """int64 [units], the number of tokens of each."""
+        return np.diff(self.starts, append=len(self.tokens))
+
+    def each(self) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens of each unit."""
+        tokens, bounds = self.tokens.tolist(), [*self.starts.tolist(), len(self.tokens)]
+        return tuple([tuple(tokens[begin:end]) for begin, end in itertools.pairwise(bounds)])
+
+    def sums(self, weights: Floats) -> Floats:
+        """Return the sum of the tokens' weights of each unit: float32 [units].
+
+        Args:
+            weights: float32 [n], of every token of the passage.
+        """
+        if not len(self):
+            return np.zeros(0, np.float32)
+        return np.add.reduceat(weights[self.tokens], self.starts)
+
+    def chosen(self, order: Ids) -> EvidenceUnits:
+        """Return some units, in this order."""
+        units, characters = self.each(), self.characters
+        parts = [np.array(units[at], np.int64) for at in order.tolist()]
+        places = None if characters is None else characters[:, order]
+        return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), places)
+
+
+def largest(weights: Floats, count: int) -> Ids:
+    """Return the indices of the largest weights, in descending order."""
+    return np.argsort(-weights, kind="stable")[:count]
+
+
+def compared_tokens(tokenized: Tokenized) -> Ids:
+    """Return the tokens that are neither special nor of the prompt: int64 [m].
+
+    Of an input of ids, all: it is unknown which are special.
+    """
+    info = tokenized.info
+    if info is None:
+        raise RuntimeError("an input was prepared without its tokens. This is a bug.")
+    return np.flatnonzero(~(np.array(info.special, bool) | np.array(info.prompt, bool)))
+
+
+def units_of(
+    spec: EvidenceSpec, place: int, tokenized: Tokenized, text: str | None, tokens: Ids, field: str
+) -> EvidenceUnits:
+    """Return the units of one passage.
+
+    Args:
+        spec: the requested evidence.
+        place: index of the passage.
+        tokenized: the passage, with its tokens.
+        text: the passage; None: it was given as ids.
+        tokens: int64 [m], ascending: the tokens that belong to units.
+        field: path of the spec in the request.
+
+    Raises:
+        InvalidInput: a span overlaps another, leaves the text, or holds no token; or the passage
+            has no such units. Names the field.
+    """
+    info = tokenized.info
+    if text is None or info is None or tokenized.words is None:
+        if spec.unit != "token":
+            raise InvalidInput(f"{field}.unit", ONLY_TEXTS)
+        return EvidenceUnits(tokens, np.arange(len(tokens)))
+    if spec.unit == "token":
+        starts = np.arange(len(tokens))
+    elif spec.unit == "word":
+        numbers = tokenized.words[tokens]
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    elif spec.unit == "sentence":
+        return _sentences(sentence_spans(text) or (Span(0, len(text)),), info, tokens)
+    else:
+        return _spans(f"{field}.spans[{place}].spans", spec.spans[place], text, info, tokens)
+    begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
+    last = np.append(starts[1:], len(tokens)) - 1
+    characters = np.stack([begins[starts], ends[last], np.zeros_like(starts)])
+    return EvidenceUnits(tokens, starts, characters)
+
+
+def _sentences(spans: Sequence[Span], info: TokenList, tokens: Ids) -> EvidenceUnits:
+    """Return the sentences that have tokens. A token belongs to that of its last character."""
+    begins = np.array([span.start for span in spans], np.int64)
+    ends = np.array(info.ends)[tokens]
+    numbers = np.maximum(np.searchsorted(begins, ends - 1, side="right") - 1, 0)
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    found = [spans[at] for at in numbers[starts].tolist()]
+    return EvidenceUnits(tokens, starts, _characters(found))
+
+
+def _spans(
+    field: str, spans: Sequence[Span], text: str, info: TokenList, tokens: Ids
+) -> EvidenceUnits:
+    _check_spans(field, spans, len(text), len(info))
+    begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
+    parts = []
+    for at, span in enumerate(spans):
+        parts.append(tokens[(begins < span.end) & (ends > span.start)])
+        if not len(parts[-1]):
+            raise InvalidInput(
+                f"{field}[{at}]",
+                f"{span.start} .. {span.end} shares no character with a token that can be weighed; "
+                "leave it out",
+            )
+    return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), _characters(spans))
+
+
+def _check_spans(field: str, spans: Sequence[Span], characters: int, tokens: int) -> None:
+    if not 1 <= len(spans) <= tokens:
+        raise InvalidInput(
+            field,
+            f"has {len(spans)} spans; send 1 to {tokens}, as this passage has tokens",
+        )
+    for at, span in enumerate(spans):
+        if not 0 <= span.start < span.end <= characters or span.text:
+            raise InvalidInput(
+                f"{field}[{at}]",
+                f"is {span.start} .. {span.end} of text {span.text}; it must hold a character, and "
+                f"lie in the passage, characters 0 .. {characters} of text 0",
+            )
+    for one, other in itertools.pairwise(sorted(spans)):
+        if other.start < one.end:
+            both = f"{one.start} .. {one.end} and {other.start} .. {other.end}"
+            raise InvalidInput(
+                field, f"has two that overlap: {both}; ask for them one after the other"
+            )
+
+
+def _starts(parts: Sequence[Ids]) -> Ids:
+    return np.cumsum([0, *map(len, parts)], dtype=np.int64)[:-1]
+
+
+def _characters(spans: Sequence[Span]) -> Ids:
+    return np.array(spans, np.int64).reshape(-1, 3).T

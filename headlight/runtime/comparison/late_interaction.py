@@ -1,0 +1,50 @@
+"""Late interaction: each token of the query is matched with one token of the passage."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from headlight.runtime.values import Floats, Ids
+
+
+class Matches(NamedTuple):
+    """The token of the passage that each token of the query matches best.
+
+    Attributes:
+        rows: int64 [q], rows of the passage's vectors; empty if the passage has none.
+        cosines: float32, as long.
+    """
+
+    rows: Ids
+    cosines: Floats
+
+
+def token_cosines(query: Floats, passage: Floats) -> Floats:
+    """Return the cosine of each token vector with each: float32 [q, p].
+
+    Args:
+        query: float32 [q, D], of unit length.
+        passage: float32 [p, D], of unit length.
+    """
+    return query @ passage.T
+
+
+def matches(cosines: Floats) -> Matches:
+    """Return the largest cosine of each row of [q, p]; of equal ones the first."""
+    if not cosines.size:
+        return Matches(np.zeros(0, np.int64), np.zeros(0, np.float32))
+    rows = cosines.argmax(axis=1)
+    return Matches(rows, np.take_along_axis(cosines, rows[:, None], axis=1)[:, 0])
+
+
+def max_sim_mean(found: Matches) -> float:
+    """Return the mean of the largest cosines; 0 if there are none."""
+    return float(found.cosines.mean(dtype=np.float64)) if len(found.cosines) else 0.0
+
+
+def token_parts(found: Matches, count: int) -> Floats:
+    """Return the part of `max_sim_mean` that comes from each of `count` tokens: float32 [count]."""
+    parts = np.bincount(found.rows, found.cosines, minlength=count)
+    return (parts / max(1, len(found.rows))).astype(np.float32)

@@ -1,0 +1,70 @@
+"""Steps of a comparison in this process, before and after the engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headlight.comparison import CompareSpec, Comparison
+from headlight.errors import InvalidInput
+from headlight.interface.arguments import Input
+from headlight.interface.comparison_arguments import check_no_pair, checked_comparison
+from headlight.results import ModelRef
+from headlight.runtime.bundle.manifest import Manifest
+from headlight.runtime.comparison.comparison_plan import (
+    ComparisonPlan,
+    comparison_outputs,
+    of_evidence,
+    plan_comparison,
+)
+from headlight.runtime.comparison.passage_comparison import PassageNumbers, passage_result
+from headlight.runtime.encode_items import Selection
+from headlight.runtime.local_results import Prepared
+
+
+def checked_request(query: Input, passages: Sequence[Input], spec: CompareSpec) -> CompareSpec:
+    """Return the checked spec of a request. Raises InvalidInput, naming the argument."""
+    if not passages:
+        raise InvalidInput("passages", "is empty; send at least one")
+    for place, each in enumerate((query, *passages)):
+        check_no_pair(each, "query" if place == 0 else f"passages[{place - 1}]")
+    return checked_comparison(spec, len(passages))
+
+
+def selection_of(spec: CompareSpec, select: Callable[..., Selection]) -> Selection:
+    """Resolve the outputs that a comparison needs; `select` is that of the encoder.
+
+    Raises:
+        InvalidInput: naming the evidence.
+    """
+    try:
+        return select(**comparison_outputs(spec))
+    except InvalidInput as error:
+        raise of_evidence(spec, error) from None
+
+
+def plan_of(
+    spec: CompareSpec, manifest: Manifest, inputs: Sequence[Input], prepared: Sequence[Prepared]
+) -> ComparisonPlan:
+    """Return the plan of query and passages. Raises InvalidInput, naming the argument."""
+    texts = [each if isinstance(each, str) else None for each in inputs]
+    plan = plan_comparison(spec, manifest, [each.tokenized for each in prepared], texts)
+    plan.check_max_bytes()
+    return plan
+
+
+def comparison_of(
+    plan: ComparisonPlan,
+    prepared: Sequence[Prepared],
+    numbers: Sequence[PassageNumbers],
+    model: ModelRef,
+) -> Comparison:
+    """Return the comparison as a client makes it of an answer."""
+    spec = plan.spec
+    tokens = [each.tokens if spec.details else None for each in prepared]
+    return Comparison(
+        plan.measure,
+        tuple(passage_result(spec, each, tokens[1 + each.index]) for each in numbers),
+        tokens[0],
+        tuple(plan.query.tolist()) if spec.token_vectors else (),
+        model,
+    )

@@ -1,0 +1,175 @@
+"""Decoding of answers to Compare, checked against the request; a misfit is a BadAnswer."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headlight.comparison import CompareSpec, Evidence, EvidenceSpec, PassageComparison
+from headlight.description import ModelDescription
+from headlight.interface.arguments import Input
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import TokenList
+from headlight.spec import Span
+from headlight.wire.answer_checks import check_model, check_token_list, texts_of
+from headlight.wire.answer_numbers import check_numbers
+from headlight.wire.client_codec import DTYPES, from_bytes, from_token_info, malformed, require
+from headlight.wire.comparison.comparison_codec import METHODS
+from headlight.wire.vector_codec import ROW_TYPES
+
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectedComparison:
+    """Expected contents of the answers to one call of `compare`.
+
+    Attributes:
+        model: the model as GetModel described it.
+        name: name of the model as the caller gave it; "" stands for the described model.
+        query: the query.
+        spec: what was asked for.
+    """
+
+    model: ModelDescription
+    name: str
+    query: Input
+    spec: CompareSpec
+
+    def tokens(self, item: pb.Item, given: Input, field: str) -> TokenList | None:
+        """Return the tokens of query or passage; None: only scores were requested.
+
+        Raises:
+            BadAnswer: they do not fit the input.
+        """
+        require(item.token_count >= 1, f"{field}.token_count is {item.token_count}")
+        if not self.spec.details:
+            return None
+        tokens = from_token_info(item.tokens)
+        require(
+            len(tokens) == item.token_count,
+            f"{field}: {len(tokens)} tokens described of {item.token_count}",
+        )
+        check_token_list(tokens, given, self.model.vocab_size, f"{field}.tokens")
+        return tokens
+
+    def decode(
+        self, response: pb.CompareResponse, passages: Sequence[Input], first: int
+    ) -> list[PassageComparison]:
+        """Return the comparisons with some passages.
+
+        Args:
+            response: the answer.
+            passages: the passages that it answers, in their order.
+            first: index of the first of them.
+
+        Raises:
+            BadAnswer: the answer does not fit the request.
+        """
+        check_model(response.model, self.model, self.name)
+        if response.similarity not in SIMILARITIES:
+            raise malformed(f"similarity is {response.similarity[:40]!r}")
+        found = list(response.passages)
+        if [each.index for each in found] != list(range(len(passages))):
+            raise malformed(
+                f"{len(found)} comparisons, not in the order of {len(passages)} passages"
+            )
+        query = self.tokens(response.query, self.query, "query")
+        check_places("query_tokens", response.query_tokens, 0 if query is None else len(query))
+        return [
+            self._passage(response, each, given, first)
+            for each, given in zip(found, passages, strict=True)
+        ]
+
+    def _passage(
+        self, response: pb.CompareResponse, message: pb.PassageComparison, given: Input, first: int
+    ) -> PassageComparison:
+        spec, field = self.spec, f"passages[{message.index}]"
+        tokens = self.tokens(message.item, given, f"{field}.item")
+        count, queries = 0 if tokens is None else len(tokens), len(response.query_tokens)
+        check_places(f"{field}.tokens", message.tokens, count)
+        numbers = [message.score, message.max_sim_mean]
+        if not np.isfinite(numbers).all():
+            raise malformed(f"{field}.score and .max_sim_mean are {numbers}")
+        fitting = (
+            message.HasField("max_sim_mean") == spec.late_interaction
+            and message.HasField("matrix") == (spec.matrix is not None)
+            and [each.method for each in message.evidence]
+            == [METHODS[each.method] for each in spec.evidence]
+        )
+        require(fitting, f"{field} has other contents than were asked for")
+        matrix = None
+        if spec.matrix is not None:
+            shape = (queries, len(message.tokens))
+            matrix = _numbers(f"{field}.matrix", message.matrix, shape, ROW_TYPES[spec.matrix])
+        evidence = [
+            self._evidence(f"{field}.evidence[{at}]", wanted, each, given, count, queries)
+            for at, (wanted, each) in enumerate(zip(spec.evidence, message.evidence, strict=True))
+        ]
+        return PassageComparison(
+            first + message.index,
+            message.score,
+            message.max_sim_mean if spec.late_interaction else None,
+            tuple(evidence),
+            tokens,
+            tuple(message.tokens),
+            matrix,
+        )
+
+    def _evidence(
+        self,
+        field: str,
+        wanted: EvidenceSpec,
+        message: pb.Evidence,
+        given: Input,
+        count: int,
+        queries: int,
+    ) -> Evidence:
+        units = _units(f"{field}.units", message.units, count)
+        most = len(units) if wanted.top_k is None else wanted.top_k
+        require(len(units) <= most, f"{field} has {len(units)} units, and {most} were asked for")
+        weights = _numbers(f"{field}.weights", message.weights, (len(units),))
+        texts = texts_of(given)
+        if len(message.characters) != (len(units) if texts else 0):
+            raise malformed(f"{field} has {len(message.characters)} spans for {len(units)} units")
+        characters = tuple(Span(each.start, each.end) for each in message.characters)
+        if any(not span.start <= span.end <= len(texts[0]) for span in characters):
+            raise malformed(f"{field}.characters leave the text that was sent")
+        matched, cosines = tuple(message.matched_tokens), None
+        if wanted.method == "late_interaction":
+            if len(matched) not in (0, queries) or max(matched, default=-1) >= count:
+                raise malformed(f"{field} matches {len(matched)} tokens of {queries}")
+            cosines = _numbers(f"{field}.matched_cosines", message.matched_cosines, (len(matched),))
+        return Evidence(wanted.method, units, characters, weights, matched, cosines)
+
+
+def check_places(field: str, places: Sequence[int], count: int) -> None:
+    """Raise BadAnswer unless a list names tokens, of so many, in ascending order."""
+    if len(places) and (list(places) != sorted(set(places)) or places[-1] >= count):
+        raise malformed(f"{field} are not tokens of {count} in ascending order")
+
+
+def _units(field: str, message: pb.Units, count: int) -> tuple[tuple[int, ...], ...]:
+    tokens = list(message.tokens)
+    bounds = list(message.starts) or list(range(len(tokens)))
+    bounds.append(len(tokens))
+    if max(tokens, default=-1) >= count or bounds[0] or bounds != sorted(set(bounds)):
+        raise malformed(f"{field} do not name tokens of {count}")
+    return tuple(tuple(tokens[begin:end]) for begin, end in itertools.pairwise(bounds))
+
+
+def _numbers(
+    field: str, tensor: pb.Tensor, shape: tuple[int, ...], dtype: int = pb.DATA_TYPE_FLOAT32
+) -> NDArray[Any]:
+    """Return finite numbers of a shape and a type. Raises BadAnswer."""
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype:
+        raise malformed(f"{field} has the type {tensor.dtype} and the shape {tuple(tensor.shape)}")
+    numbers = from_bytes(DTYPES[dtype], tensor.data, int(np.prod(shape))).reshape(shape)
+    if numbers.size:
+        check_numbers(field, numbers, "finite", "")
+    return numbers

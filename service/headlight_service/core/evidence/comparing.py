@@ -1,0 +1,143 @@
+"""Comparison of a query with passages: one request, whose inputs are the query and the passages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
+
+from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec
+from headlight.errors import InvalidInput
+from headlight.interface.comparison_arguments import comparison_error
+from headlight.results import ModelRef
+from headlight.runtime.attention.resolved_spec import ATTENTION
+from headlight.runtime.bundle.prompts import Prompt
+from headlight.runtime.comparison.comparison_plan import (
+    ComparisonPlan,
+    of_evidence,
+    plan_comparison,
+)
+from headlight.runtime.comparison.passage_comparison import ComparisonNumbers, PassageNumbers
+from headlight.runtime.encode_items import ItemResult, output_bytes
+from headlight.runtime.values import Floats
+from headlight_service.core.admission.admission_control import largest_output
+from headlight_service.core.admission.answer_window import AnswerWindow
+from headlight_service.core.evidence.encoding_waves import WaveEncoding
+from headlight_service.core.models import ServedModel
+from headlight_service.core.pipeline import AnswerForm, Pipeline
+from headlight_service.core.requests.answer import Answer, Prepared, Timings
+from headlight_service.core.requests.request import ComparisonRequest
+from headlight_service.core.tokenization import TokenizationJob, sided_job
+
+if TYPE_CHECKING:
+    from headlight_service.telemetry.request_trace import RequestTrace
+
+
+@dataclasses.dataclass(slots=True)
+class Compared(Answer):
+    """The answer to a ComparisonRequest.
+
+    Attributes:
+        spec: the request.
+        passages: their numbers, in the order of the answer.
+    """
+
+    spec: CompareSpec
+    passages: list[PassageNumbers]
+
+
+class ComparisonForm(Protocol):
+    """Size of one answer, as the frontend's protocol encodes it."""
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+        """Return the bytes of an answer, its data included.
+
+        Raises:
+            InvalidInput: the protocol cannot carry the answer.
+        """
+
+
+class Comparing(WaveEncoding):
+    """A comparison. Until it is computed, the token vectors count as bytes of the answer."""
+
+    request: ComparisonRequest
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        request: ComparisonRequest,
+        form: ComparisonForm,
+        trace: RequestTrace | None = None,
+        window: AnswerWindow | None = None,
+        *,
+        when_queued: Callable[[], object] | None = None,
+    ) -> None:
+        """Prepare as described at `Pipeline.submit`."""
+        unused = cast("AnswerForm", form)
+        super().__init__(pipeline, request, unused, trace, window, when_queued=when_queued)
+        self._comparison_form = form
+        self._numbers: ComparisonNumbers
+        self._plan: ComparisonPlan
+
+    def _job_of(self, model: ServedModel) -> TokenizationJob:
+        request, prompts = self.request, model.runtime.prompts
+
+        def chosen(side: str, defaults: Sequence[str]) -> Prompt:
+            query = side == "query"
+            name = request.query_prompt_name if query else request.prompt_name
+            text = request.query_prompt_text if query else request.prompt_text
+            try:
+                return prompts.choose(name, text, defaults)
+            except InvalidInput as error:
+                raise InvalidInput(f"{side}_{error.field}", error.problem) from None
+
+        of_query, of_passages = chosen("query", QUERY_PROMPTS), chosen("passage", PASSAGE_PROMPTS)
+        details = request.spec.details
+        return sided_job(request, model, of_query, of_passages, with_info=details)
+
+    def _measure(self) -> int:
+        """Plan the comparison, and return the bytes of the answer."""
+        model, prepared, request = self._model, self._prepared, self.request
+        manifest = model.runtime.bundle.manifest
+        texts = [each if isinstance(each, str) else None for each in request.inputs]
+        self._plan = plan = plan_comparison(request.spec, manifest, prepared.inputs, texts)
+        if not request.dry_run:
+            plan.check_max_bytes()
+        self._holes, self._numbers = plan.holes, ComparisonNumbers(plan)
+        prepared.items = plan.items(prepared.items)
+        prepared.output_bytes = output_bytes(prepared.items, manifest.architecture)
+        prepared.data_bytes = held = sum(prepared.output_bytes.values())
+        size = self._comparison_form.overhead_bytes(model.ref, prepared, plan)
+        most = largest_output(model.admission.outputs.limit)
+        if held + size > most and not request.dry_run:
+            raise InvalidInput(
+                "passages",
+                f"their vectors and the answer would take {held + size} bytes, over {most}; "
+                "send fewer passages per request",
+            )
+        return size
+
+    def _smaller(self, room: int) -> tuple[str, str]:
+        return "passages", ""
+
+    def _take_whole(self, results: Sequence[ItemResult]) -> None:
+        self._numbers.take_whole(results)
+        self._budget.give_back_answer(self._prepared.data_bytes)  # no vectors are held any more
+
+    def _take_hidden(self, vectors: Floats) -> None:
+        self._numbers.take_hidden(vectors)
+
+    def _result(self, timings: Timings) -> Answer:
+        return Compared(self._prepared, [], timings, self._plan.spec, self._numbers.passages())
+
+    def _count(self, answer: Answer) -> None:
+        if isinstance(answer, Compared):  # no dry run
+            self._model.metrics.output_bytes["comparison"].inc(self._plan.data_bytes)
+            self._count_times(answer.timings)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, InvalidInput):
+            of_attention = error.field.startswith(ATTENTION)
+            error = of_evidence(self.request.spec, error) if of_attention else error
+            error = comparison_error(error)
+        super()._fail(error)

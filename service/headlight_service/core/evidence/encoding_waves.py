@@ -1,0 +1,102 @@
+"""Encodings with hidden tokens, queued in waves.
+
+A wave is a part of them. Waves are queued one after the other, so that other requests run in
+between.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from headlight.runtime.comparison.comparison_plan import Hole, hidden_item
+from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.runtime.values import Floats
+from headlight_service.core.pipeline import Encoding
+from headlight_service.core.requests.answer import Answer, Timings
+from headlight_service.core.requests.request import VECTORS
+from headlight_service.core.scheduler.pending_requests import Computed
+
+WAVES = 8  # a wave has one part in so many of a full request's tokens: other items run in between
+
+
+class WaveEncoding(Encoding):
+    """A request whose inputs are run first whole, and then with hidden tokens.
+
+    A request that has begun is not shed half way, which would waste computed results. Its waves
+    wait if other requests fill the queue.
+    """
+
+    _holes: Sequence[Hole] = ()  # set by _measure
+    _begun = False
+    _done = 0  # holes that are computed
+    _queue_ns = _infer_ns = 0
+
+    @property
+    def _hidden_work(self) -> int:
+        """Tokens of all waves."""
+        items = self._prepared.items
+        return sum([len(items[hole.item].ids) for hole in self._holes])
+
+    @property
+    def _work(self) -> int:
+        return self._prepared.tokens + self._hidden_work
+
+    def _reserve_answer(self) -> None:
+        """Charge for all waves at once: a later charge could refuse the request half way."""
+        if self._holes:
+            admission = self._model.admission
+            with admission.lock:
+                admission.check_wait(self._work, self._time_left(), self.request.priority)
+        super()._reserve_answer()
+
+    def _answer(self, computed: Computed) -> None:
+        """Take the results of a wave. Then: `_next_wave`, or the answer after the last."""
+        self._queue_ns += computed.queue_ns
+        self._infer_ns += computed.infer_ns
+        if not self._begun:
+            self._begun = True
+            self._take_whole(computed.results)
+            if self._holes:
+                remaining = self.request.deadline - time.monotonic()
+                with self._model.admission.lock:
+                    self._model.admission.check_alone(self._hidden_work, remaining)
+        else:
+            vectors = [each.pooled for each in computed.results if each.pooled is not None]
+            self._done += len(vectors)
+            self._take_hidden(np.stack(vectors))
+        if self._done == len(self._holes):
+            total_ns = time.monotonic_ns() - self._arrived_ns
+            timings = Timings(self._tokenize_ns, self._queue_ns, self._infer_ns, total_ns)
+            self._finish(self._result(timings))
+        else:
+            self._next_wave()
+
+    def _next_wave(self) -> None:
+        """Queue the next wave once there is room. Then: `_computed`, `_answer`."""
+        items, model = self._prepared.items, self._model
+        vectors, most = model.select(VECTORS), model.limits.max_request_tokens // WAVES
+        wave, tokens = list[EncodeItem](), 0
+        for hole in itertools.islice(self._holes, self._done, None):
+            length = len(items[hole.item].ids)
+            if wave and tokens + length > most:
+                break
+            wave.append(hidden_item(items[hole.item], hole, vectors))
+            tokens += length
+        self._take_room(functools.partial(self._queue, wave), 0, tokens, begun=True)
+
+    def _take_whole(self, results: Sequence[ItemResult]) -> None:
+        """Take the results of the whole inputs."""
+        raise NotImplementedError
+
+    def _take_hidden(self, vectors: Floats) -> None:
+        """Take the vectors of the next holes: float32 [m, D]."""
+        raise NotImplementedError
+
+    def _result(self, timings: Timings) -> Answer:
+        """Return the answer."""
+        raise NotImplementedError

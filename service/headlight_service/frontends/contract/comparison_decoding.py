@@ -1,0 +1,94 @@
+"""Decoding of comparisons to the core's requests."""
+
+from __future__ import annotations
+
+from headlight.comparison import EVIDENCE_METHODS
+from headlight.errors import InvalidInput
+from headlight.interface.comparison_arguments import checked_comparison, comparison_error
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.comparison.comparison_plan import comparison_outputs
+from headlight.wire.attention_codec import has_unknown
+from headlight.wire.comparison.comparison_codec import compare_spec
+from headlight.wire.vector_codec import priority_of, special_tokens_of
+from headlight_service.core.models import ServedModel
+from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair
+from headlight_service.frontends.contract.request_decoding import (
+    NEWER,
+    check_count,
+    decode_inputs,
+    decode_truncation,
+    head_masks,
+)
+
+
+def decode_compare(
+    message: pb.CompareRequest, model: ServedModel, deadline: float, quota_owner: str | None
+) -> ComparisonRequest:
+    """Return the request of a message to Compare. Raises InvalidInput as `decode_encode` does."""
+    most = model.limits.max_items - 1
+    if not 1 <= len(message.passages) <= most:
+        raise InvalidInput(
+            "passages",
+            f"has {len(message.passages)} entries; send 1 to {most}, or split them into several "
+            "requests",
+        )
+    _check_sizes(message, model)
+    spec = checked_comparison(compare_spec(message), len(message.passages))
+    everything = [message.query, *message.passages]
+    try:
+        inputs = decode_inputs(everything, model, model.limits.max_request_tokens)
+        _check_no_pair(inputs)
+        masks = head_masks(everything, model)
+    except InvalidInput as error:
+        raise comparison_error(error) from None
+    of_query, of_passages = message.WhichOneof("query_prompt"), message.WhichOneof("passage_prompt")
+    return ComparisonRequest(
+        inputs,
+        OutputSpec(**comparison_outputs(spec), token_info=spec.details),
+        message.model,
+        message.ByteSize(),
+        deadline,
+        priority_of(message.priority),
+        quota_owner,
+        message.passage_prompt_name if of_passages == "passage_prompt_name" else None,
+        message.passage_prompt_text if of_passages == "passage_prompt_text" else None,
+        decode_truncation(message.truncation),
+        special_tokens_of(message.special_tokens, model.special_tokens),
+        masks,
+        message.dry_run,
+        spec=spec,
+        query_prompt_name=message.query_prompt_name if of_query == "query_prompt_name" else None,
+        query_prompt_text=message.query_prompt_text if of_query == "query_prompt_text" else None,
+    )
+
+
+def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
+    """Refuse lists that no model could take, before each entry becomes an object."""
+    check_count("evidence", len(message.evidence), len(EVIDENCE_METHODS))
+    architecture = model.runtime.bundle.manifest.architecture
+    most = model.limits.max_request_tokens  # each span has a token
+    for at, each in enumerate(message.evidence):
+        field = f"evidence[{at}]"
+        check_count(f"{field}.layers", len(each.layers), architecture.layers)
+        check_count(f"{field}.heads", len(each.heads), architecture.heads)
+        if len(each.spans) > len(message.passages):
+            raise InvalidInput(
+                f"{field}.spans",
+                f"has {len(each.spans)} lists for {len(message.passages)} passages; send one for "
+                "each",
+            )
+        for place, own in enumerate(each.spans):
+            check_count(f"{field}.spans[{place}].spans", len(own.spans), model.max_length)
+        if (count := sum([len(own.spans) for own in each.spans])) > most:
+            raise InvalidInput(
+                f"{field}.spans", f"has {count} spans, and a request at most {most} tokens"
+            )
+    for part in (*message.evidence, message.matrix, message.late_interaction):
+        if has_unknown(part):
+            raise InvalidInput("evidence", NEWER)
+
+
+def _check_no_pair(inputs: list[Input]) -> None:
+    for place, each in enumerate(inputs):
+        if isinstance(each, Pair):
+            raise InvalidInput(f"inputs[{place}].pair", "is not compared; send a text or ids")

@@ -1,0 +1,245 @@
+"""Answers of Compare as messages and as JSON: their sizes, and their encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from headlight.errors import InvalidInput
+from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
+from headlight.runtime.comparison.comparison_plan import ComparisonPlan, returned
+from headlight.runtime.comparison.evidence_units import EvidenceUnits
+from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
+from headlight.wire.comparison.comparison_codec import METHODS
+from headlight.wire.vector_codec import ROW_TYPES
+from headlight_service.core.evidence.comparing import Compared
+from headlight_service.core.requests.answer import Answer, Prepared, Timings
+from headlight_service.frontends.contract.answer_encoding import (
+    FLOAT,
+    FRAMING_BYTES,
+    item_of,
+    model_ref,
+    raw,
+)
+from headlight_service.frontends.contract.json_answer_forms import (
+    FRAMING_BYTES as JSON_FRAMING_BYTES,
+)
+from headlight_service.frontends.contract.json_answer_forms import (
+    NumberEncoding,
+    put_numbers,
+    text_bytes,
+)
+from headlight_service.frontends.contract.json_encoding import json_value
+
+STREAM_COMPARISON_BYTES = 3 << 20  # with all framing, a frame that every client can receive
+PASSAGE_BYTES = 64  # at most: score, max_sim_mean, and the framing of a matrix
+EVIDENCE_BYTES = 64  # at most: tags, lengths and shapes of one evidence
+SPAN_BYTES = 14  # of a TextSpan, whose offsets are below 2^28
+INTEGER_BYTES = 5  # of a token's index in a message; below 2^35
+JSON_PASSAGE_BYTES, JSON_EVIDENCE_BYTES = 256, 256
+JSON_SPAN_BYTES = 48  # {"start":268435456,"end":268435456,"text":0},
+JSON_INTEGER_BYTES = 10
+
+
+class CompareForm:
+    """One answer in one message. `overhead_bytes` makes what is known before it is computed."""
+
+    _response: pb.CompareResponse
+
+    def __init__(self, limit_bytes: int, *, dry_run: bool = False) -> None:
+        """Prepare the form of one answer of at most so many bytes; a dry run has no numbers."""
+        self._limit_bytes, self._dry_run = limit_bytes, dry_run
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+        """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
+        self._response = _known(ref, prepared, plan)
+        size = self._response.ByteSize() + FRAMING_BYTES
+        if not self._dry_run:
+            size += plan.data_bytes + _index_bytes(plan)
+        if size > self._limit_bytes:
+            raise _too_large(size, self._limit_bytes, len(plan.passages))
+        return size
+
+    def message(self, answer: Answer) -> pb.CompareResponse:
+        """Return the message of an answer; call it once. It needs what is known, and drops it."""
+        response = self._response
+        del self._response
+        _fill(response, answer)
+        return response
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the bytes of `message`."""
+        return self.message(answer).SerializeToString()
+
+
+class JsonCompareForm:
+    """One answer as JSON."""
+
+    _response: pb.CompareResponse
+
+    def __init__(
+        self, encoding: NumberEncoding, limit_bytes: int, *, dry_run: bool = False
+    ) -> None:
+        """Prepare the form of one answer; see JsonEncodeForm."""
+        self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+        """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
+        self._response = _known(ref, prepared, plan)
+        size = len(orjson.dumps(json_value(self._response))) + JSON_FRAMING_BYTES
+        if not self._dry_run:
+            size += _json_bytes(plan, self._encoding)
+        if size > self._limit_bytes:
+            raise _too_large(size, self._limit_bytes, len(plan.passages))
+        return size
+
+    def encode(self, answer: Answer) -> bytes:
+        """Return the answer as JSON; call it once."""
+        response, encoding = self._response, self._encoding
+        del self._response
+        numbers = _fill(response, answer, with_data=False)
+        told = json_value(response)
+        for passage, found in zip(told["passages"], numbers, strict=False):
+            for evidence, own in zip(passage["evidence"], found.evidence, strict=True):
+                put_numbers(evidence["weights"], encoding, [own.weights], single=True)
+                if own.matched is not None:
+                    cosines = own.matched.cosines
+                    put_numbers(evidence["matched_cosines"], encoding, [cosines], single=True)
+            if found.matrix is not None:
+                put_numbers(passage["matrix"], encoding, [found.matrix], single=True)
+        return orjson.dumps(told)
+
+
+def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.CompareResponse:
+    """Return the answer without what is computed."""
+    query, *passages = [item_of(each) for each in prepared.inputs]
+    vectors = plan.spec.token_vectors
+    counts = [
+        sum([getattr(each, name) for each in (query, *passages)])
+        for name in ("token_count", "prompt_token_count", "original_token_count")
+    ]
+    return pb.CompareResponse(
+        model=model_ref(ref),
+        similarity=plan.measure,
+        query=query,
+        query_tokens=plan.query if vectors else (),
+        passages=[
+            pb.PassageComparison(index=at, item=item, tokens=planned.compared if vectors else ())
+            for at, (item, planned) in enumerate(zip(passages, plan.passages, strict=True))
+        ],
+        usage=pb.Usage(
+            token_count=counts[0], prompt_token_count=counts[1], original_token_count=counts[2]
+        ),
+        data_bytes=plan.data_bytes,
+    )
+
+
+def _fill(
+    response: pb.CompareResponse, answer: Answer, *, with_data: bool = True
+) -> Sequence[PassageNumbers]:
+    """Put timings and numbers into an answer; return the numbers. A dry run has none."""
+    timings: Timings = answer.timings
+    told = response.timings
+    told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings
+    if not isinstance(answer, Compared):
+        return ()
+    known = list(response.passages)
+    del response.passages[:]
+    for numbers in answer.passages:
+        passage = known[numbers.index]
+        passage.score = numbers.score
+        if numbers.max_sim_mean is not None:
+            passage.max_sim_mean = numbers.max_sim_mean
+        for spec, found in zip(answer.spec.evidence, numbers.evidence, strict=True):
+            passage.evidence.append(_evidence(METHODS[spec.method], found, with_data=with_data))
+        if numbers.matrix is not None and answer.spec.matrix is not None:
+            dtype = ROW_TYPES[answer.spec.matrix]
+            passage.matrix.CopyFrom(_tensor(numbers.matrix, with_data, dtype))
+    response.passages.extend([known[numbers.index] for numbers in answer.passages])
+    return answer.passages
+
+
+def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: bool) -> pb.Evidence:
+    units, matched = found.units, found.matched
+    single = len(units.tokens) == len(units)
+    message = pb.Evidence(
+        method=method,
+        units=pb.Units(tokens=units.tokens, starts=() if single else units.starts),
+        weights=_tensor(found.weights, with_data),
+    )
+    if units.characters is not None:
+        begins, ends = units.characters[:2].tolist()
+        message.characters.extend(map(_text_span, begins, ends))
+    if matched is not None:
+        message.matched_tokens.extend(matched.rows)
+        message.matched_cosines.CopyFrom(_tensor(matched.cosines, with_data))
+    return message
+
+
+def _text_span(start: int, end: int) -> pb.TextSpan:
+    return pb.TextSpan(start=start, end=end)
+
+
+def _tensor(array: NDArray[Any], with_data: bool, dtype: pb.DataType = FLOAT) -> pb.Tensor:
+    return pb.Tensor(
+        dtype=dtype, shape=array.shape, data=raw(array).tobytes() if with_data else b""
+    )
+
+
+def _index_bytes(plan: ComparisonPlan) -> int:
+    """Return the most bytes of evidence besides its numbers."""
+    return sum(
+        PASSAGE_BYTES
+        + sum(
+            EVIDENCE_BYTES
+            + (_tokens(count, units) + count + len(plan.query)) * INTEGER_BYTES
+            + count * SPAN_BYTES
+            for count, units in _counts(plan, place)
+        )
+        for place in range(len(plan.passages))
+    )
+
+
+def _json_bytes(plan: ComparisonPlan, encoding: NumberEncoding) -> int:
+    """Return the most bytes of what is computed, as JSON."""
+    size, queries = 0, len(plan.query)
+    for place, passage in enumerate(plan.passages):
+        shapes = list[list[int]]()
+        size += JSON_PASSAGE_BYTES
+        for count, units in _counts(plan, place):
+            integers = _tokens(count, units) + count + queries
+            size += JSON_EVIDENCE_BYTES + integers * JSON_INTEGER_BYTES + count * JSON_SPAN_BYTES
+            shapes += [[count], [queries]]
+        size += text_bytes(encoding, FLOAT, shapes)
+        if plan.spec.matrix is not None:
+            dtype, extents = ROW_TYPES[plan.spec.matrix], [queries, len(passage.compared)]
+            size += text_bytes(encoding, dtype, [extents])
+    return size
+
+
+def _counts(plan: ComparisonPlan, place: int) -> list[tuple[int, EvidenceUnits]]:
+    """Return the number of units that an answer has, and all units, of each evidence."""
+    units = plan.passages[place].units
+    return [
+        (returned(spec, each), each) for spec, each in zip(plan.spec.evidence, units, strict=True)
+    ]
+
+
+def _tokens(count: int, units: EvidenceUnits) -> int:
+    """Return the most tokens of so many of the units."""
+    if count == len(units):
+        return len(units.tokens)
+    return int(np.sort(units.sizes)[len(units) - count :].sum())
+
+
+def _too_large(size: int, most: int, passages: int) -> InvalidInput:
+    return InvalidInput(
+        "passages",
+        f"the answer may have {size} bytes, over {most}; send fewer than these {passages}, or ask "
+        "for top_k, larger units or no matrix",
+    )

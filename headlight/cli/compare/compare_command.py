@@ -172,7 +172,9 @@ def passages_of(arguments: argparse.Namespace) -> Passages:
     found = Passages([], [])
     for name in arguments.files or [None]:
         lines = given(
-            argparse.Namespace(texts=[], file=name, text_field=arguments.text_field, token_ids=False)
+            argparse.Namespace(
+                texts=[], file=name, text_field=arguments.text_field, token_ids=False
+            )
         )
         found.texts.extend(text for text in lines.texts if isinstance(text, str))
         found.places.extend(f"{lines.name}, line {at + 1}" for at in range(len(lines.texts)))

@@ -62,7 +62,7 @@ def comparison_text(
     blocks = [f"query: {plain(query)}"]
     for rank, passage in enumerate(comparison, 1):
         parts = parts_of(passage.evidence[0], passages[passage.index], best, float(top))
-        lines = wrapped(parts, max(width - INDENT, LEAST_CELLS), colour)
+        lines = wrapped(parts if colour else asterisks(parts), max(width - INDENT, LEAST_CELLS))
         blocks.append(
             "\n".join(
                 [
@@ -117,29 +117,36 @@ def parts_of(evidence: Evidence, text: str, best: int, top: float) -> list[Part]
 def plain(text: str) -> str:
     """Return a text on one line, of as many characters, without any that drive a terminal."""
     return "".join(
-        char if char.isprintable() or char in JOINERS else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
+        char
+        if char.isprintable() or char in JOINERS
+        else " "
+        if char.isspace()
+        else "\N{REPLACEMENT CHARACTER}"
         for char in text
     )
 
 
-def wrapped(parts: Sequence[Part], width: int, colour: bool) -> Iterator[str]:
+def asterisks(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts with asterisks around the best instead of weights."""
+    runs = (
+        (best, "".join(part.text for part in run))
+        for best, run in itertools.groupby(parts, lambda part: part.best)
+    )
+    return [Part(f"**{text}**" if best else text) for best, text in runs]
+
+
+def wrapped(parts: Sequence[Part], width: int) -> Iterator[str]:
     """Yield lines of at most `width` columns, broken at spaces; a longer word is cut."""
-    if not colour:
-        parts = [part._replace(share=0.0) for part in parts]  # so neighbours share their asterisks
     line, taken = "", 0
     for word in words_of(parts):
-        for piece in cut_to(word, width - 4 * (not colour)):  # room for the asterisks
-            shown = "".join(drawn(part, colour) for part in piece)
-            size = sum(
-                cells(part.text) + 4 * (part.best and not colour) for part in piece
-            )
-            if taken + size > width and line.strip():
+        for piece in pieces_of(word, width):
+            size = sum(cells(part.text) for part in piece)
+            if taken + size > width:
                 yield line.rstrip()
                 line, taken = "", 0
-            blank = not line and not any(part.text.strip() for part in piece)
-            if not blank:
-                line, taken = line + shown, taken + size
-    if line.strip():
+            if taken or not piece[0].text.isspace():
+                line, taken = line + "".join(map(drawn, piece)), taken + size
+    if taken:
         yield line.rstrip()
 
 
@@ -154,30 +161,24 @@ def words_of(parts: Sequence[Part]) -> Iterator[list[Part]]:
         yield list(word)
 
 
-def cut_to(word: Sequence[Part], width: int) -> Iterator[list[Part]]:
+def pieces_of(word: Sequence[Part], width: int) -> Iterator[list[Part]]:
     """Yield a word in pieces of at most `width` columns."""
     piece, taken = list[Part](), 0
     for part in word:
-        for char in part.text:
+        text, start = part.text, 0
+        for at, char in enumerate(text):
             if taken + cells(char) > width:
-                yield piece
-                piece, taken = [], 0
-            if piece and piece[-1].share == part.share and piece[-1].best == part.best:
-                piece[-1] = part._replace(text=piece[-1].text + char)
-            else:
-                piece.append(part._replace(text=char))
+                yield [*piece, part._replace(text=text[start:at])]
+                piece, taken, start = [], 0, at
             taken += cells(char)
+        piece.append(part._replace(text=text[start:]))
     yield piece
 
 
-def drawn(part: Part, colour: bool) -> str:
-    """Return a part with its colour, or between asterisks."""
-    if not colour:
-        return f"**{part.text}**" if part.best else part.text
-    if not part.share:
-        return part.text
-    level = min(round(part.share * (len(COLOURS) - 1)), len(COLOURS) - 1)
-    if level == 0:
+def drawn(part: Part) -> str:
+    """Return a part in the colour of its weight, bold if it is one of the best."""
+    level = round(part.share * (len(COLOURS) - 1))
+    if not level or not part.text:
         return part.text
     letters = 16 if level >= BRIGHT else 231
     bold = "1;4;" if part.best else ""

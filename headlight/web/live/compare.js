@@ -16,10 +16,10 @@ function compareRequest({ query, passages, unit, occlusion }) {
   };
 }
 
-const linesOf = (id) => byId(id).value.split("\n").map((text) => text.trim()).filter(Boolean);
+const typedLines = (id) => byId(id).value.split("\n").map((text) => text.trim()).filter(Boolean);
 
 const askedComparison = () => ({
-  query: byId("query").value, passages: linesOf("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked,
+  query: byId("query").value, passages: typedLines("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked,
 });
 
 /** Asks for the comparison, and shows it. */

@@ -60,7 +60,7 @@ async function send() {
     if (!card.description) await showCard();
     if (kind === "attention") await sendAttention();
     else {
-      const asked = kind === "compare" ? askedComparison() : linesOf("texts");
+      const asked = kind === "compare" ? askedComparison() : typedLines("texts");
       await (kind === "compare" ? showCompared : showSimilarity)(asked);
       noteRequest(kind, asked);
     }

@@ -6,7 +6,7 @@ import string
 from collections.abc import Sequence
 
 from headlight.comparison import Comparison, Evidence, PassageComparison
-from headlight.results import TokenList
+from headlight.results import Floats, TokenList
 from headlight.web.assets import asset, digest, script_of
 from headlight.web.page import block, plain
 
@@ -90,15 +90,20 @@ def described(passage: PassageComparison, text: str, name: str) -> dict[str, obj
 
 
 def evidence_of(evidence: Evidence) -> dict[str, object]:
-    """Return evidence as the script reads it, with six decimals."""
+    """Return evidence as the script reads it."""
     cosines = evidence.matched_cosines
     return {
         "method": evidence.method,
         "units": [[span.start, span.end] for span in evidence.characters],
-        "weights": [round(float(weight), 6) for weight in evidence.weights],
+        "weights": shortest(evidence.weights),
         "matched": list(evidence.matched_tokens),
-        "cosines": [] if cosines is None else [round(float(each), 6) for each in cosines],
+        "cosines": [] if cosines is None else shortest(cosines),
     }
+
+
+def shortest(numbers: Floats) -> list[float]:
+    """Return numbers in the shortest decimals of the same float32."""
+    return [float(str(number)) for number in numbers]
 
 
 def offsets(tokens: TokenList) -> list[list[int]]:

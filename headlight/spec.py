@@ -314,12 +314,10 @@ def packed(width: int, dtype: VectorType) -> tuple[int, int]:
     return (width // 8 if bits == 1 else width), width * bits // 8
 
 
-def check_dimensions(dimensions: int, width: int) -> None:
+def check_dimensions(dimensions: int, width: int, field: str = "outputs.pooled.dimensions") -> None:
     """Raise InvalidInput unless vectors of this width have so many dimensions."""
     if not 1 <= dimensions <= width:
-        raise InvalidInput(
-            "outputs.pooled.dimensions", f"is {dimensions}; this model's vectors have 1 .. {width}"
-        )
+        raise InvalidInput(field, f"is {dimensions}; this model's vectors have 1 .. {width}")
 
 
 def check_name(field: str, name: str, names: Iterable[str]) -> None:

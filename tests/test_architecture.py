@@ -26,7 +26,8 @@ TRAINING_LIBRARIES = {"torch", "onnx", "onnxscript", "transformers", "safetensor
 FILES_IN_A_ROOM = 12
 
 VALUES = tuple(
-    f"headlight.{name}" for name in ("description", "errors", "interface", "results", "spec")
+    f"headlight.{name}"
+    for name in ("comparison", "description", "errors", "interface", "results", "spec")
 )
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
@@ -34,7 +35,8 @@ RUNTIME_VALUES = (
 )
 # Modules that the layers of the service share.
 SHARED = tuple(
-    f"headlight.{name}" for name in ("description", "errors", "extras", "results", "spec")
+    f"headlight.{name}"
+    for name in ("comparison", "description", "errors", "extras", "results", "spec")
 )
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
 CONTRACT, GRPC, SECURITY, TELEMETRY = (
@@ -49,7 +51,7 @@ SHARED_BY_FRONTENDS = tuple(
 )
 CODECS = (
     "headlight.pb",
-    *(f"headlight.wire.{name}" for name in ("attention_codec", "vector_codec")),
+    *(f"headlight.wire.{name}" for name in ("attention_codec", "comparison", "vector_codec")),
 )
 # Protocol modules and names, which no module of the core may use.
 PROTOCOLS = (
@@ -81,6 +83,7 @@ ALLOWED = {
     "headlight.pb": ("headlight.pb",),
     "headlight.wire": (*VALUES, "headlight.pb", "headlight.wire"),
     "headlight.tls": ("headlight.tls",),
+    "headlight.wire.comparison": (*VALUES, "headlight.pb", "headlight.wire"),
     "headlight.client": (
         *VALUES,
         "headlight.pb",
@@ -109,6 +112,11 @@ ALLOWED = {
         *RUNTIME_VALUES,
         "headlight.runtime.vectors",
         "headlight.runtime.attention",
+    ),
+    "headlight.runtime.comparison": (
+        *(*RUNTIME_VALUES, "headlight.comparison", "headlight.interface.similarity"),
+        *(f"headlight.runtime.{room}" for room in ("attention", "tokenization", "vectors")),
+        "headlight.runtime.comparison",
     ),
     "headlight.runtime.providers": (
         *RUNTIME_VALUES,
@@ -140,7 +148,13 @@ ALLOWED = {
         *(f"{CORE}.admission.admission_control", f"{TELEMETRY}.json_logs"),
     ),
     CORE: (*SHARED, "headlight.runtime", CORE, *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY)),
+    # Measures of similarity, and names of a comparison's fields in errors.
+    f"{CORE}.evidence": (
+        *(*SHARED, "headlight.interface", "headlight.runtime", CORE),
+        *(f"{TELEMETRY}.{name}" for name in CORE_TELEMETRY),
+    ),
     f"{CORE}.requests": (
+        "headlight.comparison",
         "headlight.errors",
         "headlight.spec",
         "headlight.runtime",
@@ -162,6 +176,7 @@ ALLOWED = {
         *SHARED,
         *CODECS,
         "headlight.interface.attention_grid",
+        "headlight.interface.comparison_arguments",
         "headlight.runtime",
         CORE,
         CONTRACT,
@@ -370,7 +385,7 @@ def test_the_core_knows_no_protocol() -> None:
         for path in python_files("headlight_service")
         if under(module_name("headlight_service", path), CORE)
     ]
-    assert len({path.parent for path in files}) == 4
+    assert len({path.parent for path in files}) == 5
     named = {
         f"{path.name} -> {name}" for path in files for name in imports(path) if of_a_protocol(name)
     }

@@ -102,7 +102,7 @@ def _write_unproven(out: Path, name: str) -> None:
         draft.mkdir()
         floors = dict.fromkeys(BASE_TOLERANCE, 0.0)
         manifest = write_parts(draft, origin, Reference(origin.encoder), floors, silent)
-        exact = [graph for graph in manifest.graphs if graph.precision == "fp32"]
+        exact = [g for g in manifest.graphs if g.precision == "fp32" and g.role != "head"]
         more = [
             graph for p in PRECISIONS for graph in write_precision(draft, exact, p, origin.encoder)
         ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-REQUESTS = ("EncodeRequest", "OccludeRequest")
-RESPONSES = ("EncodeResponse", "OccludeResponse", "GetModelResponse")
+REQUESTS = ("EncodeRequest", "CompareRequest", "OccludeRequest")
+RESPONSES = ("EncodeResponse", "CompareResponse", "OccludeResponse", "GetModelResponse")
 ABOUT = (
     "Embeddings and attention weights of a Transformer encoder. The messages are those of the gRPC "
     "contract, headlight.v1: snake_case names, enums as strings, integers of 64 bits as numbers. "
@@ -119,6 +119,9 @@ def document(schemas: dict[str, Any]) -> dict[str, Any]:
     """Return the document; the schemas are of the contract's messages."""
     paths: dict[str, Any] = {
         "/v1/encode": {"post": _post("Encode", "Encode a batch of inputs")},
+        "/v1/compare": {
+            "post": _post("Compare", "Scores of passages for a query, and evidence of what matched")
+        },
         "/v1/occlude": {
             "post": _post("Occlude", "How far the vector moves when each token is hidden")
         },

@@ -71,6 +71,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
     encode_with_info = awaited(Encoder.encode_with_info)
     encode_tokens = awaited(Encoder.encode_tokens)
     token_vectors = awaited(Encoder.token_vectors)
+    span_vectors = awaited(Encoder.span_vectors)
     attend = awaited(Encoder.attend)
     attention = awaited(Encoder.attention)
     attention_bytes = awaited(Encoder.attention_bytes)

@@ -37,6 +37,7 @@ from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings
+from headlight.spans import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -94,6 +95,9 @@ class ClientFlows(ClientBase[ChannelT]):
     ) -> Any:
         return self._run(self._stream(texts, large_outputs.token_vectors, spec, reading))
 
+    def _span_vectors(self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading) -> Any:
+        return self._run(self._stream(texts, large_outputs.span_vectors, spec, reading))
+
     def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Any:
         found = self._stream([text], large_outputs.whole_attention, layers, reading)
         return self._run(then(found, only))
@@ -138,7 +142,7 @@ class ClientFlows(ClientBase[ChannelT]):
         target: str | ArrayLike | None,
         reading: Reading,
     ) -> Any:
-        request = unary_calls.occlusion_request(self._model, text, tokens, target, reading)
+        request = unary_calls.occlusion_request(self._model, text, tokens, reading, target)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
         return self._run(
             then(answer, lambda response: unary_calls.occlusion(response, self._model, text))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 
 from headlight.errors import InvalidInput
+from headlight.spans import SpansSpec, Windows
 from headlight.spec import (
     AXIS_OF,
     NUMBER_BYTES,
@@ -58,6 +59,46 @@ def checked_pooled(spec: PooledSpec) -> PooledSpec:
         normalize=None if spec.normalize is None else bool(spec.normalize),
         dtypes=tuple(given),
     )
+
+
+def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
+    """Return a spec of span vectors of so many inputs. Raises InvalidInput as `checked_pooled`."""
+    field, kind = "outputs.spans", cast("Any", spec.kind)
+    for name in ("include_special", "beyond_max_length"):
+        _flag(f"{field}.{name}", getattr(spec, name))
+    if spec.normalize is not None:
+        _flag(f"{field}.normalize", spec.normalize, "must be True, False or None")
+    checked_mean(f"{field}.pooling", spec.pooling)
+    check_name(f"{field}.dtype", spec.dtype, get_args(RowType))
+    width = f"must be a whole number from 1 to the width of the vectors, and is {spec.dimensions!r}"
+    if isinstance(kind, str):
+        check_name("spans", kind, ["sentences"])
+    elif isinstance(kind, Windows):
+        remedy = f"is {kind}; must be Windows of whole numbers from 0"
+        kind = Windows(*each_as("spans", kind, remedy, lambda one: whole_number(one, UINT32)))
+    else:
+        remedy = 'must be "sentences", Windows, or for each text a list of (start, end)'
+        kind = each_as("spans", kind, remedy, lambda own: tuple(map(_span, own)))
+        if len(kind) != inputs:
+            raise InvalidInput(
+                "spans", f"has {len(kind)} lists for {inputs} texts; give a list for each"
+            )
+    return SpansSpec(
+        kind=kind,
+        include_special=bool(spec.include_special),
+        pooling=spec.pooling,
+        dimensions=optional(f"{field}.dimensions", spec.dimensions, UINT32, width),
+        normalize=None if spec.normalize is None else bool(spec.normalize),
+        dtype=spec.dtype,
+        beyond_max_length=bool(spec.beyond_max_length),
+    )
+
+
+def checked_mean(field: str, pooling: str | None) -> Literal["mean"] | None:
+    """Return the pooling of span vectors. Raises InvalidInput for any other name."""
+    if pooling is not None:
+        check_name(field, pooling, ["mean"])
+    return None if pooling is None else "mean"
 
 
 def checked_tokens(spec: TokensSpec) -> TokensSpec:

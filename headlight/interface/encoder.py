@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from headlight.results import (
     TokenList,
     TokenVectors,
 )
+from headlight.spans import SpansSpec, SpanVectors, Windows
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -224,6 +225,52 @@ class Encoder(abc.ABC):
             ),
             _reading(prompt_name, prompt, truncate, special_tokens, priority),
         )
+
+    def span_vectors(
+        self,
+        texts: Iterable[Input] | str,
+        spans: Literal["sentences"] | Windows | Iterable[Iterable[tuple[int, int]]],
+        *,
+        include_special: bool = False,
+        pooling: Literal["mean"] | None = None,
+        dimensions: int | None = None,
+        normalize: bool | None = None,
+        dtype: RowType = "float32",
+        beyond_max_length: bool = False,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        truncate: Truncate | None = None,
+        special_tokens: SpecialTokens | None = None,
+        priority: Priority | None = None,
+    ) -> list[SpanVectors]:
+        """Return a vector for each span of each text, from one encoding of the text.
+
+        The vectors of a span's tokens are averaged, without special tokens and prompt. The rest is
+        as for pooled vectors ("late chunking").
+
+        Args:
+            texts: the inputs, as in `encode`; not pairs. Ids have only Windows.
+            spans: "sentences", by the rule of docs/embeddings.md; `headlight.Windows` of tokens; or
+                for each text a list of its characters (start, end), in code points.
+            include_special: count special tokens around the text as part of the spans at its ends.
+            pooling: "mean" averages tokens although the model pools otherwise; None refuses that.
+            dimensions, normalize: as in `encode`.
+            dtype: "float32" or "float16".
+            beyond_max_length: encode a text that is too long in overlapping windows, instead of
+                `truncate`.
+            prompt_name, prompt, truncate, special_tokens, priority: as in `encode`.
+        """
+        spec = SpansSpec(
+            kind=cast("Any", spans),
+            include_special=include_special,
+            pooling=pooling,
+            dimensions=dimensions,
+            normalize=normalize,
+            dtype=dtype,
+            beyond_max_length=beyond_max_length,
+        )
+        reading = _reading(prompt_name, prompt, truncate, special_tokens, priority)
+        return self._span_vectors(texts, spec, reading)
 
     def attend(
         self,
@@ -485,6 +532,11 @@ class Encoder(abc.ABC):
     def _token_vectors(
         self, texts: Iterable[Input] | str, spec: TokensSpec, reading: Reading
     ) -> list[TokenVectors]: ...
+
+    @abc.abstractmethod
+    def _span_vectors(
+        self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading
+    ) -> list[SpanVectors]: ...
 
     @abc.abstractmethod
     def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention: ...

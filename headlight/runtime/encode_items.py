@@ -18,6 +18,8 @@ from headlight.runtime.attention.token_units import (
     place_states,
 )
 from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.spans.span_choice import SpanChoice
+from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.values import Array, Floats, Ids, Keys, Role, Tokenized
 from headlight.runtime.vectors.vector_forms import ALL_ROWS, AS_THEY_ARE, VectorForm
 from headlight.spec import NUMBER_BYTES, TokensSpec, VectorType
@@ -30,6 +32,8 @@ class Selection:
     `vector` and `rows` give the form of pooled vectors and token vectors.
 
     Attributes:
+        spans: the requested vectors of spans; the engine sums the tokens of each, see
+            `headlight.runtime.spans.span_items`.
         role: the graph that can serve it: `embed` is cheaper and returns vectors only.
         vectors_alone: whether only pooled vectors are requested: every input's output then has the
             same size.
@@ -43,6 +47,7 @@ class Selection:
     hidden: States | None = None
     vector: VectorForm = AS_THEY_ARE
     rows: TokensSpec = ALL_ROWS
+    spans: SpanChoice | None = None
     role: Role = dataclasses.field(init=False, repr=False, compare=False)
     vectors_alone: bool = dataclasses.field(init=False, repr=False, compare=False)
     computes: bool = dataclasses.field(init=False, repr=False, compare=False)
@@ -51,12 +56,18 @@ class Selection:
     def __post_init__(self) -> None:
         parts = [part for part in (self.attention, self.hidden) if part is not None]
         skips = self.tokens and (self.rows.skip_special or self.rows.skip_prompt)
+        spans = self.spans is not None
         object.__setattr__(self, "role", "attend" if parts else "embed")
-        object.__setattr__(self, "vectors_alone", not self.tokens and not parts)
-        object.__setattr__(self, "computes", bool(self.pooled or self.tokens or parts))
+        object.__setattr__(self, "vectors_alone", not (self.tokens or parts or spans))
+        object.__setattr__(self, "computes", bool(self.pooled or self.tokens or parts or spans))
         object.__setattr__(
-            self, "needs_tokens", skips or True in [part.needs_tokens for part in parts]
+            self, "needs_tokens", skips or spans or True in [part.needs_tokens for part in parts]
         )
+
+    @property
+    def any_length(self) -> bool:
+        """Whether a text may be longer than the model takes."""
+        return self.spans is not None and self.spans.spec.beyond_max_length
 
 
 def everything(architecture: Architecture) -> Selection:
@@ -82,6 +93,7 @@ class EncodeItem(NamedTuple):
         rows: int64 [m], the tokens of `selection.tokens`; None: every token.
         left_out: number of tokens at the start that queries see and pooling leaves out, if the
             model does not pool prompts.
+        spans: the tokens to sum for `selection.spans`; None: none.
     """
 
     ids: Ids
@@ -93,6 +105,7 @@ class EncodeItem(NamedTuple):
     occluded: tuple[int, ...] = ()
     rows: Ids | None = None
     left_out: int = 0
+    spans: SpanRows | None = None
 
     @property
     def role(self) -> Role:
@@ -125,6 +138,9 @@ class EncodeItem(NamedTuple):
             if selection.attention is None
             else attention_bytes(selection.attention, self.where),
             "hidden": state * len(self.ids if self.states is None else self.states),
+            "spans": 0
+            if self.spans is None or selection.spans is None
+            else self.spans.vectors * selection.spans.bytes(architecture.pooled_dim),
         }
 
 
@@ -178,6 +194,8 @@ class ItemResult(NamedTuple):
         indices: uint16, in the shape of `attention`: the keys of its entries, if only the largest
             were requested.
         scales: float32, a factor for each row of uint8 attention: entries times factor are weights.
+        spans: [spans, width] in the requested dtype; of the engine: float64 [spans, D], the sums of
+            the tokens of `EncodeItem.spans`.
         by_type: the pooled vector in each type requested of `Runtime.encode`; else None.
     """
 
@@ -188,3 +206,4 @@ class ItemResult(NamedTuple):
     indices: Keys | None = None
     scales: Floats | None = None
     by_type: Mapping[VectorType, Array] | None = None
+    spans: Array | None = None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.comparison import QUERY_PROMPTS, CompareSpec, Comparison
+from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec, Comparison
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import (
@@ -33,8 +33,10 @@ from headlight.interface.checked_specs import (
     checked_choice,
     checked_hidden,
     checked_pooled,
+    checked_spans,
     checked_tokens,
 )
+from headlight.interface.comparison_arguments import of_side
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
 from headlight.results import (
@@ -50,13 +52,21 @@ from headlight.results import (
 from headlight.runtime import local_results
 from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.comparison.passage_comparison import ComparisonNumbers
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
-from headlight.runtime.local_comparison import compare
+from headlight.runtime.local_comparison import (
+    checked_request,
+    comparison_of,
+    plan_of,
+    selection_of,
+)
 from headlight.runtime.local_results import Prepared
+from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import as_types
+from headlight.spans import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -111,6 +121,7 @@ class LocalEncoder(Encoder):
         tokens: bool | TokensSpec = False,
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
+        spans: SpansSpec | None = None,
     ) -> Selection:
         """Resolve the requested outputs."""
 
@@ -210,6 +221,31 @@ class LocalEncoder(Encoder):
             prepared = self._prepared(texts, reading, selection, with_info=True)
             return self._results(prepared, local_results.token_vectors)
 
+    def _span_vectors(
+        self, texts: Iterable[Input] | str, spec: SpansSpec, reading: Reading
+    ) -> list[SpanVectors]:
+        with self._used():
+            inputs = as_list(texts)
+            spec = checked_spans(spec, len(inputs))
+            selection = self.select(pooled=False, spans=spec)
+            prepared = self._prepared(
+                inputs, reading, selection, with_info=True, limit=not spec.beyond_max_length
+            )
+            works = place_all(
+                selection,
+                inputs,
+                [each.tokenized for each in prepared],
+                [each.item for each in prepared],
+                self.bundle.manifest.max_length,
+            )
+            results = self.engine.run_in_batches([item for work in works for item in work.items])
+            merged = merge(works, results, self.engine.head, self.bundle.manifest.normalize)
+            ref = self._description.ref
+            return [
+                local_results.span_vectors(each, work, result, ref)
+                for each, work, result in zip(prepared, works, merged, strict=True)
+            ]
+
     def _attend(self, text: Input, layers: IndicesLike, reading: Reading) -> Attention:
         [maps] = self._attention([text], AttentionSpec.of(layers), None, reading)
         return Attention(maps.weights, maps.layers, maps.tokens, maps.model, text_of(text))
@@ -277,8 +313,22 @@ class LocalEncoder(Encoder):
         passage_reading: Reading,
     ) -> Comparison:
         with self._used():
-            run = functools.partial(self._prepared, with_info=spec.details)
-            return compare(self, run, query, passages, spec, query_reading, passage_reading)
+            spec = checked_request(query, passages, spec)
+            selection = selection_of(spec, self.select)
+            prepare = functools.partial(self._prepared, selection=selection, with_info=spec.details)
+            with of_side("query"):
+                prepared = prepare([query], query_reading, default_prompts=QUERY_PROMPTS)
+            with of_side("passage"):
+                prepared += prepare(passages, passage_reading, default_prompts=PASSAGE_PROMPTS)
+            plan = plan_of(spec, self.bundle.manifest, [query, *passages], prepared)
+            numbers = ComparisonNumbers(plan)
+            items = plan.items([each.item for each in prepared])
+            numbers.take_whole(self.engine.run_in_batches(items))
+            if plan.holes:
+                hidden = self.engine.run_in_batches(plan.hidden_items(items, self.select()))
+                vectors = [each.pooled for each in hidden if each.pooled is not None]
+                numbers.take_hidden(np.stack(vectors))
+            return comparison_of(plan, prepared, numbers.passages(), self._description.ref)
 
     def _occlusion(
         self,

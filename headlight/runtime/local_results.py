@@ -9,8 +9,10 @@ from typing import NamedTuple
 from headlight.results import AttentionMaps, Hidden, ModelRef, TokenList, TokenVectors, Units
 from headlight.runtime.attention import token_units
 from headlight.runtime.encode_items import EncodeItem, ItemResult
+from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
-from headlight.spec import STATISTICS
+from headlight.spans import SpanVectors
+from headlight.spec import STATISTICS, Span
 
 
 class Prepared(NamedTuple):
@@ -36,6 +38,23 @@ def token_vectors(each: Prepared, result: ItemResult, model: ModelRef) -> TokenV
     rows = each.item.rows
     places = range(len(each.item.ids)) if rows is None else rows.tolist()
     return TokenVectors(result.tokens, tuple(places), each.tokens, model)
+
+
+def span_vectors(
+    each: Prepared, work: SpanItems, result: ItemResult, model: ModelRef
+) -> SpanVectors:
+    """Return the vectors of the spans of one input."""
+    if result.spans is None:
+        raise RuntimeError("vectors of spans were not computed. This is a bug.")
+    spans = work.spans
+    return SpanVectors(
+        result.spans,
+        () if spans.characters is None else tuple(Span(*one) for one in spans.characters.tolist()),
+        spans.token_ranges,
+        each.tokens,
+        model,
+        work.window_starts,
+    )
 
 
 def attention_maps(each: Prepared, result: ItemResult, model: ModelRef) -> AttentionMaps:

@@ -32,6 +32,7 @@ from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import Workers, choose_exclusive, share, usable_cpus
 from headlight.runtime.runtime_description import describe
+from headlight.runtime.spans.span_choice import SPANS, resolve_spans
 from headlight.runtime.tokenization.input_checks import (
     Input,
     Truncation,
@@ -50,6 +51,7 @@ from headlight.runtime.vectors.vector_forms import (
     resolve_pooled,
     resolve_rows,
 )
+from headlight.spans import SpansSpec
 from headlight.spec import (
     SPECIAL_TOKENS,
     AttentionSpec,
@@ -115,6 +117,8 @@ class Runtime(LocalEncoder):
         self.provider = choose_provider(provider, precision, gpu)
 
         def opens(graph: Graph) -> bool:
+            if graph.role == "head":
+                return self.provider in graph.providers
             made_for = self.provider in graph.providers and graph.precision == precision
             return made_for and (attend or graph.role == "embed")
 
@@ -215,6 +219,7 @@ class Runtime(LocalEncoder):
         tokens: bool | TokensSpec = False,
         attention: AttentionSpec | None = None,
         hidden: HiddenSpec | None = None,
+        spans: SpansSpec | None = None,
     ) -> Selection:
         """Resolve the requested outputs against this model.
 
@@ -225,6 +230,13 @@ class Runtime(LocalEncoder):
         architecture, pooling = manifest.architecture, manifest.pooling
         self._check_attends(ATTENTION, attention)
         self._check_attends(HIDDEN, hidden)
+        others = pooled is not False or tokens is not False or attention or hidden
+        if spans is not None and spans.beyond_max_length and others:
+            raise InvalidInput(
+                f"{SPANS}.beyond_max_length",
+                "takes no other outputs than token_info: they need one encoding of the whole text; "
+                "ask for them apart",
+            )
         return Selection(
             pooled is not False,
             tokens is not False,
@@ -232,6 +244,9 @@ class Runtime(LocalEncoder):
             None if hidden is None else resolve_hidden(hidden, architecture, pooling),
             resolve_pooled(pooled, self.forms) if isinstance(pooled, PooledSpec) else AS_THEY_ARE,
             resolve_rows(tokens) if isinstance(tokens, TokensSpec) else ALL_ROWS,
+            None
+            if spans is None
+            else resolve_spans(spans, manifest, has_head=bool(self.engine.head)),
         )
 
     def _check_attends(self, field: str, wanted: object | None) -> None:

@@ -29,6 +29,7 @@ from headlight.wire.client_codec import DTYPES, from_token_info, malformed, requ
 from headlight.wire.output_layouts import Layout, pooled_key
 from headlight.wire.printable import escaped, shortened
 from headlight.wire.reassembly import Answer
+from headlight.wire.span_places import check_spans
 from headlight.wire.vector_codec import VECTOR_NAMES
 
 # Bounds of a description. No encoder comes near them. Without them a server could name any size.
@@ -170,7 +171,7 @@ class Expected:
         check_model(response.model, self.model, self.name)
         try:
             self._check_items(response, inputs)
-            self._check_outputs(response, layouts)
+            self._check_outputs(response, layouts, inputs)
         except BadAnswer:
             if response.model.bundle_sha256 == self.model.bundle_sha256:
                 raise
@@ -196,6 +197,10 @@ class Expected:
             return "unit" if unit else "finite"
         if output == "tokens":
             return "unit" if self.outputs.tokens.normalize else "finite"
+        if output == "spans":
+            spans = self.outputs.spans
+            unit = spans.normalize if spans.HasField("normalize") else self.model.normalized
+            return "unit" if unit else "finite"
         if output in ("attention", "attention_scales"):
             kind = kind_of_attention(attention_spec(self.outputs.attention))
             return kind if output == "attention" or kind == "positive" else "scales"
@@ -237,10 +242,9 @@ class Expected:
         fewest = most = len(given)  # for ids nothing is added and nothing is cut off
         if texts:
             characters = sum(map(len, texts)) + len(prompt)
-            fewest, most = (
-                1,
-                min(self.model.max_length, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND),
-            )
+            fewest, most = 1, characters * TOKENS_PER_CHARACTER + TOKENS_AROUND
+            if not self.outputs.spans.beyond_max_length:
+                most = min(self.model.max_length, most)
         require(
             fewest <= count <= most,
             f"{field}.token_count is {count}, and {fewest} .. {most} are possible",
@@ -257,7 +261,9 @@ class Expected:
             f"{field} has {item.prompt_token_count} tokens of a prompt, of {count}",
         )
 
-    def _check_outputs(self, response: pb.EncodeResponse, layouts: dict[str, Layout]) -> None:
+    def _check_outputs(
+        self, response: pb.EncodeResponse, layouts: dict[str, Layout], inputs: Sequence[Input]
+    ) -> None:
         asked = self._asked()
         if layouts.keys() != asked.keys():
             raise malformed(
@@ -281,6 +287,8 @@ class Expected:
             layers = resolved(spec.layers, self.model.layers + 1)
             check_numbers_of("hidden.layers", layouts["hidden"].layers, layers)
             check_places("hidden_tokens", response, response.hidden_tokens, spec.tokens)
+        if "spans" in asked:
+            check_spans(self.outputs.spans, response, inputs)
         if "attention" in asked:
             check_attention(self.model, attention_spec(self.outputs.attention), response, layouts)
 
@@ -299,6 +307,9 @@ class Expected:
         ):
             if outputs.HasField(output):
                 asked[output] = DTYPES[getattr(outputs, output).dtype or pb.DATA_TYPE_FLOAT32], size
+        if outputs.HasField("spans"):
+            width = outputs.spans.dimensions or self.model.pooled_dim
+            asked["spans"] = DTYPES[outputs.spans.dtype or pb.DATA_TYPE_FLOAT32], width
         if outputs.attention.HasField("top_k"):
             asked["attention_indices"] = DTYPES[pb.DATA_TYPE_UINT16], None
         if outputs.attention.dtype == pb.DATA_TYPE_UINT8:

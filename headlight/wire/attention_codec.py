@@ -52,6 +52,7 @@ OUTPUT_KINDS: Mapping[str, pb.OutputKind] = {
     "hidden": pb.OUTPUT_KIND_HIDDEN,
     "attention_indices": pb.OUTPUT_KIND_ATTENTION_INDICES,
     "attention_scales": pb.OUTPUT_KIND_ATTENTION_SCALES,
+    "spans": pb.OUTPUT_KIND_SPANS,
 }
 
 
@@ -142,6 +143,7 @@ def axes_of(output: str, response: pb.EncodeResponse) -> tuple[str, ...]:
         "pooled": ("item", "value"),
         "tokens": ("token", "value"),
         "hidden": ("layer", "token", "value"),
+        "spans": ("span", "value"),
     }
     if output in fixed:
         return fixed[output]

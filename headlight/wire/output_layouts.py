@@ -15,7 +15,11 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.wire.attention_codec import axes_of
 from headlight.wire.client_codec import dtype_of, malformed, require
 
-RAGGED_OUTPUTS = ("tokens", "attention", "hidden", "attention_indices", "attention_scales")
+RAGGED_OUTPUTS = (
+    *("tokens", "attention", "hidden", "attention_indices", "attention_scales"),
+    "spans",
+)
+WITHOUT_LAYERS = ("tokens", "spans")
 
 
 @dataclasses.dataclass(slots=True)
@@ -92,11 +96,16 @@ def pooled_layout(tensor: pb.Tensor, count: int) -> Layout:
 def ragged_layout(output: str, response: pb.EncodeResponse, counts: Sequence[int]) -> Layout:
     """Return a layout with one part for each input, after a check against the inputs and axes."""
     tensor: pb.RaggedTensor = getattr(response, output)
+    if output == "spans":
+        places = len(response.span_places)
+        require(places == len(counts), f"span_places of {places} inputs, of {len(counts)}")
     axes, offsets, layers = axes_of(output, response), tuple(tensor.offsets), tuple(tensor.layers)
     shapes = tuple(tuple(extents.sizes) for extents in tensor.shapes)
     sizes = [end - begin for begin, end in itertools.pairwise(offsets)]
     require(
-        offsets[:1] == (0,) and len(sizes) == len(counts) and bool(layers) != (output == "tokens"),
+        offsets[:1] == (0,)
+        and len(sizes) == len(counts)
+        and bool(layers) != (output in WITHOUT_LAYERS),
         f"{output}: {len(layers)} layers and {len(offsets)} offsets for {len(counts)} inputs",
     )
     require(
@@ -135,5 +144,6 @@ def _expected(
         if places.HasField("queries")
         else count,
         "key": len(places.keys.starts or places.keys.tokens) if places.HasField("keys") else count,
+        "span": len(response.span_places[at].token_starts) if output == "spans" else 0,
         "token": len(chosen[at].indices) if at < len(chosen) else count,
     }

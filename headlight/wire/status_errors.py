@@ -60,7 +60,8 @@ FIELD = re.compile(
     r"(?P<field>[a-z_]+(?:\[\d+\])?(?:\.[a-z_]+(?:\[\d+\])?)*): (?P<problem>.+)", re.DOTALL
 )
 INPUT_INDEX = re.compile(
-    r"(?:(?<=^inputs\[)|(?<=^passages\[)|(?<=^evidence\[\d\]\.spans\[))\d+(?=\])"
+    r"(?:(?<=^inputs\[)|(?<=^passages\[)|(?<=^evidence\[\d\]\.spans\[)"
+    r"|(?<=^outputs\.spans\.given\.inputs\[))\d+(?=\])"
 )
 
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from headlight.interface.checked_specs import checked_pooled, checked_tokens
+from headlight.errors import InvalidInput
+from headlight.interface.checked_specs import checked_mean, checked_pooled, checked_tokens
 from headlight.pb import headlight_pb2 as pb
-from headlight.spec import PooledSpec, Priority, RowType, SpecialTokens, TokensSpec, VectorType
+from headlight.spans import SpansSpec, Windows
+from headlight.spec import (
+    PooledSpec,
+    Priority,
+    RowType,
+    Span,
+    SpecialTokens,
+    TokensSpec,
+    VectorType,
+)
 from headlight.wire.attention_codec import known
 
 VECTOR_TYPES: Mapping[VectorType, pb.DataType] = {
@@ -63,6 +73,57 @@ def tokens_spec(message: pb.TokensOutput) -> TokensSpec:
         normalize=message.normalize,
         dtype=known("outputs.tokens.dtype", ROW_TYPES, message.dtype, "float32"),
     )
+
+
+def spans_spec(message: pb.SpansOutput) -> SpansSpec:
+    """Decode a spec of span vectors. Raises InvalidInput if the kind is not set, or unknown."""
+    field, kind = "outputs.spans", message.WhichOneof("kind")
+    kinds: Literal["sentences"] | Windows | tuple[tuple[Span, ...], ...] = "sentences"
+    if kind is None:
+        raise InvalidInput(field, "has no kind; set given, sentences or windows")
+    if kind == "windows":
+        kinds = Windows(message.windows.size, message.windows.overlap)
+    elif kind == "given":
+        kinds = tuple(
+            tuple(Span(span.start, span.end, span.text) for span in own.spans)
+            for own in message.given.inputs
+        )
+    return SpansSpec(
+        kind=kinds,
+        include_special=message.include_special,
+        pooling=checked_mean(f"{field}.pooling", message.pooling or None),
+        dimensions=message.dimensions if message.HasField("dimensions") else None,
+        normalize=message.normalize if message.HasField("normalize") else None,
+        dtype=known(f"{field}.dtype", ROW_TYPES, message.dtype, "float32"),
+        beyond_max_length=message.beyond_max_length,
+    )
+
+
+def spans_output(spec: SpansSpec) -> pb.SpansOutput:
+    """Encode a checked spec of span vectors; given spans are left empty, for each request's own."""
+    message = pb.SpansOutput(
+        include_special=spec.include_special,
+        pooling=spec.pooling or "",
+        dimensions=spec.dimensions,
+        dtype=None if spec.dtype == "float32" else ROW_TYPES[spec.dtype],
+        beyond_max_length=spec.beyond_max_length,
+    )
+    if spec.normalize is not None:
+        message.normalize = spec.normalize
+    if isinstance(spec.kind, Windows):
+        message.windows.CopyFrom(pb.TokenWindows(size=spec.kind.size, overlap=spec.kind.overlap))
+    elif spec.kind == "sentences":
+        message.sentences.SetInParent()
+    else:
+        message.given.SetInParent()
+    return message
+
+
+def given_spans(spec: SpansSpec) -> list[pb.TextSpans]:
+    """Encode the given spans of each input; empty for other kinds."""
+    if isinstance(spec.kind, str | Windows):
+        return []
+    return [pb.TextSpans(spans=[pb.TextSpan(**s._asdict()) for s in own]) for own in spec.kind]
 
 
 def pooled_output(spec: PooledSpec) -> pb.PooledOutput:

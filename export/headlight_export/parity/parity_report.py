@@ -6,11 +6,24 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from headlight.description import Parity
 from headlight.runtime.encode_items import EncodeItem, Selection, everything
-from headlight.runtime.parity.golden_inputs import FORMS, OUTPUTS, distances, form, form_error
+from headlight.runtime.parity.golden_inputs import (
+    FORMS,
+    OUTPUTS,
+    distance,
+    distances,
+    form,
+    form_error,
+)
 from headlight.runtime.runtime import Runtime
+from headlight.runtime.spans.span_choice import SpanChoice
+from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.values import Ids
+from headlight.runtime.vectors.vector_forms import AS_THEY_ARE, unit_length
+from headlight.spans import SpansSpec
 from headlight_export.parity.reference import (
     WHOLE,
     Masks,
@@ -26,6 +39,7 @@ from headlight_export.progress import Progress, silent
 from headlight_model.config import EncoderConfig
 
 SEED = 20240
+WHOLE_SPAN = SpanChoice(SpansSpec(kind="sentences"), AS_THEY_ARE)
 FEW = 48  # tokens, of texts for forms and masks
 
 
@@ -104,7 +118,8 @@ def measure(runtime: Runtime, reference: Reference, progress: Progress = silent)
         progress(f"parity, {case.name} {_lengths(case.lengths)}")
         for output, error in _measure(case, runtime, reference).items():
             rows.append(_row(case, output, error, runtime))
-    return rows
+    span = Case("whole as a span", (min(reference.encoder.config.trained_length, FEW),))
+    return [*rows, _row(span, "pooled", _span_error(span, runtime, reference), runtime)]
 
 
 def _measure(case: Case, runtime: Runtime, reference: Reference) -> dict[str, float]:
@@ -145,6 +160,23 @@ def _form_error(name: str, texts: Sequence[_Text], runtime: Runtime, reference: 
     results = runtime.engine.run([_item(text, selection) for text in texts])
     maps = (reference.outputs(text.ids, text.segments)["attention"] for text in texts)
     return max(form_error(name, result, whole) for result, whole in zip(results, maps, strict=True))
+
+
+def _span_error(case: Case, runtime: Runtime, reference: Reference) -> float:
+    """Return the distance of the vector of a span of a whole text, by the mean of its tokens."""
+    config = reference.encoder.config
+    [text] = _texts(case, config)
+    n, zero = len(text.ids), np.zeros(1, dtype=np.int64)
+    item = _item(text, Selection(pooled=False, spans=WHOLE_SPAN))
+    rows = SpanRows(np.arange(n), zero, zero + n, zero, 1)
+    [result] = runtime.engine.run([item._replace(spans=rows)])
+    assert result.spans is not None
+    found = runtime.engine.head((result.spans / n).astype(np.float32))
+    tokens = reference.outputs(text.ids, text.segments, weights=False)["tokens"]
+    expected = reference.head(tokens.mean(axis=0, dtype=np.float64)[None].astype(np.float32))
+    if config.normalize:
+        found, expected = unit_length(found), unit_length(expected)
+    return distance("pooled", found, expected)
 
 
 def _texts(case: Case, config: EncoderConfig) -> list[_Text]:

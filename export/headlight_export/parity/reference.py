@@ -110,6 +110,14 @@ class Reference:
         """
         return _run(self.encoder, ids, segments, head_mask, weights=weights, masks=masks)
 
+    def head(self, vectors: Floats) -> Floats:
+        """Apply the layers behind pooling: float32 [N, dim] -> [N, pooled_dim], not normalised."""
+        found = torch.from_numpy(vectors)
+        with torch.inference_mode():
+            for dense in self.encoder.dense:
+                found = dense(found)
+        return _array(found)
+
     def own_rounding(self, seed: int) -> dict[str, float]:
         """Return the distance of PyTorch's bfloat16 mixed precision from float32, by output.
 

@@ -38,7 +38,9 @@ class VariantGraphs:
         """Prepare for a draft of fp32 graphs; nothing is written yet."""
         self._draft, self._manifest, self._variants = draft, manifest, variants
         self._config = encoder.config
-        self._exact = [graph for graph in manifest.graphs if graph.precision == "fp32"]
+        self._exact = [
+            graph for graph in manifest.graphs if graph.precision == "fp32" and graph.role != "head"
+        ]
         self._writers: dict[Variant, Callable[..., list[Graph]]] = {
             (provider, precision): functools.partial(
                 write_precision, draft, self._exact, precision, encoder

@@ -50,6 +50,7 @@ from headlight_export.tokenizers.tokenizer_file import (
 from headlight_export.writer.draft import earlier_limit, put_in_place, save
 from headlight_export.writer.golden_answers import write_golden
 from headlight_export.writer.graphs import OPSET, trace
+from headlight_export.writer.head_graph import write_head
 from headlight_export.writer.vectors_graph import vectors_alone
 from headlight_export.writer.weight_file import WeightFile
 from headlight_model.checkpoint import TOKENIZER
@@ -282,6 +283,7 @@ def write_parts(
         include_prompt=config.include_prompt,
         dimensions=tuple(n for n in origin.recipe.dimensions if n <= config.pooled_dim),
         similarity=origin.recipe.similarity,
+        dense_layers=len(config.dense),
     )
 
 
@@ -301,6 +303,7 @@ def _write_graphs(draft: Path, encoder: Encoder, progress: Progress) -> tuple[Gr
     return (
         *graphs,
         *(dataclasses.replace(graph, precision="bf16", providers=(OPENVINO,)) for graph in graphs),
+        *write_head(draft, encoder, (PROVIDER, OPENVINO, CUDA)),
     )
 
 

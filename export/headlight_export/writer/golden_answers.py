@@ -31,7 +31,8 @@ Arrays = dict[str, Any]
 def write_golden(file: Path, reference: Reference) -> None:
     """Write random ids of a few lengths, and some more with ignored tokens."""
     config, arrays = reference.encoder.config, Arrays()
-    for i, length in enumerate(n for n in LENGTHS if n <= config.max_length):
+    lengths = [n for n in LENGTHS if n <= config.max_length]
+    for i, length in enumerate(lengths):
         arrays |= _named(
             "", i, reference, random_ids(config, length, i), random_segments(config, length, i)
         )
@@ -40,6 +41,9 @@ def write_golden(file: Path, reference: Reference) -> None:
         seed = len(LENGTHS) + i
         ids, segments = random_ids(config, length, seed), random_segments(config, length, seed)
         arrays |= _named(MASKED, i, reference, ids, segments, masks)
+    if config.dense:
+        means = np.stack([arrays[f"tokens_{i}"].mean(axis=0) for i in range(len(lengths))])
+        arrays |= {"head_vectors": means, "head_answers": reference.head(means)}
     np.savez(file, **arrays)
 
 

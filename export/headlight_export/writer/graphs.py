@@ -13,7 +13,7 @@ import copy
 import dataclasses
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -119,17 +119,36 @@ def traced(graph: Embed, opset: int) -> onnx.ModelProto:
     Batch and length are free, and weights are inside.
     """
     inputs, shapes = _examples(graph.encoder.config, graph.inputs)
+    return exported(graph, inputs, shapes, (*graph.outputs, *graph.maps), opset)
+
+
+def exported(
+    module: nn.Module,
+    inputs: Mapping[str, Tensor],
+    shapes: Mapping[str, Mapping[int, Dim]],
+    outputs: Sequence[str],
+    opset: int = OPSET,
+) -> onnx.ModelProto:
+    """Export a module, with its weights inside.
+
+    Args:
+        module: in float32, on the CPU.
+        inputs: examples, by name.
+        shapes: the free axes of each.
+        outputs: names of its outputs.
+        opset: version of the operators.
+    """
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the exporter's internals; parity proves its result
         program = torch.onnx.export(
-            graph.eval(),
+            module.eval(),
             (),
-            kwargs=inputs,
+            kwargs=dict(inputs),
             dynamo=True,
-            input_names=graph.inputs,
-            output_names=(*graph.outputs, *graph.maps),
-            dynamic_shapes=shapes,
+            input_names=tuple(inputs),
+            output_names=tuple(outputs),
+            dynamic_shapes=dict(shapes),
             opset_version=opset,
             external_data=False,
             verbose=False,

@@ -21,8 +21,8 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import NUMBER_BYTES
 from headlight.wire.client_codec import require, set_common, to_input
-from headlight.wire.comparison_answer import ExpectedComparison
-from headlight.wire.comparison_codec import evidence_requests, matrix_request
+from headlight.wire.comparison.comparison_answer import ExpectedComparison
+from headlight.wire.comparison.comparison_codec import evidence_requests, matrix_request
 
 # At most, in an answer: of a passage, and of each of its tokens.
 PASSAGE_BYTES, TOKEN_BYTES = 96, 32

@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from headlight.client.calls.stream_calls import Streamed
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading, text_of
+from headlight.interface.checked_specs import checked_spans
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, TokensSpec
+from headlight.spans import SpansSpec, SpanVectors
+from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Span, TokensSpec
 from headlight.wire.attention_codec import attention_output, hidden_output
 from headlight.wire.client_codec import (
     from_model_ref,
@@ -24,7 +26,7 @@ from headlight.wire.client_codec import (
     require,
 )
 from headlight.wire.reassembly import Answer
-from headlight.wire.vector_codec import tokens_output
+from headlight.wire.vector_codec import given_spans, spans_output, tokens_output
 
 
 def token_vectors(
@@ -66,6 +68,37 @@ def bare_token_vectors(
         reading,
         lambda answer, at: answer.part("tokens", at),
         bytes_per_token=4 * model.dim,
+    )
+
+
+def span_vectors(
+    model: ModelDescription, name: str, inputs: Sequence[Input], spec: SpansSpec, reading: Reading
+) -> Streamed[SpanVectors]:
+    """Request vectors of the spans of any number of inputs."""
+    spec = checked_spans(spec, len(inputs))
+
+    def take(answer: Answer, index: int) -> SpanVectors:
+        places = answer.response.span_places[index]
+        return SpanVectors(
+            answer.part("spans", index),
+            tuple(Span(each.start, each.end) for each in places.characters),
+            tuple(map(range, places.token_starts, places.token_ends)),
+            tokens_of(answer, index),
+            from_model_ref(answer.response.model),
+            tuple(places.window_starts),
+        )
+
+    outputs = pb.Outputs(spans=spans_output(spec), token_info=pb.TokenInfoOutput())
+    # Windows and sentences are at most as many as tokens.
+    return Streamed(
+        model,
+        name,
+        inputs,
+        outputs,
+        reading,
+        take,
+        bytes_per_token=4 * model.pooled_dim,
+        spans=given_spans(spec),
     )
 
 

@@ -120,6 +120,7 @@ class ListWork(Generic[RequestT]):
         shared: Cost = NOTHING,
         more_bytes: Sequence[int] = (),
         default_prompts: Sequence[str] = (),
+        spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         """Split the inputs into requests.
 
@@ -136,11 +137,12 @@ class ListWork(Generic[RequestT]):
             shared: cost of each request besides `base` and its inputs.
             more_bytes: of each input in a request, besides itself; empty: none.
             default_prompts: see `ModelDescription.prompt_text`.
+            spans: the spans of each input, if they are given.
 
         Raises:
             InvalidInput: an input or the mask cannot be sent.
         """
-        self._model, self._inputs = model, inputs
+        self._model, self._inputs, self._spans = model, inputs, spans
         self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = (
@@ -154,6 +156,8 @@ class ListWork(Generic[RequestT]):
         if not isinstance(base, pb.TokenizeRequest):
             # Longer inputs are refused, or truncated first.
             most_tokens, longest = limits.max_request_tokens or sys.maxsize, model.max_length
+            if isinstance(base, pb.EncodeRequest) and base.outputs.spans.beyond_max_length:
+                longest = sys.maxsize
         sizes = (
             (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
         )
@@ -163,6 +167,14 @@ class ListWork(Generic[RequestT]):
         ]
         for at, size in enumerate(more_bytes):
             costs[at] = costs[at]._replace(request_bytes=costs[at].request_bytes + size)
+        if spans:
+            costs = [
+                cost._replace(
+                    request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
+                    response_bytes=cost.response_bytes + len(own.spans) * token_bytes,
+                )
+                for cost, own in zip(costs, spans, strict=True)
+            ]
         items = 1 if alone else limits.max_items or sys.maxsize
         capacity = Cost(items, most_bytes - base.ByteSize(), most_tokens, answer_bytes)
         budget = Cost(*(max(1, most - used) for most, used in zip(capacity, shared, strict=True)))
@@ -179,6 +191,8 @@ class ListWork(Generic[RequestT]):
         request.inputs.extend(
             to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part
         )
+        if self._spans and isinstance(request, pb.EncodeRequest):
+            request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
         return cast("RequestT", request)
 
     def check_origin(self, message: pb.ModelRef) -> None:

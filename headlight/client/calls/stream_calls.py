@@ -10,6 +10,7 @@ is sent on this stream, because the server would read, tokenise and refuse it.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 import time
@@ -44,6 +45,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         bytes_per_token: bytes of all outputs together, if they are the same for inputs of any
             length; 0: each input has a request of its own.
         head_mask: [L, H], for every input; None: ones.
+        spans: the spans of each input, if they are given.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         take: Callable[[Answer, int], ResultT],
         bytes_per_token: int = 0,
         head_mask: ArrayLike | None = None,
+        spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         self._max_bytes = model.limits.max_stream_output_bytes
         super().__init__(
@@ -67,6 +70,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             token_bytes=bytes_per_token,
             alone=not bytes_per_token,
             head_mask=head_mask,
+            spans=spans,
         )
         self._expected = Expected(model, name, outputs, reading)
         self._take = take
@@ -110,11 +114,12 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             if self._told:
                 return
             part = self.parts[at]
-            check = functools.partial(
-                self._expected.check, inputs=self._inputs[part.start : part.stop]
-            )
+            request, expected = self.request(part), self._expected
+            if self._spans:  # each request has its own
+                expected = dataclasses.replace(expected, outputs=request.outputs)
+            check = functools.partial(expected.check, inputs=self._inputs[part.start : part.stop])
             assemblies[str(at)] = Assembly(len(part), self._max_bytes, check)
-            yield pb.EncodeStreamRequest(id=str(at), encode=self.request(part))
+            yield pb.EncodeStreamRequest(id=str(at), encode=request)
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
         """Take the next frame of any request. Return whether that request is now answered.

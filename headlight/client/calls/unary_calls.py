@@ -174,8 +174,8 @@ def occlusion_request(
     name: str,
     text: Input,
     tokens: TokensLike | None,
-    target: str | ArrayLike | None,
     reading: Reading,
+    target: str | ArrayLike | None = None,
 ) -> pb.OccludeRequest:
     """Return a request for occlusion: how far the vector moves as each token is hidden.
 

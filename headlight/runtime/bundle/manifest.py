@@ -46,7 +46,7 @@ class Architecture:
 class Graph:
     """One ONNX file: its role, form and precision, and the providers that it was made for."""
 
-    role: str  # "embed" or "attend"
+    role: str  # "embed", "attend" or "head"
     form: str  # "decomposed": attention as MatMul, Add, Softmax, MatMul
     precision: str
     file: str
@@ -131,6 +131,7 @@ class Manifest:
     quality: tuple[Quality, ...] = ()  # of each precision, if there is one besides fp32
     tokenizer_limit: TokenizerLimit | None = None  # None: no tokenizer, or an older export
     text_sets: tuple[TextSet, ...] = ()  # empty: no real texts used, or an older export
+    dense_layers: int | None = None  # behind pooling, see graph "head"; None: an older export
     format_version: int = FORMAT_VERSION
 
     @property
@@ -158,6 +159,16 @@ class Manifest:
         raise BundleError(
             f"no {role} graph for {provider}/{precision}; "
             f"the bundle has {', '.join(map('/'.join, self.variants))}"
+        )
+
+    def head(self, provider: str) -> Graph | None:
+        """Return the graph of the layers behind pooling; None: the bundle has none.
+
+        It computes in fp32, whatever the precision of the other graphs.
+        """
+        return next(
+            (each for each in self.graphs if each.role == "head" and provider in each.providers),
+            None,
         )
 
     def tolerance(self, provider: str, precision: str) -> Tolerance:
@@ -239,6 +250,9 @@ class Manifest:
                 fields.record(TextSet, {"count": MOST_TEXTS})
                 for fields in (top.children("text_sets") if "text_sets" in top.values else ())
             ),
+            dense_layers=None
+            if top.values.get("dense_layers") is None
+            else top.count("dense_layers", MOST_LAYERS, least=0),
         )
 
 

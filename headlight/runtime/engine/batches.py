@@ -87,7 +87,7 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     if "tokens" in outputs:
         finite = np.isfinite(outputs["tokens"]).all(axis=2)
         padding = np.arange(finite.shape[1]) >= np.array([len(item.ids) for item in items])[:, None]
-        unwanted = np.array([not item.selection.tokens for item in items])
+        unwanted = np.array([not item.selection.tokens and item.spans is None for item in items])
         good = good & ((finite | padding).all(axis=1) | unwanted)
     return good
 
@@ -128,4 +128,5 @@ def cut_out(
         hidden=hidden,
         indices=indices,
         scales=scales,
+        spans=None if item.spans is None else item.spans.sums(outputs["tokens"][row]),
     )

@@ -14,28 +14,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from headlight.errors import BundleError, HeadlightError, HostFull, NotFinite
+from headlight.errors import HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
+from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
-from headlight.runtime.providers.provider_choice import ANY_GPU, open_session
-from headlight.runtime.providers.session import Session, check_interface
+from headlight.runtime.providers.provider_choice import ANY_GPU, open_graph
+from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Arrays, Role
 from headlight.runtime.vectors.vector_forms import shape_pooled
 
 Lock = contextlib.AbstractContextManager[object]
-NOT_FINITE = "a result is not finite"
 
 
 class Engine:
     """The sessions of a bundle on one provider, in one precision.
 
     Attributes:
-        roles: the graphs loaded.
+        roles: the graphs loaded that encode.
+        head: the layers behind pooling, if the bundle has a graph of them.
         faults: classifies failures. Its `probe` tests a suspected GPU.
         wide_roles: roles whose batches can be exclusive: such a batch uses all threads, and others
             those of one worker.
@@ -86,18 +87,13 @@ class Engine:
             workers_of["attend"] = dataclasses.replace(workers, wide="none")
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
-            try:
-                self._sessions[role] = open_session(
-                    bundle.graphs[graph.file], provider, precision, own, gpu
-                )
-            except BundleError:
-                raise
-            except Exception as error:  # libraries raise many types; only operators see the message
-                words = " ".join(str(error).split())
-                raise BundleError(
-                    f"cannot be opened on provider {provider}: {words:.300}", graph.file
-                ) from error
-            check_interface(self._sessions[role], graph, bundle.manifest)
+            self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
+        last, few = bundle.manifest.head(provider), dataclasses.replace(workers, wide="none")
+        self.head = HeadLayers(
+            None if last is None else open_graph(bundle, last, provider, last.precision, few, gpu),
+            self.faults,
+            self._title,
+        )
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = (
             self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
@@ -106,6 +102,7 @@ class Engine:
     def close(self) -> None:
         """Give the memory of the graphs back. No batch may run afterwards."""
         self._sessions = {}
+        self.head.close()
 
     def selections(self, embedding: Selection) -> list[Selection]:
         """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
@@ -288,6 +285,7 @@ def output_names(items: Sequence[EncodeItem]) -> list[str]:
     """
     selections = [item.selection for item in items]
     # "pooled" is always fetched: it is small, and the cheapest check that all numbers are finite.
-    names = ["pooled", "tokens"] if any(one.tokens for one in selections) else ["pooled"]
+    by_token = any(one.tokens or one.spans is not None for one in selections)
+    names = ["pooled", "tokens"] if by_token else ["pooled"]
     states = {layer for one in selections if one.hidden is not None for layer in one.hidden.layers}
     return names + [f"hidden_{layer}" for layer in sorted(states)] if states else names

@@ -87,6 +87,23 @@ def load_golden(bundle: Bundle) -> tuple[Golden, ...]:
     return tuple(found)
 
 
+def load_head(bundle: Bundle) -> tuple[Floats, Floats]:
+    """Return vectors for the graph `head` and PyTorch's answers.
+
+    They are float32 [N, dim] and [N, pooled_dim]. Raises BundleError if the file lacks them.
+    """
+    manifest = bundle.manifest
+    arrays = plain_arrays(bundle.files[manifest.golden].data, manifest.golden)
+    found = [arrays.get(name, np.zeros(0)) for name in ("head_vectors", "head_answers")]
+    widths = (manifest.architecture.dim, manifest.architecture.pooled_dim)
+    if not all(
+        each.dtype == np.float32 and each.shape == (max(1, len(found[0])), width)
+        for each, width in zip(found, widths, strict=True)
+    ):
+        raise BundleError("does not hold vectors for the graph head and answers", manifest.golden)
+    return found[0], found[1]
+
+
 def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
     """Return the plain inputs with their vectors only, for a later check of an engine.
 

@@ -16,10 +16,12 @@ from headlight.runtime.parity.golden_inputs import (
     OUTPUTS,
     VECTORS,
     Golden,
+    distance,
     distances,
     form,
     form_error,
     load_golden,
+    load_head,
     vectors_alone,
 )
 from headlight.runtime.values import Role
@@ -83,6 +85,7 @@ class SelfTest:
                     far = f"is off by {found.error:.3g} on {self._provider}/{self._precision}"
                     raise BundleError(f"{what} {far}, tolerance {limit:.3g}", found.file)
             self._check_vocabulary()
+            self._check_head()
 
     def errors(self, golden: Sequence[Golden]) -> Iterator[GoldenError]:
         """Run golden inputs and yield the distance of each answer of each loaded graph.
@@ -145,6 +148,22 @@ class SelfTest:
                 selection.role,
                 [EncodeItem(np.array([highest]), selection, np.array([segment]))],
                 problem,
+            )
+
+    def _check_head(self) -> None:
+        """Check the graph of the layers behind pooling, which computes in fp32."""
+        graph = self._manifest.head(self._provider)
+        if graph is None:
+            return
+        vectors, answers = load_head(self._bundle)
+        limit = self._manifest.tolerance(self._provider, graph.precision).of("tokens")
+        try:
+            error = distance("tokens", self._engine.head(vectors), answers)
+        except EngineError:
+            error = float("inf")
+        if not error <= limit:
+            raise BundleError(
+                f"is off by {error:.3g} on {self._provider}, tolerance {limit:.3g}", graph.file
             )
 
     def _file(self, role: Role) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from headlight.errors import BundleError
+from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import OnnxGraph
+from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.providers.cuda_session import CudaSession, Gpu, check_cuda, device_exists
 from headlight.runtime.providers.onnx_session import OnnxSession
 from headlight.runtime.providers.openvino_session import OpenVinoSession, check_precision
-from headlight.runtime.providers.session import Session
+from headlight.runtime.providers.session import Session, check_interface
 from headlight.runtime.providers.worker_layout import Workers
 
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
@@ -39,6 +41,32 @@ def choose_provider(name: str, precision: str, gpu: Gpu = ANY_GPU) -> str:
     if name == "cuda":
         check_cuda(precision, gpu)
     return name
+
+
+def open_graph(
+    bundle: Bundle,
+    graph: Graph,
+    provider: str,
+    precision: str,
+    workers: Workers,
+    gpu: Gpu = ANY_GPU,
+) -> Session:
+    """Open a graph of a bundle and check its interface; arguments as `open_session`.
+
+    Raises:
+        BundleError: it cannot be opened, or is not what the manifest says.
+    """
+    try:
+        session = open_session(bundle.graphs[graph.file], provider, precision, workers, gpu)
+    except BundleError:
+        raise
+    except Exception as error:  # libraries raise many types; only operators see the message
+        words = " ".join(str(error).split())
+        raise BundleError(
+            f"cannot be opened on provider {provider}: {words:.300}", graph.file
+        ) from error
+    check_interface(session, graph, bundle.manifest)
+    return session
 
 
 def open_session(

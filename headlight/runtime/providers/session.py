@@ -51,7 +51,8 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
         BundleError: naming the difference.
     """
     # A mismatch would pool prompts against the manifest, or leave an input without a feed.
-    if ("pool_mask" in graph.inputs) == manifest.include_prompt:
+    encodes = graph.role != "head"
+    if encodes and ("pool_mask" in graph.inputs) == manifest.include_prompt:
         must = "must not take pool_mask" if manifest.include_prompt else "must take pool_mask"
         raise BundleError(
             f"{must}: the manifest's include_prompt is {str(manifest.include_prompt).lower()}",
@@ -91,6 +92,8 @@ def check_interface(session: Session, graph: Graph, manifest: Manifest) -> None:
 def _shapes(role: str, architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """Return the outputs that a graph must have, with their shapes; 0 for sizes that vary."""
     layers, heads, dim = architecture.layers, architecture.heads, architecture.dim
+    if role == "head":
+        return {"pooled": (0, architecture.pooled_dim)}
     shapes: dict[str, tuple[int, ...]] = {
         "pooled": (0, architecture.pooled_dim),
         "tokens": (0, 0, dim),

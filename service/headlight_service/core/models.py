@@ -94,6 +94,7 @@ class ServedModel:
                 tokens=outputs.tokens,
                 attention=outputs.attention,
                 hidden=outputs.hidden,
+                spans=outputs.spans,
             )
         return found
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
+from headlight.runtime.spans.span_items import merge
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import (
@@ -31,7 +32,13 @@ from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
-from headlight_service.core.tokenization import TokenizationJob, encoding_job, items_of, tokenized
+from headlight_service.core.tokenization import (
+    TokenizationJob,
+    encoding_job,
+    items_of,
+    spans_of,
+    tokenized,
+)
 from headlight_service.core.tokenize_request import Tokenizing, TokensForm
 from headlight_service.core.tokenizer_threads import TokenizerThreads
 
@@ -198,6 +205,10 @@ class Encoding(Handle[Answer]):
         model.density.learn(self._job.inputs, self._job.sizes, inputs)
         manifest, request = model.runtime.bundle.manifest, self.request
         items = items_of(inputs, self._selection, manifest.pooling, request.head_masks)
+        spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
+        if spans is not None:
+            items = [item for work in spans for item in work.items]
+            tokens = sum([len(item.ids) for item in items])
         sizes = output_bytes(items, manifest.architecture)
         self._prepared = prepared = Prepared(
             inputs,
@@ -209,6 +220,7 @@ class Encoding(Handle[Answer]):
             sizes,
             sum(sizes.values()),
             tokens,
+            spans,
         )
         if self._trace is not None:
             self._trace.stage("")
@@ -302,7 +314,14 @@ class Encoding(Handle[Answer]):
         """Complete the handle's future with the answer."""
         total_ns = time.monotonic_ns() - self._arrived_ns
         timings = Timings(self._tokenize_ns, computed.queue_ns, computed.infer_ns, total_ns)
-        self._finish(Answer(self._prepared, computed.results, timings))
+        self._finish(Answer(self._prepared, self._merged(computed.results), timings))
+
+    def _merged(self, results: list[ItemResult]) -> list[ItemResult]:
+        """Return a result for each input: items with spans have only sums."""
+        spans, runtime = self._prepared.spans, self._model.runtime
+        if spans is None:
+            return results
+        return merge(spans, results, runtime.engine.head, runtime.bundle.manifest.normalize)
 
     def _count(self, answer: Answer) -> None:
         """Count an answer's bytes and times for the metrics."""

@@ -9,6 +9,7 @@ from headlight.errors import InvalidInput
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
+from headlight.runtime.spans.span_items import SpanItems, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import SpecialTokens
@@ -50,7 +51,8 @@ class TokenizationJob(NamedTuple):
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
     """Return the job of a request to encode. Raises InvalidInput, naming the field."""
     with_info = request.outputs.token_info or selection.needs_tokens
-    return _job(request, model, with_info, model.limits.max_request_tokens, limit=True)
+    limit = not selection.any_length
+    return _job(request, model, with_info, model.limits.max_request_tokens, limit=limit)
 
 
 def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
@@ -186,6 +188,33 @@ def items_of(
             where = "" if len(inputs) == 1 else f"inputs[{at}]: "
             raise InvalidInput(error.field, f"{where}{error.problem}") from None
     return items
+
+
+def spans_of(
+    job: TokenizationJob,
+    inputs: Sequence[Tokenized],
+    items: Sequence[EncodeItem],
+    selection: Selection,
+    max_length: int,
+) -> list[SpanItems] | None:
+    """Return the spans of each input and the items that compute them; None: none are requested.
+
+    Args:
+        job: with the inputs as given.
+        inputs: the same, tokenised.
+        items: the same, without spans.
+        selection: the requested outputs.
+        max_length: tokens that the model takes.
+
+    Raises:
+        InvalidInput: naming the field; or windows have more tokens than a request may.
+    """
+    if selection.spans is None:
+        return None
+    works = place_all(selection, job.inputs, inputs, items, max_length)
+    if sum(len(item.ids) for work in works for item in work.items) > job.max_tokens:
+        raise too_many_tokens(job.max_tokens)
+    return works
 
 
 def too_many_tokens(most: int) -> InvalidInput:

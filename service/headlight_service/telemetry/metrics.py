@@ -22,7 +22,7 @@ from headlight_service.core.admission.shed_error import Shortage
 from headlight_service.telemetry.log_writer import DROPPED
 
 STAGES = ("tokenize", "queue", "infer", "total")
-OUTPUTS = ("pooled", "tokens", "attention", "hidden", "comparison")
+OUTPUTS = ("pooled", "tokens", "attention", "hidden", "spans", "comparison")
 CANCEL_STAGES = ("tokenize", "queue", "infer", "send")
 # Reasons that a request can meet once its model is known. Shortages replace the general OVERLOADED.
 REASONS = (

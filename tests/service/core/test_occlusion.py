@@ -22,14 +22,14 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
 from headlight_service.core.admission.admission_control import Admission
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.occlusion import Occluding
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest
 from headlight_service.frontends.contract.answer_forms import OccludedForm
 from headlight_service.frontends.contract.request_decoding import OCCLUSION, decode_occlude
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve, Service
-from tests.service.fakes import MAX_LENGTH, FakeEngine, FakeRuntime
+from tests.service.fakes import DIM, MAX_LENGTH, FakeEngine, FakeRuntime
 
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -144,7 +144,7 @@ async def test_distances_are_correct_while_few_vectors_are_held_at_once(
         finally:
             tracemalloc.stop()
     vectors = [engine.vector(hidden) for hidden in answer.tokens]
-    moved = np.linalg.norm(np.stack(vectors) - engine.vector(None), axis=1)
+    moved = np.linalg.norm(np.stack(vectors) - engine.vector(), axis=1)
     assert list(answer.tokens) == list(range(length))
     assert answer.moved.data == moved.astype("<f4").tobytes(), "to the bit"
     assert list(answer.moved.shape) == [length]
@@ -165,7 +165,7 @@ async def test_the_answer_is_reserved_before_anything_runs(serve: Serve) -> None
         await service.started()
         held = outputs.held
         service.engine.gate.set()
-        assert held == (await call).ByteSize()
+        assert held == (await call).ByteSize() + 4 * DIM, "the vector of the input, too"
         await service.in_flight.idle()
         assert outputs.held == 0
 

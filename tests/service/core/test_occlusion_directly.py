@@ -17,8 +17,9 @@ from headlight.errors import EngineError, InvalidInput
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Quotas
 from headlight_service.core.admission.shed_error import Shed, Shortage
+from headlight_service.core.evidence.encoding_waves import WAVES
+from headlight_service.core.evidence.occlusion import Occluded, Occluding
 from headlight_service.core.handle import Handle
-from headlight_service.core.occlusion import WAVES, Occluded, Occluding
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from tests.service.batching import Clock

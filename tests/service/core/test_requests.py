@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, TokensSpec
+from headlight.comparison import CompareSpec, EvidenceSpec
+from headlight.spec import AttentionSpec, HiddenSpec, PooledSpec, Span, TokensSpec
 from headlight_service.core.requests.request import (
     VECTORS,
+    ComparisonRequest,
     OcclusionRequest,
     OutputSpec,
     Pair,
@@ -67,8 +69,15 @@ def values(request: Request) -> dict[str, Any]:
         OcclusionRequest(["a"]),
         OcclusionRequest(**full(), hidden=(1, 2)),
         OcclusionRequest(["a"], hidden="all"),
+        ComparisonRequest(["a", "b"]),
+        ComparisonRequest(
+            **full(),
+            spec=CompareSpec(evidence=(EvidenceSpec(spans=((Span(0, 1),),)),), sort=True),
+            query_prompt_name="query",
+            query_prompt_text="q: ",
+        ),
     ],
-    ids=["plain", "full", "occlusion", "full occlusion", "all"],
+    ids=["plain", "full", "occlusion", "full occlusion", "all", "comparison", "full comparison"],
 )
 def test_requests_can_be_pickled(request_: Request) -> None:
     copy = pickle.loads(pickle.dumps(request_))
@@ -83,7 +92,7 @@ def test_the_pickling_test_sets_every_field() -> None:
     own = {field.name for field in dataclasses.fields(OcclusionRequest)} - {
         field.name for field in dataclasses.fields(Request)
     }
-    assert own == {"hidden"}
+    assert own == {"hidden", "target"}
 
 
 def test_a_request_requires_only_inputs() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from headlight_service.core.admission.shed_error import Shed, Shortage
-from headlight_service.core.occlusion import Occluding
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.requests.request import OcclusionRequest, Request
 from headlight_service.frontends.contract.request_decoding import OCCLUSION
 from tests.service.core.pipelines import (

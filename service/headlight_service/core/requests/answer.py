@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import attention_bytes
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors.vector_forms import as_types
 from headlight.spec import Priority
@@ -26,6 +27,14 @@ RAGGED = {
     "hidden": "hidden",
     "attention_indices": "indices",
     "attention_scales": "scales",
+    "spans": "spans",
+}
+
+
+VECTOR_AXES: Mapping[str, tuple[str, ...]] = {
+    "tokens": ("token", "value"),
+    "hidden": ("layer", "token", "value"),
+    "spans": ("span", "value"),
 }
 
 
@@ -42,7 +51,9 @@ class Prepared:
         priority: priority of the request.
         output_bytes: bytes of data, by output.
         data_bytes: their sum.
-        tokens: tokens of all inputs together.
+        tokens: tokens of all items together.
+        spans: the spans of each input, whose items follow one another; None: none are requested,
+            and each input has one item.
     """
 
     inputs: list[Tokenized]
@@ -54,6 +65,7 @@ class Prepared:
     output_bytes: dict[str, int]
     data_bytes: int
     tokens: int
+    spans: list[SpanItems] | None = None
 
     @property
     def largest(self) -> str:
@@ -88,13 +100,11 @@ class Prepared:
                 return f"; {fitting} of these {len(part.layers)} {what} would fit"
             if isinstance(part, Choice) and (smaller := self._smaller(part, room)):
                 return smaller
-        sums = itertools.accumulate(
-            sum(item.output_bytes(self.architecture).values()) for item in self.items
-        )
-        fitting = sum(total <= limit_bytes for total in sums)
-        return (
-            f"; the first {fitting} of these {len(self.items)} inputs would fit" if fitting else ""
-        )
+        # Windows of a text follow the item that counts all its spans, and add nothing.
+        sizes_of = (sum(item.output_bytes(self.architecture).values()) for item in self.items)
+        sums = itertools.accumulate(size for size in sizes_of if size)
+        fitting, inputs = sum(total <= limit_bytes for total in sums), len(self.inputs)
+        return f"; the first {fitting} of these {inputs} inputs would fit" if fitting else ""
 
     def _smaller(self, choice: Choice, room: int) -> str:
         """Return a clause that names a smaller form of the same attention; empty: none fits."""
@@ -181,7 +191,7 @@ class Answer:
 
 def _axes(output: str, selection: Selection) -> tuple[str, ...]:
     """Return the axes of one item's tensor of a ragged output."""
-    if output in ("tokens", "hidden"):
-        return ("token", "value") if output == "tokens" else ("layer", "token", "value")
+    if output in VECTOR_AXES:
+        return VECTOR_AXES[output]
     axes = () if selection.attention is None else selection.attention.axes
     return axes[:-1] if output == "attention_scales" else axes

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from headlight.comparison import CompareSpec
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
+from headlight.spans import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -54,6 +55,7 @@ class OutputSpec:
     attention: AttentionSpec | None = None
     hidden: HiddenSpec | None = None
     token_info: bool = False
+    spans: SpansSpec | None = None
 
 
 VECTORS = OutputSpec()
@@ -110,6 +112,11 @@ class OcclusionRequest(Request):
 
     hidden: TokenChoice | None = None
     target: Floats | None = None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether there is a target, a vector or a text."""
+        return self.target is not None or len(self.inputs) > 1
 
 
 @dataclasses.dataclass(slots=True)

@@ -18,6 +18,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.runtime.attention.resolved_spec import Choice
 from headlight.runtime.attention.token_units import Units, attention_shape
 from headlight.runtime.encode_items import EncodeItem
+from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
 from headlight.spec import STATISTICS, VECTOR_BITS
 from headlight.wire.attention_codec import NUMBERS, REDUCTIONS
@@ -46,7 +47,7 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
         model=model_ref(ref),
         data_bytes=prepared.data_bytes,
         usage=pb.Usage(
-            token_count=prepared.tokens,
+            token_count=sum([len(tokenized.ids) for tokenized in inputs]),
             prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
             original_token_count=sum([tokenized.original_length for tokenized in inputs]),
         ),
@@ -81,7 +82,27 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
             response.hidden_tokens.extend(pb.TokenIndices(indices=item.states) for item in items)
     if wanted.attention is not None:
         _announce_attention(response, wanted.attention, items)
+    if wanted.spans is not None and prepared.spans is not None:
+        width = wanted.spans.form.width or architecture.pooled_dim
+        _ragged(
+            response.spans,
+            ROW_TYPES[wanted.spans.spec.dtype],
+            (),
+            [(len(work.spans.begins), width) for work in prepared.spans],
+        )
+        response.span_places.extend(map(_span_places, prepared.spans))
     return response
+
+
+def _span_places(work: SpanItems) -> pb.SpanPlaces:
+    spans, ranges = work.spans, work.spans.token_ranges
+    characters = () if spans.characters is None else spans.characters.tolist()
+    return pb.SpanPlaces(
+        characters=[pb.TextSpan(start=start, end=end) for start, end in characters],
+        token_starts=[each.start for each in ranges],
+        token_ends=[each.stop for each in ranges],
+        window_starts=work.window_starts,
+    )
 
 
 def _announce_attention(

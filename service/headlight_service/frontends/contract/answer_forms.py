@@ -19,7 +19,7 @@ from headlight.results import ModelRef, TokenList
 from headlight.runtime.values import Ids
 from headlight.wire.attention_codec import OUTPUT_KINDS
 from headlight_service.core.admission.admission_control import SMALL_ANSWER_BYTES
-from headlight_service.core.occlusion import Occluded
+from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -158,6 +158,10 @@ class OccludedForm:
 
     _response: pb.OccludeResponse
 
+    def __init__(self, *, target: bool = False) -> None:
+        """Prepare the form of one answer, with a fall if there is a target."""
+        self._target = target
+
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Make the answer without its numbers, and return its size. It has no other data."""
         assert hidden is not None
@@ -165,24 +169,22 @@ class OccludedForm:
         moved = pb.Tensor(dtype=FLOAT, shape=[len(hidden)], data=bytes(4 * len(hidden)))
         item = item_of(prepared.inputs[0])
         self._response = pb.OccludeResponse(
-            model=model_ref(ref), item=item, tokens=hidden, moved=moved
+            model=model_ref(ref),
+            item=item,
+            tokens=hidden,
+            moved=moved,
+            fall=moved if self._target else None,
+            similarity=1.0 if self._target else None,
         )
-        # A fall is as large.
-        return self._response.ByteSize() + moved.ByteSize() + FRAMING_BYTES
+        return self._response.ByteSize()
 
     def encode(self, answer: Answer) -> bytes:
         """Return the message of an answer."""
         assert isinstance(answer, Occluded)
         self._response.moved.data = answer.moved.astype("<f4").tobytes()
         if answer.fall is not None:
+            self._response.fall.data = answer.fall.astype("<f4").tobytes()
             self._response.similarity = answer.similarity
-            self._response.fall.CopyFrom(
-                pb.Tensor(
-                    dtype=FLOAT,
-                    shape=answer.fall.shape,
-                    data=answer.fall.astype("<f4").tobytes(),
-                )
-            )
         return self._response.SerializeToString()
 
 

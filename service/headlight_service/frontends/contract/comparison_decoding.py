@@ -8,7 +8,7 @@ from headlight.interface.comparison_arguments import checked_comparison, compari
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.comparison.comparison_plan import comparison_outputs
 from headlight.wire.attention_codec import has_unknown
-from headlight.wire.comparison_codec import compare_spec
+from headlight.wire.comparison.comparison_codec import compare_spec
 from headlight.wire.vector_codec import priority_of, special_tokens_of
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import ComparisonRequest, Input, OutputSpec, Pair

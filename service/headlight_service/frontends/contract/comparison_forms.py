@@ -15,9 +15,9 @@ from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, returned
 from headlight.runtime.comparison.evidence_units import EvidenceUnits
 from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, PassageNumbers
-from headlight.wire.comparison_codec import METHODS
+from headlight.wire.comparison.comparison_codec import METHODS
 from headlight.wire.vector_codec import ROW_TYPES
-from headlight_service.core.comparing import Compared
+from headlight_service.core.evidence.comparing import Compared
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,

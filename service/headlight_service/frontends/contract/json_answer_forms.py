@@ -16,7 +16,7 @@ from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
-from headlight_service.core.occlusion import Occluded
+from headlight_service.core.evidence.occlusion import Occluded
 from headlight_service.core.requests.answer import RAGGED, Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
@@ -118,8 +118,9 @@ class JsonOccludeForm:
 
     _response: pb.OccludeResponse
 
-    def __init__(self, encoding: NumberEncoding) -> None:
-        self._encoding = encoding
+    def __init__(self, encoding: NumberEncoding, *, target: bool = False) -> None:
+        """Prepare the form of one answer, with a fall if there is a target."""
+        self._encoding, self._target = encoding, target
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, hidden: Ids | None = None) -> int:
         """Make the answer without its numbers, and return its size. It has no other data."""
@@ -129,16 +130,16 @@ class JsonOccludeForm:
             item=item_of(prepared.inputs[0]),
             tokens=hidden,
             moved=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]),
+            fall=pb.Tensor(dtype=FLOAT, shape=[len(hidden)]) if self._target else None,
         )
         info = len(orjson.dumps(json_value(self._response))) + FRAMING_BYTES
-        return info + text_bytes(self._encoding, FLOAT, [[len(hidden)]] * 2)  # moved and fall
+        return info + text_bytes(self._encoding, FLOAT, [[len(hidden)]] * (1 + self._target))
 
     def encode(self, answer: Answer) -> bytes:
         """Return the answer as JSON."""
         assert isinstance(answer, Occluded)
         if answer.fall is not None:
             self._response.similarity = answer.similarity
-            self._response.fall.CopyFrom(self._response.moved)
         told = json_value(self._response)
         put_numbers(told["moved"], self._encoding, [answer.moved], single=True)
         if answer.fall is not None:

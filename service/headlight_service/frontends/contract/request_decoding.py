@@ -14,6 +14,7 @@ import numpy as np
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.runtime.spans.span_tokens import check_span_count
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.wire.attention_codec import (
@@ -30,11 +31,12 @@ from headlight.wire.vector_codec import (
     pooled_spec,
     priority_of,
     prompt_choice,
+    spans_spec,
     special_tokens_of,
     tokens_spec,
 )
+from headlight_service.core.evidence.occlusion import of_one_input
 from headlight_service.core.models import ATTENTION_OFF, ServedModel
-from headlight_service.core.occlusion import of_one_input
 from headlight_service.core.requests.request import (
     Input,
     OcclusionRequest,
@@ -88,7 +90,12 @@ def decode_encode(
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
-    special = message.special_tokens
+    special, lists = message.special_tokens, message.outputs.spans.given.inputs
+    if len(lists) != len(inputs) and message.outputs.spans.HasField("given"):
+        raise InvalidInput(
+            "outputs.spans.given.inputs",
+            f"has {len(lists)} entries for {len(inputs)} inputs; send one for each",
+        )
     return Request(
         inputs,
         decode_outputs(message.outputs, model),
@@ -250,6 +257,13 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
     }
     for name, (count, most) in counts.items():
         check_count(f"outputs.{name}", count, most)
+    lists = outputs.spans.given.inputs
+    if len(lists) > model.limits.max_items:
+        raise InvalidInput(
+            "outputs.spans.given.inputs", f"has {len(lists)} entries; send one for each input"
+        )
+    for at, own in enumerate(lists):
+        check_span_count(f"outputs.spans.given.inputs[{at}]", len(own.spans))
     if has_unknown(outputs):
         raise InvalidInput("outputs", NEWER)
     wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}
@@ -259,6 +273,7 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         attention=attention_spec(asked) if "attention" in wanted else None,
         hidden=hidden_spec(states) if "hidden" in wanted else None,
         token_info="token_info" in wanted,
+        spans=spans_spec(outputs.spans) if "spans" in wanted else None,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
-from headlight_service.core.comparing import Comparing
+from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.handle import Handle
 from headlight_service.core.models import counted
 from headlight_service.core.requests.answer import Answer

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
-from headlight_service.core.comparing import Comparing
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
-from headlight_service.core.occlusion import Occluding
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.contract.answer_forms import OccludedForm, TokenizeForm, UnaryForm
 from headlight_service.frontends.contract.comparison_decoding import decode_compare
@@ -69,7 +69,7 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
         model = self._pipeline.models.get(request.model)
         with counted(model):
             wanted = decode_occlude(request, model, call.deadline, call.quota_owner)
-        form = OccludedForm()
+        form = OccludedForm(target=wanted.has_target)
         handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
         return self._replies.reply(call, model, handle, form.encode)
 

@@ -14,9 +14,9 @@ from google.protobuf.message import Message
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import largest_output
-from headlight_service.core.comparing import Comparing
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
-from headlight_service.core.occlusion import Occluding
 from headlight_service.frontends.contract.comparison_decoding import decode_compare
 from headlight_service.frontends.contract.comparison_forms import JsonCompareForm
 from headlight_service.frontends.contract.json_answer_forms import (
@@ -120,7 +120,7 @@ async def _occlude(exchange: Exchange) -> Response:
         wanted = decode_occlude(message, model, exchange.deadline, exchange.quota_owner)
     wanted.size_bytes = len(exchange.body)
     exchange.fill(wanted)
-    form = JsonOccludeForm(encoding)
+    form = JsonOccludeForm(encoding, target=wanted.has_target)
     handle = Occluding(pipeline, wanted, form, exchange.trace).start()
     answer = await exchange.wait(handle)
     return await encoded(lambda: Response(form.encode(answer)), answer)

@@ -22,7 +22,7 @@ from headlight.runtime.encode_items import ItemResult, output_bytes
 from headlight.runtime.values import Floats
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.encoding_waves import WaveEncoding
+from headlight_service.core.evidence.encoding_waves import WaveEncoding
 from headlight_service.core.models import ServedModel
 from headlight_service.core.pipeline import AnswerForm, Pipeline
 from headlight_service.core.requests.answer import Answer, Prepared, Timings

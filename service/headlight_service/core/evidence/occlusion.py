@@ -15,7 +15,7 @@ from headlight.runtime.attention.occluded_tokens import hidden_tokens
 from headlight.runtime.comparison.comparison_plan import Hole
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.values import Floats, Ids
-from headlight_service.core.encoding_waves import WaveEncoding
+from headlight_service.core.evidence.encoding_waves import WaveEncoding
 from headlight_service.core.models import ServedModel
 from headlight_service.core.pipeline import AnswerForm, Pipeline
 from headlight_service.core.requests.answer import Answer, Timings

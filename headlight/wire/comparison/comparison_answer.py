@@ -19,7 +19,7 @@ from headlight.spec import Span
 from headlight.wire.answer_checks import check_model, check_token_list, texts_of
 from headlight.wire.answer_numbers import check_numbers
 from headlight.wire.client_codec import DTYPES, from_bytes, from_token_info, malformed, require
-from headlight.wire.comparison_codec import METHODS
+from headlight.wire.comparison.comparison_codec import METHODS
 from headlight.wire.vector_codec import ROW_TYPES
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")

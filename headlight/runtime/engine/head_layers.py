@@ -1,0 +1,62 @@
+"""The layers behind pooling as a graph of its own, for vectors that the graphs do not pool."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headlight.errors import HeadlightError, NotFinite
+from headlight.runtime.providers.device_faults import Faults, told
+from headlight.runtime.providers.session import Session
+from headlight.runtime.values import Floats
+
+NOT_FINITE = "a result is not finite"
+MOST_VECTORS = 1024  # run at once; bounds their memory
+
+
+class HeadLayers:
+    """The layers behind pooling, in fp32."""
+
+    def __init__(self, session: Session | None, faults: Faults, title: str) -> None:
+        """Store the opened graph `head`; None: the bundle has none.
+
+        Args:
+            session: the graph.
+            faults: of its engine.
+            title: model and provider, for logs.
+        """
+        self._session, self._faults, self._title = session, faults, title
+
+    def __bool__(self) -> bool:
+        return self._session is not None
+
+    def close(self) -> None:
+        """Give the memory of the graph back."""
+        self._session = None
+
+    def __call__(self, vectors: Floats) -> Floats:
+        """Apply the layers: float32 [N, dim] -> [N, pooled_dim], not normalised.
+
+        Without a graph the vectors are returned unchanged.
+
+        Raises:
+            EngineError, DeviceLost, DeviceFull, HostFull: as `Engine.run`.
+        """
+        session = self._session
+        if session is None:
+            return vectors
+        self._faults.check()
+        parts = []
+        try:
+            for begin in range(0, len(vectors), MOST_VECTORS):
+                feeds = {"vectors": vectors[begin : begin + MOST_VECTORS]}
+                with session.run(["pooled"], feeds, {}) as outputs:
+                    parts.append(outputs["pooled"].copy())
+        except HeadlightError:
+            raise
+        except Exception as error:  # libraries raise many types, none of them a base of the others
+            raise self._faults.of(error) from error
+        found = np.concatenate(parts)
+        if not np.isfinite(found).all():
+            details = f"role head, {self._title}"
+            raise self._faults.judge(NOT_FINITE, details) or NotFinite(told(NOT_FINITE, details))
+        return found

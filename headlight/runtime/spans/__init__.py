@@ -1,0 +1,1 @@
+"""Vectors of spans: the spans' tokens, windows of long texts, and means."""

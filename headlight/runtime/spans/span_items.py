@@ -1,0 +1,209 @@
+"""Items of one input with spans: the input whole, or overlapping windows of a long text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.spans.span_choice import SpanChoice
+from headlight.runtime.spans.span_sums import SpanRows
+from headlight.runtime.spans.span_tokens import SpanTokens, place_spans
+from headlight.runtime.values import Floats, Ids, Tokenized
+from headlight.runtime.vectors.vector_forms import halve, unit_length
+
+OVERLAP = 4  # a window shares at least one in so many of its tokens with the next
+
+
+class SpanItems(NamedTuple):
+    """The spans of one input, and the items that compute them.
+
+    Attributes:
+        spans: the tokens of each span.
+        items: one, or one for each window.
+        window_starts: the first token of the text in each window; empty: the input is whole.
+    """
+
+    spans: SpanTokens
+    items: tuple[EncodeItem, ...]
+    window_starts: tuple[int, ...] = ()
+
+    def result(
+        self, results: Sequence[ItemResult], head: Callable[[Floats], Floats], *, normalize: bool
+    ) -> ItemResult:
+        """Return the result of the input, with its vectors, from those of its items.
+
+        Args:
+            results: of the engine, with sums.
+            head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
+            normalize: whether vectors have unit length unless requested otherwise.
+        """
+        sums = np.zeros(0)
+        for item, result in zip(self.items, results, strict=True):
+            if item.spans is None or result.spans is None:
+                raise RuntimeError("vectors of spans were not computed. This is a bug.")
+            if len(self.items) == 1:
+                sums = result.spans
+                break
+            if not len(sums):
+                sums = np.zeros((len(self.spans.begins), result.spans.shape[1]))
+            sums[item.spans.places] += result.spans
+        counts = (self.spans.ends - self.spans.begins)[:, None]
+        choice = self.items[0].selection.spans
+        assert choice is not None
+        means = np.asarray(sums / counts, dtype=np.float32)
+        vectors = np.ascontiguousarray(head(means)[:, : choice.form.width])
+        if normalize if choice.form.unit is None else choice.form.unit:
+            vectors = unit_length(vectors)
+        return results[0]._replace(
+            spans=halve(vectors) if choice.spec.dtype == "float16" else vectors
+        )
+
+
+def span_items(
+    choice: SpanChoice,
+    tokenized: Tokenized,
+    item: EncodeItem,
+    text: str | None,
+    *,
+    index: int,
+    max_length: int,
+) -> SpanItems:
+    """Return the spans of one input and its items.
+
+    Args:
+        choice: the request.
+        tokenized: the input, with its tokens.
+        item: its item without spans, of any length if the choice allows that.
+        text: the text; None: the input is ids or a pair.
+        index: place of the input in the request.
+        max_length: tokens that the model takes.
+
+    Raises:
+        InvalidInput: see `place_spans`; or the prompt of a long text leaves no room.
+    """
+    spans = place_spans(choice, tokenized, text, index)
+    count = len(spans.begins)
+    if len(tokenized.ids) <= max_length:
+        rows = SpanRows(spans.tokens, spans.begins, spans.ends, np.arange(count), count)
+        return SpanItems(spans, (item._replace(spans=rows),))
+    starts, room = window_starts(len(tokenized.ids), spans.body, max_length)
+    items = tuple(
+        item._replace(
+            ids=item.ids[tokens],
+            segments=None if item.segments is None else item.segments[tokens],
+            spans=rows,
+        )
+        for tokens, rows in _windows(spans, starts, room, len(tokenized.ids))
+    )
+    return SpanItems(spans, items, tuple(starts))
+
+
+def place_all(
+    selection: Selection,
+    values: Sequence[object],
+    inputs: Sequence[Tokenized],
+    items: Sequence[EncodeItem],
+    max_length: int,
+) -> list[SpanItems]:
+    """Return the spans and items of each input of a request.
+
+    Args:
+        selection: the requested outputs, with spans.
+        values: the inputs as given; only texts have sentences and spans of characters.
+        inputs: the same, with their tokens.
+        items: the same, without spans.
+        max_length: tokens that the model takes.
+
+    Raises:
+        InvalidInput: see `span_items`; names the input if there are several.
+    """
+    choice, found = selection.spans, list[SpanItems]()
+    assert choice is not None
+    for at, (value, tokenized, item) in enumerate(zip(values, inputs, items, strict=True)):
+        text = value if isinstance(value, str) else None
+        try:
+            found.append(span_items(choice, tokenized, item, text, index=at, max_length=max_length))
+        except InvalidInput as error:
+            named = len(values) == 1 or f"inputs[{at}]" in error.field or not error.field
+            raise InvalidInput(
+                error.field or f"inputs[{at}].text",
+                error.problem if named else f"inputs[{at}]: {error.problem}",
+            ) from None
+    return found
+
+
+def merge(
+    works: Sequence[SpanItems],
+    results: Sequence[ItemResult],
+    head: Callable[[Floats], Floats],
+    normalize: bool,
+) -> list[ItemResult]:
+    """Return the result of each input from those of its items; see `SpanItems.result`."""
+    each = iter(results)
+    return [
+        work.result(list(itertools.islice(each, len(work.items))), head, normalize=normalize)
+        for work in works
+    ]
+
+
+def window_starts(length: int, body: tuple[int, int], max_length: int) -> tuple[list[int], int]:
+    """Return the first token of each window of a long text, evenly spaced, and its tokens.
+
+    Args:
+        length: tokens of the input.
+        body: its tokens that windows divide; the others stand around each window.
+        max_length: tokens that the model takes.
+
+    Raises:
+        InvalidInput: the tokens around the text leave no room.
+    """
+    first, end = body
+    around = length - (end - first)
+    room = max_length - around
+    if room < 1:
+        raise InvalidInput(
+            "",
+            f"its prompt and special tokens are {around} tokens, the model takes {max_length}; "
+            "shorten the prompt",
+        )
+    overlap, surplus = room // OVERLAP, end - first - room
+    steps = max(1, -(-surplus // (room - overlap)))
+    return [first + surplus * step // steps for step in range(steps + 1)], room
+
+
+def _windows(
+    spans: SpanTokens, starts: Sequence[int], room: int, length: int
+) -> Iterator[tuple[Ids, SpanRows]]:
+    """Yield the tokens of each window, and the spans' tokens that are taken from it.
+
+    A token is taken from the window in whose middle it is nearest: that is furthest from the edges.
+    The tokens around the text are in each window, and are taken from the first and the last.
+    """
+    first, end = spans.body
+    before, behind = np.arange(first), np.arange(end, length)
+    middles = [(one + other + room) // 2 for one, other in itertools.pairwise(starts)]
+    bounds = np.searchsorted(spans.tokens, [0, *middles, length])
+    for at, (start, (begin, stop)) in enumerate(
+        zip(starts, itertools.pairwise(bounds.tolist()), strict=True)
+    ):
+        tokens = np.concatenate([before, np.arange(start, start + room), behind])
+        # Tokens before the text stand in front of any window, those behind it at its end.
+        own = spans.tokens[begin:stop]
+        inside = np.searchsorted(tokens, own)
+        begins, ends = np.clip(spans.begins, begin, stop), np.clip(spans.ends, begin, stop)
+        places = np.flatnonzero(ends > begins)
+        yield (
+            tokens,
+            SpanRows(
+                inside,
+                begins[places] - begin,
+                ends[places] - begin,
+                places,
+                0 if at else len(spans.begins),
+            ),
+        )

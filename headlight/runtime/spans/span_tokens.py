@@ -1,0 +1,167 @@
+"""The tokens of each span of one input."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from headlight.errors import InvalidInput
+from headlight.results import TokenList
+from headlight.runtime.spans.span_choice import MOST_SPANS, SPANS, SpanChoice
+from headlight.runtime.tokenization.sentences import sentence_spans
+from headlight.runtime.values import Ids, Marks, Tokenized
+from headlight.spans import Windows
+from headlight.spec import Span
+
+NO_TEXT = "needs a single text; send the text instead of ids or of a pair"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class SpanTokens:
+    """The tokens of the spans of one input.
+
+    Attributes:
+        tokens: int64 [m], tokens that spans can have, ascending: neither special nor of the prompt,
+            except special ones around the text that `include_special` adds.
+        begins, ends: int64 [s], the tokens of each span: tokens[begin:end], at least one.
+        characters: int64 [s, 2], first character of each span and one behind its last; None: the
+            input is ids.
+        body: the tokens between the prompt and special tokens around the text: first, and one
+            behind the last.
+    """
+
+    tokens: Ids
+    begins: Ids
+    ends: Ids
+    characters: Ids | None
+    body: tuple[int, int]
+
+    @property
+    def token_ranges(self) -> tuple[range, ...]:
+        """First token of each span, and one behind its last."""
+        first, last = self.tokens[self.begins], self.tokens[self.ends - 1]
+        return tuple(map(range, first.tolist(), (last + 1).tolist()))
+
+
+def place_spans(
+    choice: SpanChoice, tokenized: Tokenized, text: str | None, index: int
+) -> SpanTokens:
+    """Return the tokens of the requested spans of one input.
+
+    Args:
+        choice: the request.
+        tokenized: the input, with its tokens.
+        text: the text; None: the input is ids or a pair.
+        index: place of the input in the request.
+
+    Raises:
+        InvalidInput: a span leaves the text or has no token, or there are none or too many.
+    """
+    kind, info = choice.spec.kind, tokenized.info
+    if info is None:
+        raise RuntimeError("spans were requested without tokens. This is a bug.")
+    own, around = _text_tokens(info, is_text=text is not None)
+    if not len(own):
+        raise InvalidInput(SPANS, "this input has only special tokens and its prompt; send a text")
+    starts, ends = np.array(info.starts)[own], np.array(info.ends)[own]
+    characters: Ids | None = None
+    if isinstance(kind, Windows):
+        if text is None and tokenized.words is not None:
+            raise InvalidInput(SPANS, NO_TEXT)
+        first, last = _windows(kind, len(own))
+        if text is not None:
+            characters = np.stack([starts[first], ends[last - 1]], axis=1)
+    elif text is None:
+        raise InvalidInput(SPANS, NO_TEXT)
+    else:
+        field = f"{SPANS}.sentences"
+        given: Sequence[Span] = ()
+        if kind == "sentences":
+            given = sentence_spans(text)
+        else:
+            field = f"{SPANS}.given.inputs[{index}]"
+            given = kind[index]
+            _check_given(field, given, len(text))
+        check_span_count(field, len(given))
+        characters = np.array(given)[:, :2]
+        # Running extremes, because searching needs an order; tokenizers give offsets in order.
+        first = np.searchsorted(np.maximum.accumulate(ends), characters[:, 0], side="right")
+        from_end = np.minimum.accumulate(starts[::-1])[::-1]
+        last = np.searchsorted(from_end, characters[:, 1], side="left")
+        full = first < last
+        if kind == "sentences":  # truncation cut some, or the tokenizer drops their characters
+            characters, first, last = characters[full], first[full], last[full]
+            check_span_count(field, len(first))
+        elif not full.all():
+            at = int(np.flatnonzero(~full)[0])
+            raise InvalidInput(
+                f"{field}.spans[{at}]",
+                f"shares no character with a token ({given[at].start} .. {given[at].end}); "
+                "leave it out, or truncate less",
+            )
+    spans = SpanTokens(own, first, last, characters, (int(own[0]), int(own[-1]) + 1))
+    spans = dataclasses.replace(spans, body=_body(around, spans.body))
+    return _with_special(spans, info, tokenized.left_out) if choice.spec.include_special else spans
+
+
+def _text_tokens(info: TokenList, *, is_text: bool) -> tuple[Ids, Marks]:
+    """Return the tokens of the text itself, and which tokens stand around it: bool [n].
+
+    It is unknown which ids are special, so they all count.
+    """
+    if not is_text:
+        return np.arange(len(info)), np.zeros(len(info), dtype=np.bool_)
+    special, prompt = np.array(info.special), np.array(info.prompt)
+    # Special tokens that the text spells out have characters.
+    around = prompt | (special & (np.array(info.ends) <= np.array(info.starts)))
+    return np.flatnonzero(~special & ~prompt), around
+
+
+def _body(around: Marks, own: tuple[int, int]) -> tuple[int, int]:
+    inside = np.flatnonzero(~around)
+    return min(own[0], int(inside[0])), max(own[1], int(inside[-1]) + 1)
+
+
+def _windows(windows: Windows, count: int) -> tuple[Ids, Ids]:
+    """Return begin and end of each window of `count` tokens: the last ends with the last token."""
+    step = windows.size - windows.overlap
+    most = 1 if count <= windows.size else 1 - (windows.size - count) // step
+    check_span_count(f"{SPANS}.windows", most)
+    begins = np.arange(most, dtype=np.int64) * step
+    return begins, np.minimum(begins + windows.size, count)
+
+
+def _check_given(field: str, spans: Sequence[Span], length: int) -> None:
+    """Raise InvalidInput for the first span that leaves a text of so many characters."""
+    for at, (start, end, text) in enumerate(spans):
+        if text or not 0 <= start < end <= length:
+            of_text = f" of text {text}" if text else ""
+            raise InvalidInput(
+                f"{field}.spans[{at}]",
+                f"is {start} .. {end}{of_text}; the text has characters 0 .. {length}, "
+                "and a span starts before its end",
+            )
+
+
+def check_span_count(field: str, count: int) -> None:
+    """Raise InvalidInput for no span, or for more than one input may have."""
+    if not 1 <= count <= MOST_SPANS:
+        raise InvalidInput(
+            field, f"has {count} spans; 1 to {MOST_SPANS} are answered, split the text or ask less"
+        )
+
+
+def _with_special(spans: SpanTokens, info: TokenList, left_out: int) -> SpanTokens:
+    """Add special tokens around the text to the spans at its ends, as pooling counts them."""
+    special = np.flatnonzero(np.array(info.special) & ~np.array(info.prompt))
+    before = special[(special < spans.tokens[0]) & (special >= left_out)]
+    behind = special[special > spans.tokens[-1]]
+    begins, ends = spans.begins + len(before), spans.ends + len(before)
+    if spans.begins[0] == 0:
+        begins[0] = 0
+    if spans.ends[-1] == len(spans.tokens):
+        ends[-1] += len(behind)
+    tokens = np.concatenate([before, spans.tokens, behind])
+    return dataclasses.replace(spans, tokens=tokens, begins=begins, ends=ends)

@@ -1,0 +1,1 @@
+"""Comparisons on the wire: their specs, and their answers."""

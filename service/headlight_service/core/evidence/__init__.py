@@ -1,0 +1,1 @@
+"""Requests that hide tokens: occlusion, and comparison with evidence."""

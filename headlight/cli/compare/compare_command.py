@@ -139,7 +139,7 @@ def run_compare(arguments: argparse.Namespace) -> None:
         comparison, passages = most_similar(client, arguments, methods, passages)
     texts = arguments.query, passages.texts, passages.places
     what = f"{count_text(len(passages.texts), 'passage')} beside a query"
-    if arguments.html is not None or arguments.open:
+    if is_paged(arguments):
         page = comparison_page(comparison, *texts, best=arguments.best)
         write_page(page, arguments.html, arguments.open, what)
     if not draws_alone(arguments):
@@ -158,13 +158,18 @@ def methods_of(arguments: argparse.Namespace) -> list[EvidenceMethod]:
 
     Raises UsageError: text shows one method.
     """
-    given: list[Any] = [each.replace("-", "_") for each in arguments.method or ()]
-    methods: list[EvidenceMethod] = list(dict.fromkeys(given)) or ["late_interaction"]
-    if draws_alone(arguments) and "late_interaction" not in methods:
-        methods.append("late_interaction")
+    named: list[Any] = [each.replace("-", "_") for each in arguments.method or ()]
+    methods: list[EvidenceMethod] = list(dict.fromkeys(named)) or ["late_interaction"]
     if len(methods) > 1 and not draws_alone(arguments) and arguments.format != "json":
         raise UsageError("--method: text shows one method; use --format json or --html for several")
+    if is_paged(arguments) and "late_interaction" not in methods:
+        methods.append("late_interaction")
     return methods
+
+
+def is_paged(arguments: argparse.Namespace) -> bool:
+    """Return whether a page is requested."""
+    return arguments.open or arguments.html is not None
 
 
 def passages_of(arguments: argparse.Namespace) -> Passages:

@@ -11,7 +11,7 @@ from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.parity import OUTPUTS
 from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED
-from bench.serving.report import table
+from bench.serving.tables import table
 
 ABSENT = "not measured"
 WIDENED = (

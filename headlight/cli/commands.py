@@ -24,6 +24,7 @@ from headlight.cli import result_output
 from headlight.cli.attention.attend_command import add_attend
 from headlight.cli.attention.heads_command import add_heads
 from headlight.cli.cache_command import add_cache
+from headlight.cli.compare.compare_command import add_compare
 from headlight.cli.completion_command import add_completion
 from headlight.cli.doctor.doctor_command import add_doctor
 from headlight.cli.embed.embed_command import add_embed
@@ -45,7 +46,7 @@ from headlight.command_parser import CommandParser
 from headlight.errors import HeadlightError, InvalidInput
 
 COMMANDS = {
-    "ask a service": ("embed", "attend", "heads", "tokens", "info"),
+    "ask a service": ("embed", "compare", "attend", "heads", "tokens", "info"),
     "be a service": ("serve", "export", "cache"),
     "this machine": ("doctor", "completion"),
 }
@@ -72,6 +73,7 @@ def parser() -> CommandParser:
         required=True, prog="headlight", metavar="COMMAND", help=argparse.SUPPRESS
     )
     add_embed(commands)
+    add_compare(commands)
     add_attend(commands)
     add_heads(commands)
     add_tokens(commands)

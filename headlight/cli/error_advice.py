@@ -22,6 +22,9 @@ ANOTHER = "name another service by --target"
 TOKEN = "give one by --token-file, HEADLIGHT_TOKEN_FILE or HEADLIGHT_TOKEN"
 # Fields of a request or arguments of the client, in the words of a command line.
 FIELDS = {
+    "evidence": "--method",
+    "evidence.method": "--method",
+    "evidence.unit": "--unit",
     "model": "--model",
     "outputs.attention.layers": "--layer",
     "outputs.pooled.dimensions": "--dimensions",
@@ -30,6 +33,12 @@ FIELDS = {
     "priority": "--priority",
     "prompt": "--prompt",
     "prompt_name": "--prompt-name",
+    "passage_prompt": "--passage-prompt",
+    "passage_prompt_name": "--passage-prompt-name",
+    "passage_prompt_text": "--passage-prompt",
+    "query_prompt": "--query-prompt",
+    "query_prompt_name": "--query-prompt-name",
+    "query_prompt_text": "--query-prompt",
     "special_tokens": "--special-tokens",
     "target": "--target",
     "timeout": "--timeout",
@@ -37,6 +46,8 @@ FIELDS = {
     "truncation": "--truncate",
     # No option asks for these by name.
     "inputs": "the texts",
+    "passages": "the passages",
+    "query": "the query",
     "texts": "the texts",
     "outputs": "the request",
     "outputs.attention": "attention",
@@ -137,6 +148,9 @@ def in_options(error: HeadlightError, arguments: argparse.Namespace) -> str:
         if getattr(arguments, "skip_bad", None) is False and source(arguments) is not None:
             problem += ", or leave such lines out by --skip-bad"
         return f"{input_text(int(index[1]), arguments)}: {problem}"
+    field = field.removesuffix(".text")
+    if field.startswith("passages[") and index and "places" in arguments:
+        return f"{arguments.places[int(index[1])]}: {problem}"
     place = FIELDS.get(INDEX.sub("", field), field)
     return f"{place}: {problem}" if place else problem
 

@@ -95,7 +95,9 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
 
 
 def source(arguments: argparse.Namespace) -> str | None:
-    """Return the name of the source of texts; None: they are arguments, or there are none."""
+    """Return the name of the source of texts; None: arguments, several files, or none."""
+    if "files" in arguments:
+        return None if arguments.files else STANDARD_INPUT
     if "file" not in arguments or arguments.file is not None:
         return getattr(arguments, "file", None)
     given = arguments.texts if "texts" in arguments else arguments.text is not None

@@ -50,7 +50,7 @@ def check_output(arguments: argparse.Namespace) -> None:
         arguments.format = format_of(arguments.out, arguments.format, arguments.formats)
     if arguments.format in BINARY and arguments.out is None:
         raise UsageError(f"--format {arguments.format} is binary: name a file by --out")
-    others = named(arguments, READ)
+    others = named(arguments, READ) + [("FILE", name) for name in getattr(arguments, "files", ())]
     if source(arguments) == STANDARD_INPUT:
         others.append((STANDARD_INPUT, "/dev/stdin"))
     for option, name in named(arguments, WRITTEN):

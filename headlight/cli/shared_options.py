@@ -124,6 +124,12 @@ def add_texts(made: argparse.ArgumentParser) -> Any:
         metavar="FILE",
         help="texts from a file, one a line; from .jsonl or .ndjson, a JSON object a line",
     )
+    add_text_field(group)
+    return group
+
+
+def add_text_field(group: Any) -> None:
+    """Add the option for lines of JSON."""
     group.add_argument(
         "--text-field",
         metavar="NAME",
@@ -132,12 +138,15 @@ def add_texts(made: argparse.ArgumentParser) -> Any:
             "default of .jsonl and .ndjson: text"
         ),
     )
-    return group
 
 
 def add_reading(made: argparse.ArgumentParser, *, several: bool) -> None:
     """Add options for truncation, prompts and priority."""
-    group = add_prompt(made)
+    add_long_texts(add_prompt(made), several=several)
+
+
+def add_long_texts(group: Any, *, several: bool) -> None:
+    """Add options for truncation and priority."""
     long = "texts too long" if several else "a text too long"
     group.add_argument(
         "--truncate",
@@ -168,6 +177,12 @@ def add_prompt(made: argparse.ArgumentParser) -> Any:
         metavar="TEXT",
         help="put this before each text; '' for nothing, not even the model's default",
     )
+    add_special_tokens(group)
+    return group
+
+
+def add_special_tokens(group: Any) -> None:
+    """Add the option for special tokens in texts."""
     group.add_argument(
         "--special-tokens",
         choices=SPECIAL_TOKENS,
@@ -176,7 +191,6 @@ def add_prompt(made: argparse.ArgumentParser) -> Any:
             "default: as the service does"
         ),
     )
-    return group
 
 
 def reading(arguments: argparse.Namespace) -> Reading:

@@ -8,6 +8,7 @@ import importlib.resources
 
 # The three views, of the page that a command writes and of the page that the service serves.
 VIEW_SCRIPTS = (
+    "elements.js",
     "data.js",
     "colour.js",
     "state.js",

@@ -15,7 +15,6 @@ const RAMPS = {
   light: [[247, 249, 251], [201, 220, 238], [120, 174, 215], [42, 113, 176], [8, 40, 92]],
   dark: [[24, 28, 34], [26, 58, 96], [41, 108, 168], [118, 176, 222], [240, 247, 255]],
 };
-const THEMES = ["system", "light", "dark"];
 const darkScreen = matchMedia("(prefers-color-scheme: dark)");
 
 const isDark = () => (state.theme === "system" ? darkScreen.matches : state.theme === "dark");

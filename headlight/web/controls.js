@@ -39,11 +39,6 @@ function listChoices() {
   byId("hide-special").disabled = !data.special.some(Boolean) || data.special.every(Boolean);
 }
 
-function drawTheme() {
-  document.documentElement.dataset.theme = state.theme;
-  byId("theme").textContent = `Theme: ${state.theme}`;
-}
-
 /** Updates every control to the state. */
 function drawControls() {
   document.body.dataset.view = state.view;
@@ -89,7 +84,7 @@ function openViews(place = readAddress) {
   openState();
   listChoices();
   place();
-  drawTheme();
+  showTheme(state.theme);
   draw();
   const first = state.focus?.token ?? (saidOpening().length ? data.start.link[0] : 0);
   byId("scroller").scrollTop = (listed.rowOf.get(first) ?? 0) * rowHeight() - byId("scroller").clientHeight / 2;

@@ -1,6 +1,5 @@
 // What is shown, and sums over it. Nothing here changes the display.
 
-const byId = (id) => document.getElementById(id);
 let data = null; // null: nothing yet
 let COUNT = 0; // tokens
 let HEADS = 0;

@@ -3,13 +3,6 @@
 const LISTED = 12;
 const lowered = (title) => title[0].toLowerCase() + title.slice(1);
 
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
-
 /** Returns the greatest weights of a row or a column as a list of bars. */
 function weightList(entries) {
   const list = element("ol", undefined, "weights");

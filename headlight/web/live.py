@@ -6,6 +6,7 @@ import dataclasses
 import string
 
 from headlight.web.assets import VIEW_SCRIPTS, asset, digest, script_of
+from headlight.web.comparison_page import COMPARISON_SCRIPTS
 
 LIVE_SCRIPTS = (
     "live/service.js",
@@ -14,9 +15,12 @@ LIVE_SCRIPTS = (
     "live/card.js",
     "live/attention.js",
     "live/similarity.js",
+    "live/compare.js",
     "live/requests.js",
     "live/start.js",
 )
+# Those of the views come with elements.js.
+SCRIPTS = (*VIEW_SCRIPTS, *COMPARISON_SCRIPTS[1:], *LIVE_SCRIPTS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,10 +43,14 @@ def live_page(grpc_port: int) -> LivePage:
     Args:
         grpc_port: port of the service's gRPC, for the requests that the page writes to copy.
     """
-    style = asset("page.css") + asset("live/page.css")
-    script = script_of(*VIEW_SCRIPTS, *LIVE_SCRIPTS)
+    style = asset("page.css") + asset("comparison.css") + asset("live/page.css")
+    script = script_of(*SCRIPTS)
     html = string.Template(asset("live/page.html")).substitute(
-        grpc_port=grpc_port, style=style, views=asset("views.html"), script=script
+        grpc_port=grpc_port,
+        style=style,
+        views=asset("views.html"),
+        comparison=asset("comparison_view.html"),
+        script=script,
     )
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest(script)}';"

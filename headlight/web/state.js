@@ -75,7 +75,7 @@ let written = "";
 /** Changes the state (the only way to do so), corrects impossible choices, and draws again. */
 function choose(changes) {
   Object.assign(state, changes);
-  drawTheme();
+  showTheme(state.theme);
   if (!data) return;
   if (!state.heads.length) state.heads = [0];
   const hidden = (token) => state.hideSpecial && data.special[token];

@@ -53,7 +53,7 @@ def test_labels_are_listed_with_their_values() -> None:
         assert f"`{label}`" in row_of(page, "grpc_server_handled_total")
 
 
-CLIENTS = ("embed", "attend", "heads", "tokens", "info")
+CLIENTS = ("embed", "compare", "attend", "heads", "tokens", "info")
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:

@@ -15,7 +15,7 @@ from tests.install.conftest import MINILM, Environment
 from tests.install.shell import Shell
 
 UNREACHABLE = "http://127.0.0.1:9"
-ASKING = ("embed", "attend", "heads", "tokens", "info")
+ASKING = ("embed", "compare", "attend", "heads", "tokens", "info")
 SERVES = re.compile(r"\bheadlight serve\b(?!.* --check)")
 
 

@@ -29,7 +29,7 @@ from tests.system.processes import Service, get
 
 SECONDS = 60
 COMMANDS = (
-    *("embed", "attend", "heads", "tokens", "info"),
+    *("embed", "compare", "attend", "heads", "tokens", "info"),
     *("cache", "cache list", "cache remove", "doctor", "completion"),
 )
 

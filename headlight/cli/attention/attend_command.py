@@ -66,18 +66,23 @@ def add_attend(commands: Any) -> None:
     )
     add_reading(made, several=False)
     output = add_output(made, ("text", "json", "npz"))
+    add_page(output, "to explore all heads in")
+    output.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra [plot])")
+    add_connection(made)
+
+
+def add_page(output: Any, purpose: str) -> None:
+    """Add options for a page."""
     output.add_argument(
         "--html",
         metavar="F.html",
-        help="write a page to explore all heads in, with any browser, offline",
+        help=f"write a page {purpose}, with any browser, offline",
     )
     output.add_argument(
         "--open",
         action="store_true",
         help="open that page in the browser; without --html it is a temporary file",
     )
-    output.add_argument("--png", metavar="F.png", help="draw a picture (needs the extra [plot])")
-    add_connection(made)
 
 
 def run_attend(arguments: argparse.Namespace) -> None:

@@ -53,6 +53,8 @@ def least_rounding(provider: str, precision: str) -> int:
     With another length, a text's vector would depend on the batch.
     """
     return LANES if (provider, precision) == ("openvino", "int8") else 1
+
+
 def open_graph(
     bundle: Bundle,
     graph: Graph,

@@ -48,6 +48,7 @@ class SpanItems(NamedTuple):
         sums = np.zeros((len(self.spans.begins), first.shape[1]))
         for item, result in zip(self.items, results, strict=True):
             assert item.spans is not None
+            assert result.spans is not None
             sums[item.spans.places] += result.spans
         counts = (self.spans.ends - self.spans.begins)[:, None]
         means = np.asarray(sums / counts, dtype=np.float32)

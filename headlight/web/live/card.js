@@ -47,6 +47,8 @@ function showParity(parity, { provider, precision }) {
 
 /** A service started with `--attention off` compares texts only. */
 function withoutAttention() {
-  byId("tasks").hidden = true;
-  choosePart("similarity");
+  const first = document.querySelector("input[name=task][value=attention]").parentElement;
+  if (first.hidden) return;
+  first.hidden = true;
+  choosePart("compare");
 }

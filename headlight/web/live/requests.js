@@ -1,13 +1,13 @@
 // The last request as a user would send it without this page: curl, Python, grpcurl. The token is never among it.
 
-const lastRequest = { kind: null, request: null, python: "" };
+const lastRequest = { kind: null, method: "", request: null, python: "" };
 const shellQuoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const grpcAddress = () => `${location.hostname}:${document.body.dataset.grpcPort}`;
 const secure = () => location.protocol === "https:";
 
 const LANGUAGES = {
-  curl: ({ request }) => [
-    `curl ${new URL("v1/encode", location.href.split("#")[0])} \\`,
+  curl: ({ method, request }) => [
+    `curl ${new URL(`v1/${method.toLowerCase()}`, location.href.split("#")[0])} \\`,
     ...(bearer ? ['  -H "Authorization: Bearer $HEADLIGHT_TOKEN" \\'] : []),
     "  -H 'Content-Type: application/json' \\",
     `  -d ${shellQuoted(JSON.stringify(request))}`,
@@ -16,11 +16,11 @@ const LANGUAGES = {
     const options = [JSON.stringify(grpcAddress()), ...(secure() ? ["tls=True"] : []), ...(bearer ? ['token=os.environ["HEADLIGHT_TOKEN"]'] : [])];
     return [...(bearer ? ["import os", ""] : []), ...python.imports, "", `with Client(${options.join(", ")}) as client:`, ...python.lines.map((line) => `    ${line}`)].join("\n");
   },
-  grpcurl: ({ request }) => [
+  grpcurl: ({ method, request }) => [
     `grpcurl ${secure() ? "" : "-plaintext "}\\`,
     ...(bearer ? ['  -H "authorization: Bearer $HEADLIGHT_TOKEN" \\'] : []),
     `  -d ${shellQuoted(JSON.stringify(request))} \\`,
-    `  ${grpcAddress()} headlight.v1.HeadlightService/Encode`,
+    `  ${grpcAddress()} headlight.v1.HeadlightService/${method}`,
   ].join("\n"),
 };
 
@@ -38,6 +38,20 @@ function attentionPython({ input, form, unit }) {
   return {
     imports: ["from headlight import AttentionSpec, Client"],
     lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec)`, "print(maps.axes, maps.values)"],
+  };
+}
+
+function comparePython({ query, passages, unit, occlusion }) {
+  const methods = compareRequest({ query, passages, unit, occlusion }).evidence.map(({ method }) => method.replace("EVIDENCE_METHOD_", "").toLowerCase());
+  const word = unit.replace("UNIT_", "").toLowerCase();
+  return {
+    imports: ["from headlight import Client", "from headlight.comparison import EvidenceSpec"],
+    lines: [
+      "passages = [", ...passages.map((text) => `    ${JSON.stringify(text)},`), "]",
+      `evidence = [EvidenceSpec(method=name, unit="${word}") for name in ${JSON.stringify(methods)}]`,
+      `found = client.compare(${JSON.stringify(query)}, passages, late_interaction=True, evidence=evidence, sort=True)`,
+      "for each in found:", "    print(each.score, each.max_sim_mean, passages[each.index])",
+    ],
   };
 }
 

@@ -2,33 +2,43 @@
 
 const task = () => document.querySelector("input[name=task]:checked").value;
 
-/** Shows the fields and results of attention, or of similarity. */
+const TASKS = {
+  attention: { fields: "one", send: "Show attention", required: ["text"], asked: () => source.asked },
+  compare: { fields: "against", send: "Compare", required: ["query", "passages"], asked: () => held.asked },
+  similarity: { fields: "many", send: "Compare texts", required: [], asked: () => compared.texts.length && compared.texts },
+};
+
+/** Shows the fields and results of a task. */
 function choosePart(name) {
   document.querySelector(`input[name=task][value=${name}]`).checked = true;
+  for (const [each, { fields, required }] of Object.entries(TASKS)) {
+    byId(fields).hidden = each !== name;
+    for (const id of required) byId(id).required = each === name;
+  }
   const isOne = name === "attention";
-  byId("one").hidden = !isOne;
-  byId("many").hidden = isOne;
   for (const label of document.querySelectorAll(".for-one")) label.classList.toggle("away", !isOne);
-  byId("text").required = isOne;
-  byId("send").textContent = isOne ? "Show attention" : "Compare texts";
+  for (const label of document.querySelectorAll(".for-compare")) label.classList.toggle("away", name !== "compare");
+  byId("send").textContent = TASKS[name].send;
   byId("views").hidden = !isOne || !data;
   byId("tokens-part").hidden = !isOne || !data;
-  byId("similarity").hidden = isOne || !compared.texts.length;
+  byId("comparison").hidden = name !== "compare" || !held.asked;
+  byId("similarity").hidden = name !== "similarity" || !compared.texts.length;
   clearProblem();
   if (isOne) draw();
-  const last = isOne ? source.asked : compared.texts.length && compared.texts;
+  const last = TASKS[name].asked();
   if (last) noteRequest(name, last);
   else byId("request-part").hidden = true;
 }
 
+const WRITTEN = {
+  attention: (asked) => ({ method: "Encode", request: attentionRequest(asked, {}), python: attentionPython(asked) }),
+  compare: (asked) => ({ method: "Compare", request: compareRequest(asked), python: comparePython(asked) }),
+  similarity: (asked) => ({ method: "Encode", request: similarityRequest(asked), python: similarityPython(asked) }),
+};
+
 /** Keeps the request that a user would send, for copying. */
 function noteRequest(kind, asked) {
-  const attention = kind === "attention";
-  Object.assign(lastRequest, {
-    kind,
-    request: attention ? attentionRequest(asked, {}) : similarityRequest(asked),
-    python: attention ? attentionPython(asked) : similarityPython(asked),
-  });
+  Object.assign(lastRequest, { kind, ...WRITTEN[kind](asked) });
   drawRequest();
 }
 
@@ -50,9 +60,9 @@ async function send() {
     if (!card.description) await showCard();
     if (kind === "attention") await sendAttention();
     else {
-      const texts = byId("texts").value.split("\n").map((text) => text.trim()).filter(Boolean);
-      await showSimilarity(texts);
-      noteRequest(kind, texts);
+      const asked = kind === "compare" ? askedComparison() : typedLines("texts");
+      await (kind === "compare" ? showCompared : showSimilarity)(asked);
+      noteRequest(kind, asked);
     }
   } catch (error) {
     if (number === sent) showProblem(error);
@@ -69,7 +79,7 @@ async function sendAttention() {
 
 /** After a token was entered: the card, and what was typed. */
 function startAgain() {
-  const typed = task() === "attention" ? byId("text").value : byId("texts").value;
+  const typed = byId({ attention: "text", compare: "query", similarity: "texts" }[task()]).value;
   if (typed) send();
   else {
     clearProblem();
@@ -89,6 +99,7 @@ function buildForm() {
   });
   byId("tasks").addEventListener("change", (event) => choosePart(event.target.value));
   byId("pair").addEventListener("change", () => (byId("second-field").hidden = !byId("pair").checked));
+  for (const id of ["evidence-unit", "occlusion"]) byId(id).addEventListener("change", () => held.asked && byId("ask").requestSubmit());
   for (const id of ["form", "unit"]) byId(id).addEventListener("change", () => data && byId("ask").requestSubmit());
   byId("languages").addEventListener("change", drawRequest);
   byId("copy").addEventListener("click", copyRequest);
@@ -99,7 +110,8 @@ function buildForm() {
 }
 
 buildControls();
+buildComparison();
 buildToken();
 buildForm();
-drawTheme();
+showTheme(state.theme);
 showCard().catch(showProblem);

@@ -42,25 +42,6 @@ function groupsOf(units, count) {
   return starts.map((start, at) => units.tokens.slice(start, starts[at + 1] ?? units.tokens.length));
 }
 
-/** Fills a table: names of columns, then rows of texts; classes by column. */
-function fillTable(table, names, rows, classes) {
-  const cells = (kind, texts) => texts.map((text, at) => {
-    const cell = element(kind, undefined, classes[at]);
-    cell.append(element("bdi", text));
-    if (kind === "th") cell.scope = "col";
-    return cell;
-  });
-  const line = (kind, texts) => {
-    const made = element("tr");
-    made.append(...cells(kind, texts));
-    return made;
-  };
-  const [head, body] = [element("thead"), element("tbody")];
-  head.append(line("th", names));
-  body.append(...rows.map((row) => line("td", row)));
-  table.replaceChildren(head, body);
-}
-
 /** Shows the tokens of the text with their offsets. */
 function showTokens(item, { input }) {
   const { tokens } = item;

@@ -16,6 +16,7 @@ from tests.help_examples import examples
 
 GROUPS = {
     "embed": ["input", "reading", "vectors", "output", "connection"],
+    "compare": ["input", "evidence", "reading", "output", "connection"],
     "attend": ["input", "heads", "reading", "output", "connection"],
     "heads": ["input", "reading", "output", "connection"],
     "tokens": ["input", "reading", "output", "connection"],

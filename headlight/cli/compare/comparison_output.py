@@ -1,0 +1,247 @@
+"""A comparison as text for a terminal, or as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from headlight.analysis.terminal_view import COLOURS, RESET, cells
+from headlight.cli.output_files import count_text
+from headlight.cli.result_output import numbers
+from headlight.comparison import Comparison, Evidence, EvidenceMethod, PassageComparison
+from headlight.results import Floats, TokenList
+from headlight.web.page import JOINERS
+
+INDENT, LEAST_CELLS = 3, 20
+BRIGHT = 4  # colours of `COLOURS` from this one on have black letters
+MEANINGS: dict[EvidenceMethod, str] = {
+    "late_interaction": "late interaction: its part of max-sim",
+    "occlusion": "occlusion: how far the score falls without it",
+    "attention": "attention: what the vector reads from; attention is not an explanation",
+}
+
+
+class Part(NamedTuple):
+    """Part of a passage: a unit of the evidence, or what is between two.
+
+    Attributes:
+        text: its characters.
+        share: its weight, divided by the largest of all passages; 0 if it is negative, or no unit.
+        best: whether it is one of the units with the largest weights.
+    """
+
+    text: str
+    share: float = 0.0
+    best: bool = False
+
+
+def comparison_text(
+    comparison: Comparison,
+    query: str,
+    passages: Sequence[str],
+    places: Sequence[str],
+    unit: str,
+    best: int,
+    width: int,
+    colour: bool,
+) -> str:
+    """Return the passages with their scores, with the evidence of the first method marked.
+
+    Args:
+        comparison: with evidence and the late interaction's score.
+        query, passages: the texts, passages by their index.
+        places: where each passage is from.
+        unit: of the evidence.
+        best: mark this many units of each passage.
+        width: columns of a line.
+        colour: show weights as colours, and the best bold; else only the best, between asterisks.
+    """
+    top = max((max(each.evidence[0].weights, default=0) for each in comparison), default=0)
+    blocks = [f"query: {plain(query)}"]
+    for rank, passage in enumerate(comparison, 1):
+        parts = parts_of(passage.evidence[0], passages[passage.index], best, float(top))
+        lines = wrapped(parts if colour else asterisks(parts), max(width - INDENT, LEAST_CELLS))
+        blocks.append(
+            "\n".join(
+                [
+                    f"{rank}. {scores(passage)}  {plain(places[passage.index])}",
+                    *(f"{' ' * INDENT}{line}" for line in lines),
+                ]
+            )
+        )
+    method = comparison.passages[0].evidence[0].method
+    blocks.append("\n".join(legend(comparison.similarity, method, unit, best, float(top), colour)))
+    return "\n\n".join(blocks)
+
+
+def scores(passage: PassageComparison) -> str:
+    """Return the scores of a passage."""
+    late = "" if passage.max_sim_mean is None else f"  max-sim {passage.max_sim_mean:.3f}"
+    return f"{passage.score:.3f}{late}"
+
+
+def legend(
+    similarity: str, method: EvidenceMethod, unit: str, best: int, top: float, colour: bool
+) -> Iterator[str]:
+    """Yield what the numbers and marks mean."""
+    yield f"score: {similarity}; max-sim: mean over the query's tokens of their largest cosine"
+    most = f"up to {count_text(best, unit)} of each passage, with the largest weights above 0"
+    if colour:
+        ramp = "".join(f"\x1b[48;5;{number}m " for number in COLOURS[1:])
+        yield f"colours: weight of each {unit} from 0 {ramp}{RESET} to {top:.3f}; bold: {most}"
+    else:
+        yield f"**marked**: {most}"
+    yield f"weight by {MEANINGS[method]}"
+
+
+def parts_of(evidence: Evidence, text: str, best: int, top: float) -> list[Part]:
+    """Return a passage in its parts, in order.
+
+    Units that share a character, such as tokens of one emoji, are cut where the one before ends.
+    """
+    chosen = set(evidence.largest(best))
+    parts, place = list[Part](), 0
+    for at, span in enumerate(evidence.characters):
+        if span.start > place:
+            parts.append(Part(plain(text[place : span.start])))
+        start, weight = max(place, span.start), float(evidence.weights[at])
+        if span.end > start:
+            share = max(0.0, weight / top) if top > 0 else 0.0
+            parts.append(Part(plain(text[start : span.end]), share, at in chosen and weight > 0))
+        place = max(place, span.end)
+    return [*parts, Part(plain(text[place:]))]
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, of as many characters, without any that drive a terminal."""
+    return "".join(
+        char
+        if char.isprintable() or char in JOINERS
+        else " "
+        if char.isspace()
+        else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
+
+
+def asterisks(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts with asterisks around the best instead of weights."""
+    runs = (
+        (best, "".join(part.text for part in run))
+        for best, run in itertools.groupby(parts, lambda part: part.best)
+    )
+    return [Part(f"**{text}**" if best else text) for best, text in runs]
+
+
+def wrapped(parts: Sequence[Part], width: int) -> Iterator[str]:
+    """Yield lines of at most `width` columns, broken at spaces; a longer word is cut."""
+    line, taken = "", 0
+    for word in words_of(parts):
+        for piece in pieces_of(word, width):
+            size = sum(cells(part.text) for part in piece)
+            if taken + size > width:
+                yield line.rstrip()
+                line, taken = "", 0
+            if taken or not piece[0].text.isspace():
+                line, taken = line + "".join(map(drawn, piece)), taken + size
+    if taken:
+        yield line.rstrip()
+
+
+def words_of(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield the parts of each word, and of each run of spaces; a part with spaces is split."""
+    pieces = (
+        part._replace(text="".join(run))
+        for part in parts
+        for _, run in itertools.groupby(part.text, str.isspace)
+    )
+    for _, word in itertools.groupby(pieces, lambda part: part.text.isspace()):
+        yield list(word)
+
+
+def pieces_of(word: Sequence[Part], width: int) -> Iterator[list[Part]]:
+    """Yield a word in pieces of at most `width` columns."""
+    piece, taken = list[Part](), 0
+    for part in word:
+        text, start = part.text, 0
+        for at, char in enumerate(text):
+            if taken + cells(char) > width:
+                yield [*piece, part._replace(text=text[start:at])]
+                piece, taken, start = [], 0, at
+            taken += cells(char)
+        piece.append(part._replace(text=text[start:]))
+    yield piece
+
+
+def drawn(part: Part) -> str:
+    """Return a part in the colour of its weight, bold if it is one of the best."""
+    level = round(part.share * (len(COLOURS) - 1))
+    if not level or not part.text:
+        return part.text
+    letters = 16 if level >= BRIGHT else 231
+    bold = "1;4;" if part.best else ""
+    return f"\x1b[{bold}38;5;{letters};48;5;{COLOURS[level]}m{part.text}{RESET}"
+
+
+def comparison_json(
+    comparison: Comparison,
+    query: str,
+    passages: Sequence[str],
+    places: Sequence[str],
+    unit: str,
+    best: int,
+) -> dict[str, object]:
+    """Return scores and evidence with the characters of each unit, the best passage first.
+
+    `best` of an evidence lists the places of its largest weights in `units`.
+    """
+    assert comparison.query is not None
+    labels = comparison.query.labels(query)
+    return {
+        "model": dataclasses.asdict(comparison.model),
+        "similarity": comparison.similarity,
+        "query": {"text": query, "tokens": [labels[at] for at in comparison.query_tokens]},
+        "unit": unit,
+        "passages": [
+            {
+                "place": places[passage.index],
+                "text": passages[passage.index],
+                "score": shortest(passage.score),
+                "max_sim_mean": shortest(passage.max_sim_mean or 0.0),
+                "evidence": [
+                    evidence_json(each, passage.tokens, passages[passage.index], best)
+                    for each in passage.evidence
+                ],
+            }
+            for passage in comparison
+        ],
+    }
+
+
+def evidence_json(
+    evidence: Evidence, tokens: TokenList | None, text: str, best: int
+) -> dict[str, object]:
+    """Return the evidence of one method, and what the query's tokens matched."""
+    weights = numbers(evidence.weights)
+    found: dict[str, object] = {
+        "method": evidence.method,
+        "units": [
+            {"start": start, "end": end, "text": text[start:end], "weight": weight}
+            for (start, end, _), weight in zip(evidence.characters, weights, strict=True)
+        ],
+        "best": evidence.largest(best),
+    }
+    cosines: Floats | None = evidence.matched_cosines
+    if cosines is not None and tokens is not None:
+        found["matches"] = [
+            {"start": tokens.starts[at], "end": tokens.ends[at], "cosine": cosine}
+            for at, cosine in zip(evidence.matched_tokens, numbers(cosines), strict=True)
+        ]
+    return found
+
+
+def shortest(number: float) -> float:
+    """Return a float32 in its shortest decimals."""
+    return float(f"{number:.7g}")

@@ -1,0 +1,259 @@
+// A query above its passages: the weight of each part by each method, and what each token of the query matched.
+// Offsets count code points, and JavaScript's strings UTF-16: texts are arrays of code points here.
+
+const METHODS = {
+  late_interaction: {
+    name: "Late interaction",
+    said: "Weight: the part of max-sim that comes from this unit. Each token of the query gives its largest cosine to the token of the passage that has it.",
+  },
+  occlusion: { name: "Occlusion", said: "Weight: how far the score falls when this unit is hidden. Below 0, the passage is more similar without it." },
+  attention: {
+    name: "Attention",
+    said: "Weight: what the passage’s vector reads from. It does not depend on the query. Attention is not an explanation of the score.",
+  },
+};
+const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u; // the latter reorder what follows
+const comparing = { data: null, method: null, pinned: null, passages: [] };
+const graphemes = globalThis.Intl?.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
+const spaced = (number) => number.toFixed(3).replace("-", "−");
+
+/** Returns a text as code points, of which those that control a display are replaced. */
+const pointsOf = (text) => Array.from(text, (char) => (CONTROL.test(char) && char !== "\n" && char !== "\t" ? "�" : char));
+
+/**
+ * Shows a comparison, {similarity, best, query: {text, tokens}, passages: [{name, text, score, maxSim, tokens, evidence}]}.
+ * Evidence is {method, units, weights, matched, cosines}. `tokens` and `units` are [start, end] in code points; `matched`
+ * has, for each token of the query, the number of the passage's token with the largest cosine.
+ */
+function showComparison(data) {
+  const methods = data.passages[0].evidence.map(({ method }) => method);
+  Object.assign(comparing, { data, pinned: null, method: methods.includes(comparing.method) ? comparing.method : methods[0] });
+  byId("methods").hidden = methods.length < 2;
+  byId("method-choices").replaceChildren(...methods.map(methodChoice));
+  drawQuery();
+  drawPassages();
+}
+
+function methodChoice(method) {
+  const [label, input] = [element("label"), element("input")];
+  Object.assign(input, { type: "radio", name: "method", value: method, checked: method === comparing.method });
+  label.append(input, element("span", METHODS[method].name));
+  return label;
+}
+
+/** Draws the query; its tokens are buttons if there is something that they matched. */
+function drawQuery() {
+  const { query } = comparing.data;
+  const points = pointsOf(query.text);
+  const tokens = matches(comparing.data.passages[0]) ? query.tokens : [];
+  byId("compared-query").replaceChildren(...pieces(points, [tokens]).map(({ text, members: [of] }) => {
+    const made = element("span", text);
+    if (!of.length) return made;
+    made.setAttribute("role", "button");
+    made.setAttribute("aria-pressed", "false");
+    made.dataset.tokens = of.join(" ");
+    made.tabIndex = -1;
+    return made;
+  }));
+  const [first] = queryButtons();
+  if (first) first.tabIndex = 0;
+  byId("query-said").hidden = !first;
+}
+
+const queryButtons = () => [...byId("compared-query").querySelectorAll("[role=button]")];
+const evidenceOf = (passage, method) => passage.evidence.find((each) => each.method === method);
+const matches = (passage) => evidenceOf(passage, "late_interaction");
+
+/** Draws the passages by the chosen method. */
+function drawPassages() {
+  const { data, method } = comparing;
+  const weights = data.passages.flatMap((passage) => [...evidenceOf(passage, method).weights]);
+  const top = Math.max(1e-9, ...weights.map(Math.abs));
+  comparing.passages = data.passages.map((passage, at) => passageOf(passage, at, top));
+  byId("compared-passages").replaceChildren(...comparing.passages.map(({ item }) => item));
+  byId("method-said").textContent = METHODS[method].said;
+  byId("weight-top").textContent = spaced(top);
+  const below = weights.some((weight) => weight < 0);
+  byId("below-zero").hidden = !below;
+  byId("weight-least").textContent = below ? spaced(-top) : "0";
+  byId("best-said").textContent = data.best === 1 ? "Underlined: the largest above 0 of each passage." : `Underlined: the ${data.best} largest above 0 of each passage.`;
+  byId("scores-said").textContent = `Score: ${data.similarity} of the pooled vectors. Max-sim: the mean over the query’s tokens of the largest cosine with a token of the passage.`;
+  drawNumbers();
+  mark(comparing.pinned ?? []);
+}
+
+/** Returns the element of a passage, its code points, and the spans that show its tokens. */
+function passageOf(passage, at, top) {
+  const points = pointsOf(passage.text);
+  const { units, weights } = evidenceOf(passage, comparing.method);
+  const best = new Set([...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, comparing.data.best).filter((unit) => weights[unit] > 0));
+  const text = element("p", undefined, "passage-text");
+  text.dir = "auto";
+  const marks = passage.tokens.map(() => []);
+  for (const { text: piece, members: [of, tokens] } of pieces(points, [units, passage.tokens])) {
+    const made = element("span", piece);
+    const [unit] = [...of].sort((a, b) => Math.abs(weights[b]) - Math.abs(weights[a]));
+    if (unit !== undefined && weights[unit]) {
+      made.className = weights[unit] < 0 ? "unit below" : "unit";
+      made.style.setProperty("--share", (Math.abs(weights[unit]) / top).toFixed(3));
+      made.classList.toggle("best", of.some((each) => best.has(each)));
+    }
+    for (const token of tokens) marks[token].push(made);
+    text.append(made);
+  }
+  const item = element("li", undefined, "passage");
+  const head = element("div", undefined, "passage-head");
+  head.append(element("h3", `${at + 1}.`), numberOf("score", passage.score));
+  if (passage.maxSim !== null) head.append(numberOf("max-sim", passage.maxSim));
+  if (passage.name) head.append(element("bdi", passage.name, "fine"));
+  const match = element("p", undefined, "match");
+  item.append(head, text, match);
+  return { item, points, marks, match };
+}
+
+function numberOf(name, value) {
+  const made = element("span", undefined, "score");
+  made.append(element("span", `${name} `, "fine"), spaced(value));
+  return made;
+}
+
+/**
+ * Returns a text in pieces, [{text, members}]: `members` has, for each list of spans, the numbers of those that cover the
+ * piece. A piece never ends inside an emoji or a combined letter, so spans that do so are widened.
+ */
+function pieces(points, lists) {
+  const whole = graphemeOf(points);
+  const found = [];
+  const covered = lists.map((spans) => {
+    const at = points.map(() => []);
+    spans.forEach(([start, end], number) => {
+      if (start >= end) return;
+      const last = whole[Math.min(end, points.length) - 1];
+      for (let place = whole.indexOf(whole[start], Math.max(0, start - 64)); place < points.length && whole[place] <= last; place++) at[place].push(number);
+    });
+    return at;
+  });
+  let key = null;
+  points.forEach((char, place) => {
+    const members = covered.map((at) => at[place]);
+    const here = JSON.stringify(members);
+    if (here === key) found.at(-1).text += char;
+    else found.push({ text: char, members });
+    key = here;
+  });
+  return found;
+}
+
+/** Returns the number of the grapheme of each code point. */
+function graphemeOf(points) {
+  if (!graphemes) return points.map((_, at) => at);
+  return [...graphemes.segment(points.join(""))].flatMap(({ segment }, number) => Array.from(segment, () => number));
+}
+
+const quoted = (points, [start, end]) => `“${points.slice(start, end).join("")}”`;
+
+/** Marks what some tokens of the query matched, and says how well. */
+function mark(tokens) {
+  const { data, passages, pinned } = comparing;
+  for (const button of queryButtons()) {
+    button.classList.toggle("chosen", button.dataset.tokens === tokens.join(" "));
+    button.setAttribute("aria-pressed", String(button.dataset.tokens === pinned?.join(" ")));
+  }
+  const asked = pointsOf(data.query.text);
+  let best = null;
+  passages.forEach(({ points, marks, match }, at) => {
+    const passage = data.passages[at];
+    const found = matches(passage);
+    for (const made of marks.flat()) made.classList.remove("matched");
+    match.replaceChildren();
+    for (const token of found?.matched?.length ? tokens : []) {
+      const [place, cosine] = [found.matched[token], found.cosines[token]];
+      for (const made of marks[place]) made.classList.add("matched");
+      const [from, to] = [quoted(asked, data.query.tokens[token]), quoted(points, passage.tokens[place])];
+      match.append(element("bdi", from), " matches ", element("bdi", to), `, cosine ${spaced(cosine)}. `);
+      if (!best || cosine > best.cosine) best = { from, to, cosine, at };
+    }
+  });
+  const said = best ? `${best.from} matches best in passage ${best.at + 1}: ${best.to}, cosine ${spaced(best.cosine)}.` : "";
+  if (byId("match-said").textContent !== said) byId("match-said").textContent = said;
+}
+
+/** Shows or hides the numbers: units by weight, and the matches of the query's tokens. */
+function drawNumbers() {
+  const { data, passages, method } = comparing;
+  passages.forEach(({ item, points }, at) => {
+    item.querySelector(".numbers")?.remove();
+    if (!byId("numbers").checked) return;
+    const passage = data.passages[at];
+    const { units, weights } = evidenceOf(passage, method);
+    const order = [...weights.keys()].sort((a, b) => weights[b] - weights[a]);
+    const rows = order.map((unit) => [points.slice(...units[unit]).join(""), units[unit].join("–"), spaced(weights[unit])]);
+    const part = element("div", undefined, "numbers");
+    part.append(numbersTable(`Weights of passage ${at + 1} by ${METHODS[method].name.toLowerCase()}`, ["unit", "characters", "weight"], rows));
+    const found = matches(passage);
+    if (found?.matched?.length) {
+      const asked = pointsOf(data.query.text);
+      const pairs = [...found.matched].map((place, token) => [
+        asked.slice(...data.query.tokens[token]).join(""), points.slice(...passage.tokens[place]).join(""), spaced(found.cosines[token]),
+      ]);
+      part.append(numbersTable(`Matches in passage ${at + 1}`, ["query token", "passage token", "cosine"], pairs));
+    }
+    item.append(part);
+  });
+}
+
+function numbersTable(name, titles, rows) {
+  const [region, table] = [element("div", undefined, "wide-table"), element("table")];
+  region.tabIndex = 0;
+  region.setAttribute("role", "region");
+  region.setAttribute("aria-label", name);
+  fillTable(table, titles, rows, titles.map((title) => (["characters", "weight", "cosine"].includes(title) ? "number" : "mono")));
+  region.append(table);
+  return region;
+}
+
+/** Attaches the events; once for a page. */
+function buildComparison() {
+  const query = byId("compared-query");
+  const tokensAt = ({ target }) => target.dataset.tokens?.split(" ").map(Number);
+  const look = (event) => comparing.data && mark(tokensAt(event) ?? comparing.pinned ?? []);
+  const leave = () => comparing.data && mark(comparing.pinned ?? []);
+  query.addEventListener("pointerover", look);
+  query.addEventListener("focusin", look);
+  query.addEventListener("pointerleave", leave);
+  query.addEventListener("focusout", leave);
+  const pin = (event) => {
+    const tokens = tokensAt(event);
+    if (!tokens) return;
+    comparing.pinned = comparing.pinned?.join() === tokens.join() ? null : tokens;
+    mark(tokens);
+  };
+  query.addEventListener("click", pin);
+  query.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") pin(event);
+    else if (!moved(event)) return;
+    event.preventDefault();
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !comparing.pinned) return;
+    comparing.pinned = null;
+    mark([]);
+  });
+  byId("methods").addEventListener("change", (event) => {
+    comparing.method = event.target.value;
+    drawPassages();
+  });
+  byId("numbers").addEventListener("change", drawNumbers);
+}
+
+/** Moves the focus to another token of the query, by an arrow key; returns whether there is one. */
+function moved({ key, target }) {
+  const buttons = queryButtons();
+  const ahead = getComputedStyle(byId("compared-query")).direction === "rtl" ? "ArrowLeft" : "ArrowRight";
+  const step = { ArrowLeft: -1, ArrowRight: -1, ArrowUp: -1, ArrowDown: 1, [ahead]: 1 }[key];
+  const to = { Home: buttons[0], End: buttons.at(-1) }[key] ?? (step && buttons[buttons.indexOf(target) + step]);
+  if (!to) return false;
+  for (const button of buttons) button.tabIndex = button === to ? 0 : -1;
+  to.focus();
+  return true;
+}

@@ -1,0 +1,61 @@
+// Comparison of a query with passages: the service's answer, in the form of the view.
+
+const BEST_UNITS = 3; // underlined in each passage, as in the file of `headlight compare --html`
+const held = { asked: null };
+
+/** Returns the request; attention is evidence only of a service that has it. */
+function compareRequest({ query, passages, unit, occlusion }) {
+  const { outputs = [] } = card.description.info;
+  const methods = ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : []), ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
+  return {
+    query: { text: query },
+    passages: passages.map((text) => ({ text })),
+    sort: true,
+    late_interaction: {},
+    evidence: methods.map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
+  };
+}
+
+const typedLines = (id) => byId(id).value.split("\n").map((text) => text.trim()).filter(Boolean);
+
+const askedComparison = () => ({
+  query: byId("query").value, passages: typedLines("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked,
+});
+
+/** Asks for the comparison, and shows it. */
+async function showCompared(asked) {
+  if (!asked.query.trim()) throw new ServiceError(0, "There is no query; type one above the passages.");
+  if (!asked.passages.length) throw new ServiceError(0, "There are no passages; type one on each line.");
+  source.controller.abort();
+  source.controller = new AbortController();
+  const request = { ...compareRequest(asked), encoding: "base64" };
+  const answer = await ask("v1/compare", request, source.controller.signal);
+  held.asked = asked;
+  byId("comparison").hidden = false;
+  showComparison(comparisonOf(answer, asked));
+}
+
+const offsetsOf = (tokens) => tokens.starts.map((start, at) => [start, tokens.ends[at]]);
+
+function comparisonOf(answer, { query, passages }) {
+  const tokens = offsetsOf(answer.query.tokens);
+  return {
+    similarity: answer.similarity,
+    best: BEST_UNITS,
+    query: { text: query, tokens: answer.query_tokens.map((at) => tokens[at]) },
+    passages: answer.passages.map(({ index, score, max_sim_mean, item, evidence }) => ({
+      name: `line ${index + 1}`,
+      text: passages[index],
+      score,
+      maxSim: max_sim_mean ?? null,
+      tokens: offsetsOf(item.tokens),
+      evidence: evidence.map((each) => ({
+        method: each.method.replace("EVIDENCE_METHOD_", "").toLowerCase(),
+        units: each.characters.map(({ start, end }) => [start, end]),
+        weights: numbersOf(each.weights),
+        matched: each.matched_tokens,
+        cosines: each.matched_cosines ? numbersOf(each.matched_cosines) : [],
+      })),
+    })),
+  };
+}

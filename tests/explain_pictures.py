@@ -1,0 +1,56 @@
+"""python -m tests.explain_pictures: draw the pictures of docs/guides/explain.md.
+
+It serves docs-rope, takes the passages from the page, and opens the pages in Chromium.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from headlight.cli.commands import main
+from tests.system.browser import Browser
+from tests.system.conftest import bundle_of
+from tests.system.live import ANSWERED
+from tests.system.processes import ROOT, Service
+
+PAGE = ROOT / "docs/guides/explain.md"
+QUERY = "read a json file"
+WIDTH = 1000  # pixels
+
+
+def passages() -> str:
+    """Return the passages of the page's first example."""
+    return PAGE.read_text(encoding="utf-8").partition("<<END\n")[2].partition("END\n")[0]
+
+
+def draw(browser: Browser, name: str, token: int, height: int) -> None:
+    """Point at a token of the query, and keep a picture of the page."""
+    browser.screen(WIDTH, height)
+    browser.move(f"#compared-query [role=button]:nth-child({2 * token + 1})")
+    (PAGE.parent / name).write_bytes(browser.picture())
+
+
+def draw_all() -> None:
+    """Draw the page of the command line, and the tab of the service's page."""
+    with tempfile.TemporaryDirectory() as folder, Service(bundle_of("docs-rope")) as service:
+        texts, page = Path(folder) / "passages.txt", Path(folder) / "compared.html"
+        texts.write_text(passages(), encoding="utf-8")
+        arguments = ["compare", QUERY, str(texts), "--target", service.target, "--html", str(page)]
+        methods = ("late-interaction", "occlusion", "attention")
+        assert main([*arguments, *(f"--method={method}" for method in methods)]) == 0
+        with Browser(Path(folder)) as browser:
+            browser.screen(WIDTH, 700)
+            browser.open(page)
+            draw(browser, "explain-file.png", 2, 700)
+            browser.open(f"http://{service.rest}/")
+            browser.click("#tasks label:nth-of-type(3)")
+            browser.fill("#query", QUERY)
+            browser.fill("#passages", passages())
+            browser.click("#send")
+            browser.wait(ANSWERED)
+            draw(browser, "explain-tab.png", 3, 1000)
+
+
+if __name__ == "__main__":
+    draw_all()

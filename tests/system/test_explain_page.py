@@ -1,0 +1,86 @@
+"""docs/guides/explain.md: its commands and programs, run as printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.system.processes import ROOT, Service
+
+PAGE = (ROOT / "docs/guides/explain.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+SHELL = [code for kind, code in BLOCKS if kind == "sh"]
+PROGRAMS = [code for kind, code in BLOCKS if kind == "python"]
+PRINTED = [code for kind, code in BLOCKS if not kind]
+NUMBER = re.compile(r"\d\.\d{3}")
+
+
+@pytest.fixture
+def environment(tmp_path: Path, rope: Service) -> dict[str, str]:
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
+    }
+    return {
+        **inherited,
+        "PATH": f"{Path(sys.executable).parent}:{inherited['PATH']}",
+        "HOME": str(tmp_path),
+        "HEADLIGHT_TARGET": rope.target,
+        "PYTHONWARNINGS": "error",
+    }
+
+
+def run(command: list[str], environment: dict[str, str], rope: Service) -> str:
+    """Run a command with the addresses of the service, in an empty folder."""
+    command = [
+        each.replace("127.0.0.1:8000", rope.rest).replace("127.0.0.1:50051", rope.target)
+        for each in command
+    ]
+    done = subprocess.run(
+        command,
+        cwd=environment["HOME"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_command_prints_what_the_page_shows(
+    environment: dict[str, str], rope: Service
+) -> None:
+    shown = run(["bash", "-ec", SHELL[0]], environment, rope)
+    [printed] = PRINTED
+    assert NUMBER.sub("#", shown) == NUMBER.sub("#", printed)
+    found, expected = (map(float, NUMBER.findall(each)) for each in (shown, printed))
+    assert list(found) == pytest.approx(list(expected), abs=2e-3)
+
+
+def test_every_command_works(environment: dict[str, str], rope: Service) -> None:
+    shown = run(["bash", "-ec", "\n".join(SHELL)], environment, rope)
+    home = Path(environment["HOME"])
+    assert len(json.loads((home / "compared.json").read_text())["passages"]) == 1
+    assert (home / "compared.html").read_text().startswith("<!doctype html>")
+    answer = json.loads(shown.splitlines()[-1])
+    assert answer["passages"][0]["index"] == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
+def test_every_program_prints_numbers(
+    program: str, environment: dict[str, str], rope: Service
+) -> None:
+    assert re.search(r"\d\.\d", run([sys.executable, "-c", program], environment, rope))
+
+
+def test_the_page_has_each_form() -> None:
+    assert len(SHELL) == 3
+    assert len(PROGRAMS) == 4

@@ -1,0 +1,170 @@
+"""The tab "Compare" of the page that the service serves, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from headlight import Client
+from headlight.comparison import EvidenceSpec
+from tests.system.browser import Browser
+from tests.system.conftest import bundle_of
+from tests.system.live import ANSWERED, choose, visit
+from tests.system.processes import Service
+
+QUERY = "read a json file"
+PASSAGES = (
+    "parse a date",
+    "🙂 open a file <script>alert(1)</script> and read its lines",
+    "שלום read a file עולם",
+    "json.loads(text). It returns an object.",
+)
+
+
+@pytest.fixture
+def page(chromium: Browser, rope: Service) -> Iterator[Browser]:
+    with visit(chromium, rope.rest) as browser:
+        browser.click("#tasks label:nth-of-type(3)")
+        yield browser
+
+
+def compare(page: Browser, query: str = QUERY, passages: tuple[str, ...] = PASSAGES) -> None:
+    """Type a query and passages, send them with a click, and wait for the answer."""
+    page.fill("#query", query)
+    page.fill("#passages", "\n".join(("", *passages, "")))
+    page.click("#send")
+    page.wait(ANSWERED)
+
+
+def texts(page: Browser, selector: str) -> list[str]:
+    found: list[str] = page.evaluate(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map((each) => each.textContent)"
+    )
+    return found
+
+
+def test_it_shows_what_grpc_returns(page: Browser, rope: Service) -> None:
+    assert not page.evaluate("document.querySelector('#comparison').checkVisibility()")
+    compare(page)
+    with Client(rope.target) as client:
+        expected = client.compare(
+            QUERY, PASSAGES, late_interaction=True, evidence="late_interaction", sort=True
+        )
+    assert texts(page, ".passage-text") == [PASSAGES[each.index] for each in expected]
+    heads = texts(page, ".passage-head")
+    page.move("#compared-query [role=button]")
+    matched = texts(page, ".match")
+    for head, match, passage in zip(heads, matched, expected, strict=True):
+        assert f"score {passage.score:.3f}" in head
+        assert f"line {passage.index + 1}" in head
+        cosines = passage.evidence[0].matched_cosines
+        assert cosines is not None
+        assert f"cosine {cosines[0]:.3f}".replace("-", "−") in match
+    assert "read" in texts(page, ".matched")
+    assert texts(page, "#methods label") == ["Late interaction", "Attention"]
+
+
+def test_units_and_occlusion_are_asked_for(page: Browser, rope: Service) -> None:
+    compare(page)
+    choose(page, "#evidence-unit", "UNIT_SENTENCE")
+    page.click("#occlusion")
+    page.wait(ANSWERED)
+    assert texts(page, "#methods label") == ["Late interaction", "Occlusion", "Attention"]
+    page.click("#methods label:nth-of-type(2)")
+    page.click("#numbers")
+    with Client(rope.target) as client:
+        evidence = EvidenceSpec(method="occlusion", unit="sentence")
+        expected = client.compare(QUERY, PASSAGES, evidence=evidence, sort=True)
+    for at, passage in enumerate(expected, 1):
+        table = f".passage:nth-child({at}) .numbers .wide-table:first-child td.number:last-child"
+        weights = sorted(passage.evidence[0].weights, reverse=True)
+        assert texts(page, table) == [f"{weight:.3f}".replace("-", "−") for weight in weights]
+
+
+@pytest.mark.parametrize(
+    ("query", "passages", "says"),
+    [
+        ("  ", ("a",), "There is no query; type one above the passages."),
+        ("a", (" ",), "There are no passages; type one on each line."),
+    ],
+)
+def test_what_is_missing_is_named(
+    page: Browser, query: str, passages: tuple[str, ...], says: str
+) -> None:
+    compare(page, query, passages)
+    assert page.text("#problem") == says
+
+
+def test_a_refusal_is_shown_as_text_and_the_next_answer_clears_it(
+    chromium: Browser, rope: Service
+) -> None:
+    with visit(chromium, rope.rest, refused=True) as page:
+        page.click("#tasks label:nth-of-type(3)")
+        compare(page, passages=("a", "word " * 3000))
+        assert page.text("#problem").startswith(
+            "The service refused this. It says: passages[1].text: has 3002 tokens"
+        )
+        compare(page)
+        assert not page.evaluate("document.querySelector('#problem').checkVisibility()")
+
+
+def test_the_attention_tab_comes_back_as_it_was(page: Browser) -> None:
+    page.click("#tasks label:nth-of-type(1)")
+    page.fill("#text", "read a file")
+    page.click("#send")
+    page.wait(ANSWERED)
+    before = page.text("#detail h2")
+    page.click("#tasks label:nth-of-type(3)")
+    compare(page)
+    assert not page.evaluate("document.querySelector('#views').checkVisibility()")
+    page.click("#tasks label:nth-of-type(1)")
+    assert page.text("#detail h2") == before
+    assert not page.evaluate("document.querySelector('#comparison').checkVisibility()")
+
+
+@pytest.mark.parametrize("language", ["curl", "python"])
+def test_the_request_to_copy_gives_the_same_scores(
+    language: str, page: Browser, rope: Service
+) -> None:
+    compare(page)
+    page.click("#request-part summary")
+    page.click(f"#languages label:nth-of-type({1 if language == 'curl' else 2})")
+    copied = page.text("#request")
+    command = ["bash", "-c", copied] if language == "curl" else [sys.executable, "-c", copied]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env=dict(os.environ)
+    )
+    with Client(rope.target) as client:
+        scores = [each.score for each in client.compare(QUERY, PASSAGES, sort=True)]
+    if language == "curl":
+        found = [each["score"] for each in json.loads(done.stdout)["passages"]]
+    else:
+        found = [float(line.split()[0]) for line in done.stdout.splitlines()]
+    assert found == pytest.approx(scores, abs=1e-6)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_overflows_the_window(width: int, dark: bool, page: Browser) -> None:
+    page.screen(width, 800, dark=dark)
+    compare(page)
+    page.click("#numbers")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screen(1280, 900)
+
+
+def test_a_service_without_attention_compares_all_the_same(chromium: Browser) -> None:
+    with (
+        Service(bundle_of("docs-rope"), "--attention", "off") as service,
+        visit(chromium, service.rest) as page,
+    ):
+        page.wait("document.querySelector('#card-part').checkVisibility()")
+        assert not page.evaluate("document.querySelector('#tasks label').checkVisibility()")
+        compare(page)
+        assert texts(page, "#methods label") == ["Late interaction"]
+        assert len(texts(page, ".passage")) == len(PASSAGES)

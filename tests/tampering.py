@@ -151,6 +151,8 @@ NO_OPTIONS: list[tuple[str, object]] = [
     ("dimensions", [8, 8]),
     ("pooling", "median"),
     ("similarity", "cos"),
+    ("dense_layers", -1),
+    ("dense_layers", "1"),
     ("ranges", 1),
     ("ranges", "a\nb"),
     ("tokenizer_limit", 65536),

@@ -42,14 +42,13 @@ class SpanItems(NamedTuple):
             head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
             normalize: whether vectors have unit length unless requested otherwise.
         """
-        choice, first = self.items[0].selection.spans, results[0].spans
+        parts = [result.spans for result in results if result.spans is not None]
+        choice = self.items[0].selection.spans
         assert choice is not None
-        assert first is not None
-        sums = np.zeros((len(self.spans.begins), first.shape[1]))
-        for item, result in zip(self.items, results, strict=True):
+        sums = np.zeros((len(self.spans.begins), parts[0].shape[1]))
+        for item, part in zip(self.items, parts, strict=True):
             assert item.spans is not None
-            assert result.spans is not None
-            sums[item.spans.places] += result.spans
+            sums[item.spans.places] += part
         counts = (self.spans.ends - self.spans.begins)[:, None]
         means = np.asarray(sums / counts, dtype=np.float32)
         vectors = np.ascontiguousarray(head(means)[:, : choice.form.width])

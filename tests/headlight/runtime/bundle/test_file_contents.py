@@ -26,7 +26,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.file_contents import Weights, check_file, read_file, read_weights
 from headlight.runtime.bundle.manifest import FileEntry
 from headlight.runtime.bundle.onnx_file import ExternalData, external_data, with_inputs
-from headlight.runtime.engine import engine
+from headlight.runtime.providers import provider_choice
 from headlight.runtime.providers.provider_choice import open_session
 from headlight.spec import AttentionSpec
 from tests.tampering import relist, set_value
@@ -92,7 +92,7 @@ def test_files_changed_after_hashing_are_not_used(
             path.write_bytes(b"\0" * path.stat().st_size)
         return opened(*arguments)
 
-    monkeypatch.setattr(engine, "open_session", change_before)
+    monkeypatch.setattr(provider_choice, "open_session", change_before)
     ours = Runtime(copy, provider=provider, threads=1)
     ours.check_golden()
     for got, expected in zip(ours.encode_items(TEXTS), runtime.encode_items(TEXTS), strict=True):

@@ -10,7 +10,7 @@ import pytest
 
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
-from headlight.runtime.engine import engine
+from headlight.runtime.providers import provider_choice
 from tests.tampering import MISFITS, TAMPERINGS, Tampering, replace_and_relist
 
 
@@ -28,7 +28,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         paths.append(str(path))
         raise AssertionError("opened")
 
-    monkeypatch.setattr(engine, "open_session", refuse)
+    monkeypatch.setattr(provider_choice, "open_session", refuse)
     return paths
 
 

@@ -53,8 +53,6 @@ def test_other_providers_and_precisions_use_the_same_head(dense_bundle: Path) ->
             pytest.skip(str(error))
         other.check_golden()
         text = "one. two"
-        [found], [expected] = (
-            each.span_vectors([text], "sentences") for each in (other, exact)
-        )
+        [found], [expected] = (each.span_vectors([text], "sentences") for each in (other, exact))
         tolerance = 1e-5 if precision == "fp32" else 0.1
         np.testing.assert_allclose(found.vectors, expected.vectors, atol=tolerance, rtol=0)

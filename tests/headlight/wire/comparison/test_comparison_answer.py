@@ -10,6 +10,7 @@ import pytest
 
 from headlight.comparison import CompareSpec, EvidenceSpec
 from headlight.errors import BadAnswer
+from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.client_codec import from_model
 from headlight.wire.comparison.comparison_answer import ExpectedComparison
@@ -17,7 +18,8 @@ from headlight.wire.comparison.comparison_answer import ExpectedComparison
 REF = pb.ModelRef(name="m", version="1", bundle_sha256="a", provider="cpu", precision="fp32")
 INFO = pb.ModelInfo(layers=1, heads=1, dim=4, pooled_dim=4, vocab_size=9, max_length=9)
 MODEL = from_model(pb.GetModelResponse(model=REF, info=INFO))
-QUERY, PASSAGES = "a b", ["a b c", [1, 2]]
+QUERY = "a b"
+PASSAGES: list[Input] = ["a b c", [1, 2]]
 SPEC = CompareSpec(
     late_interaction=True,
     matrix="float32",

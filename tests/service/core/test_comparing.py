@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import grpc
 import pytest
 
+from headlight.comparison import CompareSpec
+from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
+from headlight.results import ModelRef
+from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.requests.answer import Prepared
+from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
 from tests.service.calls import details_of, refused, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import DIM, FakeRuntime
@@ -39,6 +47,8 @@ FORMS: dict[str, dict[str, Any]] = {
     },
 }
 
+ROOMY: dict[str, Any] = {"max_request_tokens": 131072, "max_queue_tokens": 262144}
+
 
 def of(*lengths: int, **fields: Any) -> pb.CompareRequest:
     """Return a request with passages of so many tokens, and a query of three."""
@@ -62,40 +72,40 @@ def admission_of(service: Service) -> Admission:
 @pytest.mark.parametrize("name", FORMS)
 async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve, name: str) -> None:
     async with serve() as service:
-        planned = await service.stub.Compare(of(4, 1, 7, dry_run=True, **FORMS[name]))
+        planned = await service.stub.Compare(of(4, 2, 7, dry_run=True, **FORMS[name]))
         assert service.engine.batches == []
-        answer = await service.stub.Compare(of(4, 1, 7, **FORMS[name]))
+        answer = await service.stub.Compare(of(4, 2, 7, **FORMS[name]))
         await service.in_flight.idle()
         assert admission_of(service).outputs.held == 0
     assert planned.data_bytes == answer.data_bytes == data_of(answer)
     assert [each.item for each in planned.passages] == sorted(
         [each.item for each in answer.passages],
-        key=lambda item: [4, 1, 7].index(item.token_count),
+        key=lambda item: [4, 2, 7].index(item.token_count),
     )
     assert {len(each.evidence) for each in planned.passages} == {0}
     assert (
         answer.usage
         == planned.usage
-        == pb.Usage(token_count=15, prompt_token_count=0, original_token_count=15)
+        == pb.Usage(token_count=16, prompt_token_count=0, original_token_count=16)
     )
 
 
-async def test_an_answer_is_never_larger_than_what_is_reserved_for_it(serve: Serve) -> None:
+@pytest.mark.parametrize("name", FORMS)
+async def test_an_answer_is_never_larger_than_what_is_reserved_for_it(
+    serve: Serve, name: str
+) -> None:
     async with serve() as service:
-        for name, fields in FORMS.items():
-            service.engine.gate.clear()
-            call = asyncio.ensure_future(service.stub.Compare(of(40, 300, 2, **fields)))
-            await service.started()
-            held = admission_of(service).outputs.held
-            service.engine.gate.set()
-            size = (await call).ByteSize()
-            vectors = 4 * DIM * 4  # pooled
-            assert size <= held - vectors, name
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(service.stub.Compare(of(40, 300, 2, **FORMS[name])))
+        await service.started()
+        held = admission_of(service).outputs.held
+        service.engine.gate.set()
+        assert (await call).ByteSize() <= held - 4 * DIM * 4, "besides the pooled vectors"
 
 
 async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
     fields = {"late_interaction": pb.LateInteraction(), "evidence": [HIDE]}
-    async with serve(max_request_tokens=2000) as service:
+    async with serve() as service:
         outputs = admission_of(service).outputs
         service.engine.gate.clear()
         call = asyncio.ensure_future(service.stub.Compare(of(500, **fields)))
@@ -117,14 +127,26 @@ async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> N
     assert list(answer.passages[0].evidence[0].weights.shape) == [500]
 
 
+class Small:
+    """Form of a small answer."""
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+        return 7
+
+
 async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
-    async with serve(max_output_bytes=4 << 20, max_stream_output_bytes=1 << 20) as service:
-        fields = {"late_interaction": pb.LateInteraction()}
-        many = of(*[1000] * 260, **fields)
-        error = await refused(service.stub.Compare(many), INVALID)
+    spec = CompareSpec(late_interaction=True)
+    outputs = OutputSpec(**comparison_outputs(spec), token_info=True)
+    async with serve(max_output_bytes=1 << 20, max_unary_response_bytes=1 << 19) as service:
+        wanted = ComparisonRequest(["word " * 1500] * 60, outputs, spec=spec)
+        service.model.limits = dataclasses.replace(service.model.limits, max_request_tokens=10**6)
+        handle = Comparing(service.pipeline, wanted, Small()).start()
+        with pytest.raises(
+            InvalidInput, match=r"^passages: .* would take \d+ bytes, over \d+; send"
+        ):
+            await asyncio.to_thread(handle.result)
         assert service.engine.batches == []
-    assert details_of(error)["BadRequest"].field_violations[0].field == "passages"
-    assert "send fewer" in (error.details() or "")
+        assert admission_of(service).outputs.held == admission_of(service).requests.held == 0
 
 
 async def test_a_caller_that_disconnects_releases_everything(serve: Serve) -> None:
@@ -249,7 +271,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 async def test_bad_input_and_limits_are_refused_by_name(serve: Serve, name: str) -> None:
     request, field, problem = REFUSED[name]
-    async with serve(max_request_tokens=131072, max_queue_tokens=262144) as service:
+    async with serve(**ROOMY) as service:
         error = await refused(service.stub.Compare(request), INVALID)
         assert service.engine.batches == []
         assert admission_of(service).outputs.held == admission_of(service).requests.held == 0
@@ -330,7 +352,9 @@ async def test_a_stream_answers_comparisons_beside_encodings(serve: Serve) -> No
 
 async def test_a_frame_of_a_stream_is_limited(serve: Serve) -> None:
     request = of(*[1000] * 60, evidence=[LATE, HIDE, ATTEND])
-    async with serve(max_unary_response_bytes=1 << 30, max_output_bytes=4 << 30) as service:
+    async with serve(
+        max_unary_response_bytes=1 << 30, max_output_bytes=4 << 30, **ROOMY
+    ) as service:
         call = service.stub.EncodeStream(iter([streamed("large", request)]))
         [frame] = await frames_of(call)
         assert service.engine.batches == []
@@ -340,11 +364,6 @@ async def test_a_frame_of_a_stream_is_limited(serve: Serve) -> None:
 
 async def test_a_target_is_compared_with_the_input(serve: Serve) -> None:
     async with serve() as service:
-        plain = await service.stub.Occlude(pb.OccludeRequest(input=text_of(5)))
-        vector = pb.TargetVector(values=[1, 0, 0, 0])
-        by_vector = await service.stub.Occlude(
-            pb.OccludeRequest(input=text_of(5), target_vector=vector)
-        )
         service.engine.gate.clear()
         call = asyncio.ensure_future(
             service.stub.Occlude(pb.OccludeRequest(input=text_of(5), target_text="word word"))
@@ -353,6 +372,11 @@ async def test_a_target_is_compared_with_the_input(serve: Serve) -> None:
         held = admission_of(service).outputs.held
         service.engine.gate.set()
         by_text = await call
+        plain = await service.stub.Occlude(pb.OccludeRequest(input=text_of(5)))
+        vector = pb.TargetVector(values=[1, 0, 0, 0])
+        by_vector = await service.stub.Occlude(
+            pb.OccludeRequest(input=text_of(5), target_vector=vector)
+        )
         request = pb.OccludeRequest(input=text_of(5), target_vector=pb.TargetVector(values=[1]))
         error = await refused(service.stub.Occlude(request), INVALID)
     assert held == by_text.ByteSize() + 2 * 4 * DIM, "vectors of input and target"

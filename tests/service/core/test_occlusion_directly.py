@@ -23,7 +23,7 @@ from headlight_service.core.handle import Handle
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import OcclusionRequest, OutputSpec
 from tests.service.batching import Clock
-from tests.service.core.pipelines import LONG, OVERHEAD, Core, Form, Trace, core
+from tests.service.core.pipelines import LONG, OVERHEAD, VECTOR_BYTES, Core, Form, Trace, core
 from tests.service.fakes import MAX_LENGTH
 
 TOKENS = OutputSpec(token_info=True)
@@ -66,7 +66,7 @@ def test_each_token_is_hidden_once_after_the_whole_input() -> None:
         assert (ref, prepared) == (made.model.ref, answer.prepared)
         assert hidden is not None
         assert hidden.tolist() == [0, 1, 2, 3, 4]
-        assert made.held == (9, 0, OVERHEAD)
+        assert made.held == (9, 0, OVERHEAD + VECTOR_BYTES)
         handle.close()
         assert trace.stages == ["tokenize", "", "prepared", "queue", "queue", "reply"]
 
@@ -146,9 +146,9 @@ def test_an_occlusion_can_be_cancelled_during_computation(batches: int) -> None:
         handle = start(made, quota_owner="c")
         assert later.held.wait(30)
         tokens = 5 if batches == 0 else 25
-        assert made.held == (9, tokens, OVERHEAD)
+        assert made.held == (9, tokens, OVERHEAD + VECTOR_BYTES)
         handle.cancel()
-        assert made.held == (0, tokens, OVERHEAD)
+        assert made.held == (0, tokens, OVERHEAD + VECTOR_BYTES)
         assert made.sample("headlight_cancelled_total", stage="infer") == 1
         later.may_go.set()
         made.computed()

@@ -6,6 +6,7 @@ Its engine in one process, with the same methods: `headlight.runtime` (extra [ru
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headlight.comparison import Comparison, Evidence, EvidenceSpec, PassageComparison
 from headlight.description import ModelDescription
 from headlight.errors import (
     BadAnswer,
@@ -31,6 +32,7 @@ from headlight.results import (
     TokenVectors,
     Usage,
 )
+from headlight.span_vectors import SpanVectors, Windows
 from headlight.spec import AttentionSpec, Run, Span
 
 if TYPE_CHECKING:
@@ -49,10 +51,13 @@ __all__ = [
     "BadAnswer",
     "BundleError",
     "Client",
+    "Comparison",
     "DeadlineExceeded",
     "Embeddings",
     "Encoder",
     "EngineError",
+    "Evidence",
+    "EvidenceSpec",
     "HeadlightError",
     "Hidden",
     "InvalidInput",
@@ -61,13 +66,16 @@ __all__ = [
     "NotFound",
     "Occlusion",
     "Overloaded",
+    "PassageComparison",
     "Run",
     "Span",
+    "SpanVectors",
     "TokenList",
     "TokenVectors",
     "Unauthenticated",
     "Unavailable",
     "Usage",
+    "Windows",
 ]
 
 # Loaded on first use, because they load gRPC or protobuf: `headlight.runtime` works without gRPC,

@@ -27,7 +27,9 @@ FILES_IN_A_ROOM = 12
 
 VALUES = tuple(
     f"headlight.{name}"
-    for name in ("comparison", "description", "errors", "interface", "results", "spec")
+    for name in (
+        *("comparison", "description", "errors", "interface", "results", "span_vectors", "spec"),
+    )
 )
 RUNTIME_VALUES = (
     *("headlight.errors", "headlight.extras", "headlight.results", "headlight.spec"),
@@ -36,7 +38,9 @@ RUNTIME_VALUES = (
 # Modules that the layers of the service share.
 SHARED = tuple(
     f"headlight.{name}"
-    for name in ("comparison", "description", "errors", "extras", "results", "spec")
+    for name in (
+        *("comparison", "description", "errors", "extras", "results", "span_vectors", "spec"),
+    )
 )
 CONFIG, CORE, FRONTENDS = (f"headlight_service.{room}" for room in ("config", "core", "frontends"))
 CONTRACT, GRPC, SECURITY, TELEMETRY = (
@@ -118,6 +122,11 @@ ALLOWED = {
         *(f"headlight.runtime.{room}" for room in ("attention", "tokenization", "vectors")),
         "headlight.runtime.comparison",
     ),
+    "headlight.runtime.spans": (
+        *RUNTIME_VALUES,
+        "headlight.span_vectors",
+        *(f"headlight.runtime.{room}" for room in ("spans", "tokenization", "vectors")),
+    ),
     "headlight.runtime.providers": (
         *RUNTIME_VALUES,
         "headlight.runtime.attention.graph_selectors",
@@ -156,6 +165,7 @@ ALLOWED = {
     f"{CORE}.requests": (
         "headlight.comparison",
         "headlight.errors",
+        "headlight.span_vectors",
         "headlight.spec",
         "headlight.runtime",
         f"{CORE}.requests",
@@ -260,6 +270,7 @@ ALLOWED = {
         *("headlight_export", "headlight_model"),
         *("headlight.runtime", "headlight.extras", "headlight.errors", "headlight.spec"),
         *("headlight.description", "headlight.model_store", "headlight.command_parser"),
+        "headlight.span_vectors",
     ),
     "bench": (*PACKAGES,),
     # Manifests, rules and dashboard are compared with the service's options and metrics.
@@ -436,7 +447,7 @@ def test_every_package_has_a_dependency_rule() -> None:
         if path.name == "__init__.py"
     }
     # may import all of the library
-    shared = {f"headlight.cli.{name}" for name in ("attention", "doctor", "embed")}
+    shared = {f"headlight.cli.{name}" for name in ("attention", "compare", "doctor", "embed")}
     shared |= {"headlight_service.app"}  # and all of the service
     assert rooms - set(ALLOWED) == shared
 

@@ -53,6 +53,11 @@ FIELDS = {
     "outputs.attention": "attention",
     "outputs.pooled": "the vectors",
     "outputs.token_info": "the tokens",
+    "outputs.spans": "--spans",
+    "outputs.spans.dimensions": "--dimensions",
+    "outputs.spans.windows": "--spans",
+    "outputs.spans.windows.overlap": "--spans OVERLAP",
+    "outputs.spans.windows.size": "--spans N",
     "head_mask": "--importance",
 }
 CUT_IT = "shorten it, or cut it by --truncate end"

@@ -37,7 +37,7 @@ from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Embeddings
-from headlight.spans import SpansSpec
+from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 import numpy as np
 
 from headlight.errors import InvalidInput
-from headlight.spans import SpansSpec, Windows
+from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
     AXIS_OF,
     NUMBER_BYTES,

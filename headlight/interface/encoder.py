@@ -25,7 +25,7 @@ from headlight.results import (
     TokenList,
     TokenVectors,
 )
-from headlight.spans import SpansSpec, SpanVectors, Windows
+from headlight.span_vectors import SpansSpec, SpanVectors, Windows
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,
@@ -250,8 +250,8 @@ class Encoder(abc.ABC):
 
         Args:
             texts: the inputs, as in `encode`; not pairs. Ids have only Windows.
-            spans: "sentences", by the rule of docs/embeddings.md; `headlight.Windows` of tokens; or
-                for each text a list of its characters (start, end), in code points.
+            spans: "sentences", by the rule in docs/span-vectors.md; `headlight.Windows` of tokens;
+                or for each text a list of its characters (start, end), in code points.
             include_special: count special tokens around the text as part of the spans at its ends.
             pooling: "mean" averages tokens although the model pools otherwise; None refuses that.
             dimensions, normalize: as in `encode`.

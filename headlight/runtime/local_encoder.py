@@ -66,7 +66,7 @@ from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
 from headlight.runtime.vectors.vector_forms import as_types
-from headlight.spans import SpansSpec, SpanVectors
+from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,

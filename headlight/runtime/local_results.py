@@ -11,7 +11,7 @@ from headlight.runtime.attention import token_units
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.spans.span_items import SpanItems
 from headlight.runtime.values import Tokenized
-from headlight.spans import SpanVectors
+from headlight.span_vectors import SpanVectors
 from headlight.spec import STATISTICS, Span
 
 

@@ -51,7 +51,7 @@ from headlight.runtime.vectors.vector_forms import (
     resolve_pooled,
     resolve_rows,
 )
-from headlight.spans import SpansSpec
+from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     SPECIAL_TOKENS,
     AttentionSpec,

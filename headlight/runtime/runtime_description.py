@@ -28,6 +28,7 @@ def describe(
         texts: whether there is a tokenizer.
     """
     manifest, architecture = bundle.manifest, bundle.manifest.architecture
+    spans = manifest.dense_layers == 0 or manifest.head(provider) is not None
     return ModelDescription(
         name=manifest.name,
         version=manifest.version,
@@ -44,7 +45,10 @@ def describe(
         pooling=manifest.pooling,
         normalized=manifest.normalize,
         accepts=tuple(kind for kind in manifest.accepts if kind == "ids" or texts),
-        outputs=("pooled", "tokens", *(("attention", "hidden") if attends else ()), "token_info"),
+        outputs=(
+            *("pooled", "tokens", *(("attention", "hidden") if attends else ()), "token_info"),
+            *(("spans",) if spans else ()),
+        ),
         limits=NO_LIMITS,
         variants=manifest.variants,
         parity=manifest.parity,

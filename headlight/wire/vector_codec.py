@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from headlight.errors import InvalidInput
 from headlight.interface.checked_specs import checked_mean, checked_pooled, checked_tokens
 from headlight.pb import headlight_pb2 as pb
-from headlight.spans import SpansSpec, Windows
+from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import (
     PooledSpec,
     Priority,

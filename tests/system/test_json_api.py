@@ -58,6 +58,21 @@ OUTPUTS = {
     "statistics": attention(reduce=[pb.REDUCTION_STATISTICS]),
     "words": attention(unit=pb.UNIT_WORD, drop_special=True),
     "scores": attention(scores=True, heads=[0]),
+    "sentences": pb.Outputs(
+        spans=pb.SpansOutput(sentences=pb.SentenceSpans(), dtype=pb.DATA_TYPE_FLOAT16)
+    ),
+    "windows": pb.Outputs(
+        spans=pb.SpansOutput(windows=pb.TokenWindows(size=2, overlap=1), beyond_max_length=True)
+    ),
+    "given": pb.Outputs(
+        pooled=pb.PooledOutput(),
+        spans=pb.SpansOutput(
+            given=pb.GivenSpans(
+                inputs=[pb.TextSpans(spans=[pb.TextSpan(start=0, end=1)]) for _ in TEXTS]
+            ),
+            dimensions=8,
+        ),
+    ),
 }
 TYPES = {
     "DATA_TYPE_FLOAT32": "<f4",

@@ -23,7 +23,7 @@ from headlight.runtime.spans.span_choice import SpanChoice
 from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.values import Ids
 from headlight.runtime.vectors.vector_forms import AS_THEY_ARE, unit_length
-from headlight.spans import SpansSpec
+from headlight.span_vectors import SpansSpec
 from headlight_export.parity.reference import (
     WHOLE,
     Masks,

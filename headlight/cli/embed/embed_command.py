@@ -13,6 +13,7 @@ from headlight.cli.embed.embed_files import partial_folder, write
 from headlight.cli.embed.embed_job import JobRetries, fill
 from headlight.cli.embed.job_checkpoint import Rows, opened_rows
 from headlight.cli.embed.progress import Progress
+from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
 from headlight.cli.files import UsageError, say, writing
 from headlight.cli.input_lines import Given, given
@@ -43,6 +44,7 @@ EXAMPLES = (
     'headlight embed "join two paths" "parse a date"',
     "headlight embed --file texts.txt --out vectors.npz",
     "headlight embed --file texts.jsonl --id-field id --truncate end --out vectors.jsonl",
+    "headlight embed --file texts.txt --spans sentences --out sentences.jsonl",
 )
 
 
@@ -84,7 +86,7 @@ def add_embed(commands: Any) -> None:
         ),
     )
     add_reading(made, several=True)
-    add_vectors(made)
+    add_spans(add_vectors(made))
     add_output(made, ("text", "json", "jsonl", "npz", "npy")).add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
@@ -106,6 +108,11 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """Run `headlight embed`."""
+    if arguments.spans is not None:
+        embed_spans(arguments, check_kind)
+        return
+    if arguments.beyond_max_length:
+        raise UsageError("--beyond-max-length: is of vectors of spans; add --spans")
     dtypes = vector_types(arguments)
     if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(

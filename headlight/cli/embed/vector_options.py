@@ -11,8 +11,8 @@ from headlight.spec import VECTOR_BITS, VectorType
 ONE_TYPE = ("text", "npy")  # formats that hold vectors of one type, without ids
 
 
-def add_vectors(made: argparse.ArgumentParser) -> None:
-    """Add options for the form of vectors."""
+def add_vectors(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add options for the form of vectors, and return their group."""
     group = made.add_argument_group("vectors")
     group.add_argument("--dimensions", type=int, metavar="D", help="keep this many, from the first")
     group.add_argument(
@@ -29,6 +29,7 @@ def add_vectors(made: argparse.ArgumentParser) -> None:
             "in the formats json, jsonl and npz"
         ),
     )
+    return group
 
 
 def vector_types(arguments: argparse.Namespace) -> Sequence[VectorType]:

@@ -17,7 +17,7 @@ from headlight.interface.arguments import Input, Reading, text_of
 from headlight.interface.checked_specs import checked_spans
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
-from headlight.spans import SpansSpec, SpanVectors
+from headlight.span_vectors import SpansSpec, SpanVectors
 from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Span, TokensSpec
 from headlight.wire.attention_codec import attention_output, hidden_output
 from headlight.wire.client_codec import (

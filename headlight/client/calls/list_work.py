@@ -171,6 +171,7 @@ class ListWork(Generic[RequestT]):
             costs = [
                 cost._replace(
                     request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
+                    tokens=max(cost.tokens, len(own.spans)),  # at most as many of both
                     response_bytes=cost.response_bytes + len(own.spans) * token_bytes,
                 )
                 for cost, own in zip(costs, spans, strict=True)

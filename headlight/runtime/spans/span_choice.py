@@ -8,7 +8,7 @@ from typing import get_args
 from headlight.errors import InvalidInput
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.vectors.vector_forms import VectorForm
-from headlight.spans import SpansSpec, Windows
+from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import NUMBER_BYTES, RowType, check_dimensions, check_name
 
 SPANS = "outputs.spans"

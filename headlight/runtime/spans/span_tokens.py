@@ -12,7 +12,7 @@ from headlight.results import TokenList
 from headlight.runtime.spans.span_choice import MOST_SPANS, SPANS, SpanChoice
 from headlight.runtime.tokenization.sentences import sentence_spans
 from headlight.runtime.values import Ids, Marks, Tokenized
-from headlight.spans import Windows
+from headlight.span_vectors import Windows
 from headlight.spec import Span
 
 NO_TEXT = "needs a single text; send the text instead of ids or of a pair"

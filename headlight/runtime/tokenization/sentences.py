@@ -1,4 +1,4 @@
-"""Sentences of a text, by a rule without a model. docs/embeddings.md has the rule in words."""
+"""Sentences of a text, by a rule without a model. docs/span-vectors.md has the rule in words."""
 
 from __future__ import annotations
 
@@ -55,16 +55,28 @@ def _ends(text: str, start: int, found: re.Match[str]) -> bool:
         return False
     if closers or marks.startswith(ELLIPSES):
         return not following.islower()
-    return marks != "." or not _abbreviates(text, start, found.start(), following)
+    next_two = text[found.end() : found.end() + 2]
+    return marks != "." or not _abbreviates(text, start, found.start(), next_two)
 
 
-def _abbreviates(text: str, start: int, stop: int, following: str) -> bool:
-    """Return whether a full stop at `stop` belongs to an abbreviation or to a number in a list."""
+def _abbreviates(text: str, start: int, stop: int, next_two: str) -> bool:
+    """Return whether a full stop belongs to an abbreviation or to a number in a list.
+
+    Args:
+        text: the text.
+        start: where its sentence begins.
+        stop: where the full stop is.
+        next_two: the next characters that are not white space.
+    """
+    following = next_two[0]
     before = text[max(start, stop - LONGEST_ABBREVIATION) : stop]
     if stop - start <= LONGEST_ABBREVIATION and before.isdecimal():
         return True  # "1. First"
     words = before.split()
-    word = words[-1].lstrip(OPENERS).lower() if words and not before[-1:].isspace() else ""
+    written = words[-1].lstrip(OPENERS) if words and not before[-1:].isspace() else ""
+    word = written.lower()
+    if len(written) == 1 and written.islower():  # "add a and b. Then", "z. B."
+        return following.islower() or next_two[1:] == "."
     if word in OFTEN_LAST:
         return following.islower() or following.isdecimal() or following in "(["
     if word == "no":

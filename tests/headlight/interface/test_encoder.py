@@ -68,6 +68,11 @@ CALLS: dict[str, Callable[[Encoder], Any]] = {
     ),
     "bytes": lambda model: model.attention_bytes(TEXT, AttentionSpec(top_k=2)),
     "occlusion": lambda model: model.occlusion(TEXT),
+    "compare": lambda model: model.compare(TEXT, [OTHER, IDS], late_interaction=True),
+    "evidence": lambda model: model.compare(
+        TEXT, [OTHER, TEXT], evidence=["attention", "occlusion"], matrix="float16", sort=True
+    ),
+    "target": lambda model: model.occlusion(TEXT, target=OTHER),
     "occlusion of some": lambda model: model.occlusion(PAIR, [1, -2], truncate="end"),
     "hidden": lambda model: model.hidden(TEXT),
     "some hidden": lambda model: model.hidden(TEXT, -1, tokens=[2, 0], dtype="float16"),
@@ -207,7 +212,7 @@ def test_a_description_is_the_same_but_for_the_limits(
 
 
 def test_every_method_has_the_same_arguments_with_asyncio() -> None:
-    assert len(METHODS) == 14
+    assert len(METHODS) == 16
     for name in METHODS:
         expected = inspect.signature(getattr(Encoder, name))
         for kind in (Client, Runtime):
@@ -233,7 +238,7 @@ def test_a_runtime_is_closed_as_a_client_is(bundle: Path) -> None:
 
 def test_a_runtime_without_attention_refuses_it_and_says_so(bundle: Path) -> None:
     with Runtime(bundle, threads=1, attend=False) as runtime:
-        assert runtime.model().outputs == ("pooled", "tokens", "token_info")
+        assert runtime.model().outputs == ("pooled", "tokens", "token_info", "spans")
         for ask, field in (
             (lambda: runtime.attend(TEXT), r"outputs\.attention"),
             (lambda: runtime.hidden(TEXT), r"outputs\.hidden"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headlight.comparison import CompareSpec
 from headlight.runtime.tokenization.input_checks import Truncation
 from headlight.runtime.values import Floats
-from headlight.spans import SpansSpec
+from headlight.span_vectors import SpansSpec
 from headlight.spec import (
     AttentionSpec,
     HiddenSpec,

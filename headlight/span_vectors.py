@@ -29,7 +29,8 @@ class SpansSpec:
 
     Attributes:
         kind: "sentences", windows of tokens, or the spans of each input.
-        include_special: count special tokens as part of the first and the last span.
+        include_special: count special tokens around the text as part of the first and the last
+            span, if these begin and end with the text.
         pooling: "mean" averages the tokens of a span although the model pools otherwise; None
             refuses that.
         dimensions, normalize: as of pooled vectors.
@@ -53,9 +54,10 @@ class SpanVectors:
     Attributes:
         vectors: float32 or float16 [spans, D].
         characters: the characters of each span; empty for windows of an input given as ids.
-        token_ranges: the tokens of each span; special tokens in between are not part of its vector.
+        token_ranges: the tokens of each span; special tokens and the prompt in between are not
+            part of its vector.
         tokens: all tokens of the text.
-        window_starts: if the text was encoded in windows: the first token of each.
+        window_starts: if the text was encoded in windows: the first token of the text in each.
         model: the weights.
     """
 

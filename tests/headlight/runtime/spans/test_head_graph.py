@@ -1,0 +1,58 @@
+"""The graph of the Dense layers: what it computes, and that other precisions keep it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headlight.errors import BundleError
+from headlight.runtime import Runtime
+from headlight.runtime.engine.head_layers import MOST_VECTORS
+from tests.conftest import MakeBundle
+from tests.headlight.runtime.spans.conftest import Model
+
+
+def test_it_gives_pytorchs_numbers_for_any_number_of_vectors(dense: Model) -> None:
+    vectors = np.random.default_rng(1).normal(size=(MOST_VECTORS + 3, 36)).astype(np.float32)
+    expected = torch.from_numpy(vectors)
+    with torch.inference_mode():
+        for layer in dense.encoder.dense:
+            expected = layer(expected)
+    for count in (1, 2, MOST_VECTORS + 3):
+        found = dense.runtime.engine.head(vectors[:count])
+        np.testing.assert_allclose(found, expected[:count].numpy(), atol=1e-5, rtol=0)
+
+
+def test_it_stands_in_the_manifest_with_its_own_weights(dense: Model) -> None:
+    manifest = dense.runtime.bundle.manifest
+    [head] = [graph for graph in manifest.graphs if graph.role == "head"]
+    assert (head.precision, head.weights) == ("fp32", ())
+    assert (head.inputs, head.outputs) == (("vectors",), ("pooled",))
+    assert manifest.dense_layers == 2
+    assert manifest.head("cuda") == head
+
+
+def test_models_without_dense_layers_have_none(make_bundle: MakeBundle) -> None:
+    runtime = Runtime(make_bundle("rope"), threads=1)
+    assert not runtime.engine.head
+    assert runtime.bundle.manifest.dense_layers == 0
+    vectors = np.ones((2, 36), dtype=np.float32)
+    assert runtime.engine.head(vectors) is vectors
+    assert "spans" in runtime.model().outputs
+
+
+def test_other_providers_and_precisions_use_the_same_head(dense_bundle: Path) -> None:
+    exact = Runtime(dense_bundle / "bundle", threads=1)
+    for precision in ("fp32", "bf16"):
+        try:
+            other = Runtime(dense_bundle / "bundle", provider="openvino", precision=precision)
+        except BundleError as error:  # not on this processor
+            pytest.skip(str(error))
+        other.check_golden()
+        text = "one. two"
+        [found], [expected] = (each.span_vectors([text], "sentences") for each in (other, exact))
+        tolerance = 1e-5 if precision == "fp32" else 0.1
+        np.testing.assert_allclose(found.vectors, expected.vectors, atol=tolerance, rtol=0)

@@ -1,0 +1,76 @@
+"""Sizes of comparisons: what is reserved is never less than the answer, for texts of a model."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any, cast
+
+import pytest
+
+from headlight import Span
+from headlight.comparison import CompareSpec, EvidenceMethod, EvidenceSpec, EvidenceUnit
+from headlight.results import ModelRef
+from headlight.runtime import Runtime
+from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
+from headlight_service.core.evidence.comparing import Comparing
+from headlight_service.core.requests.answer import Prepared
+from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
+from headlight_service.frontends.contract.comparison_forms import CompareForm, JsonCompareForm
+from headlight_service.frontends.contract.json_answer_forms import NumberEncoding
+from tests.service.conftest import serving
+from tests.service.fakes import FakeRuntime
+
+LARGE = 1 << 30
+TEXTS = ["join paths", "Read it. Then close it!", "a", "one two " * 15]
+METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+UNITS: tuple[EvidenceUnit, ...] = ("token", "word", "sentence", "span")
+Form = CompareForm | JsonCompareForm
+
+
+def specs() -> list[CompareSpec]:
+    found = [CompareSpec(), CompareSpec(late_interaction=True, matrix="float16")]
+    for unit, top_k in itertools.product(UNITS, (None, 1, 3)):
+        spans = tuple((Span(0, 1),) for _ in TEXTS[1:]) if unit == "span" else ()
+        evidence = tuple(
+            EvidenceSpec(method=method, unit=unit, spans=spans, top_k=top_k) for method in METHODS
+        )
+        found.append(CompareSpec(evidence=evidence, matrix="float32", sort=top_k == 1))
+    return found
+
+
+class Sized:
+    """A form that keeps the size that it returned."""
+
+    def __init__(self, form: Form) -> None:
+        self.form, self.size = form, 0
+
+    def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
+        self.size = self.form.overhead_bytes(ref, prepared, plan)
+        return self.size
+
+
+def made(name: str) -> Form:
+    if name == "message":
+        return CompareForm(LARGE)
+    return JsonCompareForm(cast(NumberEncoding, name), LARGE)
+
+
+@pytest.mark.parametrize("name", ["message", "list", "base64"])
+async def test_no_answer_is_larger_than_reserved(runtime: Runtime, name: str) -> None:
+    async with serving(cast(FakeRuntime, runtime)) as service:
+        for spec in specs():
+            outputs = OutputSpec(**comparison_outputs(spec), token_info=spec.details)
+            request = ComparisonRequest([*TEXTS], outputs, spec=spec)
+            form = Sized(made(name))
+            handle = Comparing(service.pipeline, request, form).start()
+            answer = await asyncio.to_thread(handle.result)
+            found = form.form.encode(answer)
+            handle.close()
+            assert len(found) <= form.size, spec
+            assert form.size <= 3 * len(found) + 2000, "and not far more"
+            if name != "message":
+                told: dict[str, Any] = json.loads(found)
+                assert len(told["passages"]) == len(TEXTS) - 1
+        assert service.model.admission.outputs.held == 0

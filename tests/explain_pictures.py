@@ -5,6 +5,7 @@ It serves docs-rope, takes the passages from the page, and opens the pages in Ch
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -33,12 +34,17 @@ def draw(browser: Browser, name: str, token: int, height: int) -> None:
 
 def draw_all() -> None:
     """Draw the page of the command line, and the tab of the service's page."""
-    with tempfile.TemporaryDirectory() as folder, Service(bundle_of("docs-rope")) as service:
-        texts, page = Path(folder) / "passages.txt", Path(folder) / "compared.html"
-        texts.write_text(passages(), encoding="utf-8")
-        arguments = ["compare", QUERY, str(texts), "--target", service.target, "--html", str(page)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Service(bundle_of("docs-rope")) as service,
+        contextlib.chdir(folder),  # so the picture has the file's name alone
+    ):
+        page = Path(folder) / "compared.html"
+        Path("passages.txt").write_text(passages(), encoding="utf-8")
+        arguments = ["compare", QUERY, "passages.txt", "--target", service.target]
         methods = ("late-interaction", "occlusion", "attention")
-        assert main([*arguments, *(f"--method={method}" for method in methods)]) == 0
+        options = [f"--method={method}" for method in methods]
+        assert main([*arguments, *options, "--html", page.name]) == 0
         with Browser(Path(folder)) as browser:
             browser.screen(WIDTH, 700)
             browser.open(page)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -21,11 +20,17 @@ class Figure(TypedDict):
 
 def figure(values: Sequence[float], groups: Sequence[str] | None = None) -> Figure:
     """Return the mean of values, one for each case; `groups`: draw whole groups of cases."""
-    found = dataclasses.asdict(bootstrap(np.array(values, np.float64), groups))
-    return Figure(**{name: round(value, 4) for name, value in found.items()})  # type: ignore[typeddict-item]
+    found = bootstrap(np.array(values, np.float64), groups)
+    return {
+        "mean": round(found.mean, 4),
+        "low": round(found.low, 4),
+        "high": round(found.high, 4),
+    }
 
 
 def shown(found: Figure, sign: str = "") -> str:
     """Return a figure as a cell of a table; `sign` "+": a difference."""
-    low, high = (f"{found[end]:{sign}.3f}" for end in ("low", "high"))  # type: ignore[literal-required]
-    return f"{found['mean']:{sign}.3f} [{low}, {high}]"
+    mean, low, high = (
+        f"{value:{sign}.3f}" for value in (found["mean"], found["low"], found["high"])
+    )
+    return f"{mean} [{low}, {high}]"

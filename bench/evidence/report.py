@@ -55,6 +55,7 @@ def _planted(part: dict[str, Any]) -> list[str]:
         f'"{planted.DISJOINT}" query and answer have no word of {planted.LONG_WORD} or more '
         "letters in common;",
         f"words of one stem, or with the same first {planted.LONG_WORD} letters, count as common.",
+        "BM25 takes the sentences of the passage as its collection.",
         f"{INTERVALS} SHA-256 of the cases: `{part['digest']}`.",
         "",
     ]

@@ -6,6 +6,7 @@ Its engine in one process, with the same methods: `headlight.runtime` (extra [ru
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headlight.comparison import Comparison, Evidence, EvidenceSpec, PassageComparison
 from headlight.description import ModelDescription
 from headlight.errors import (
     BadAnswer,
@@ -49,10 +50,13 @@ __all__ = [
     "BadAnswer",
     "BundleError",
     "Client",
+    "Comparison",
     "DeadlineExceeded",
     "Embeddings",
     "Encoder",
     "EngineError",
+    "Evidence",
+    "EvidenceSpec",
     "HeadlightError",
     "Hidden",
     "InvalidInput",
@@ -61,6 +65,7 @@ __all__ = [
     "NotFound",
     "Occlusion",
     "Overloaded",
+    "PassageComparison",
     "Run",
     "Span",
     "TokenList",

@@ -185,7 +185,7 @@ def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
 
 
 def _holes(place: int, units: EvidenceUnits, length: int) -> list[Hole]:
-    holes = [Hole(place + 1, tuple(tokens.tolist())) for tokens in units.each()]
+    holes = [Hole(place + 1, tokens) for tokens in units.each()]
     if any(len(hole.tokens) == length for hole in holes):
         raise InvalidInput(
             f"passages[{place}]",

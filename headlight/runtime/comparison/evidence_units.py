@@ -41,9 +41,10 @@ class EvidenceUnits:
         """int64 [units], the number of tokens of each."""
         return np.diff(self.starts, append=len(self.tokens))
 
-    def each(self) -> list[Ids]:
+    def each(self) -> tuple[tuple[int, ...], ...]:
         """Return the tokens of each unit."""
-        return np.split(self.tokens, self.starts[1:]) if len(self) else []
+        tokens, bounds = self.tokens.tolist(), [*self.starts.tolist(), len(self.tokens)]
+        return tuple([tuple(tokens[begin:end]) for begin, end in itertools.pairwise(bounds)])
 
     def sums(self, weights: Floats) -> Floats:
         """Return the sum of the tokens' weights of each unit: float32 [units].
@@ -57,13 +58,10 @@ class EvidenceUnits:
 
     def chosen(self, order: Ids) -> EvidenceUnits:
         """Return some units, in this order."""
-        parts, characters = self.each(), self.characters
-        picked = [parts[at] for at in order.tolist()]
-        return EvidenceUnits(
-            np.concatenate([NO_TOKENS, *picked]),
-            _starts(picked),
-            None if characters is None else characters[:, order],
-        )
+        units, characters = self.each(), self.characters
+        parts = [np.array(units[at], np.int64) for at in order.tolist()]
+        places = None if characters is None else characters[:, order]
+        return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), places)
 
 
 def largest(weights: Floats, count: int) -> Ids:

@@ -138,7 +138,7 @@ def passage_result(
         evidence.append(
             Evidence(
                 wanted.method,
-                tuple(tuple(own.tolist()) for own in found.units.each()),
+                found.units.each(),
                 () if characters is None else tuple(Span(*each) for each in characters.T.tolist()),
                 found.weights,
                 () if matched is None else tuple(matched.rows.tolist()),

@@ -142,7 +142,7 @@ class ExpectedComparison:
             raise malformed(f"{field}.characters leave the text that was sent")
         matched, cosines = tuple(message.matched_tokens), None
         if wanted.method == "late_interaction":
-            if len(matched) not in (0, queries) or max(matched, default=0) > count:
+            if len(matched) not in (0, queries) or max(matched, default=-1) >= count:
                 raise malformed(f"{field} matches {len(matched)} tokens of {queries}")
             cosines = _numbers(f"{field}.matched_cosines", message.matched_cosines, (len(matched),))
         return Evidence(wanted.method, units, characters, weights, matched, cosines)

@@ -68,23 +68,35 @@ def sided_job(
     Raises:
         InvalidInput: naming the field.
     """
-    job = _job(request, model, with_info, model.limits.max_request_tokens, limit=True)
-    sizes = [
-        size
-        for place, prompt, inputs in ((0, first, job.inputs[:1]), (1, others, job.inputs[1:]))
-        for size in _sizes(inputs, model, prompt, place)
-    ]
-    return job._replace(sizes=sizes, size=sum(sizes), prompt=others.text, first_prompt=first.text)
+    inputs = request.inputs
+    sizes = _sizes(inputs[:1], model, first) + _sizes(inputs[1:], model, others, 1)
+    most = model.limits.max_request_tokens
+    job = _made(request, model, sizes, others, with_info, most, limit=True)
+    return job._replace(first_prompt=first.text)
 
 
 def _job(
     request: Request, model: ServedModel, with_info: bool, max_tokens: int, *, limit: bool
 ) -> TokenizationJob:
-    prompt = model.default_prompt
+    prompt, most = model.default_prompt, model.limits.max_items
     if request.prompt_name is not None or request.prompt_text is not None:
         prompt = model.runtime.prompts.choose(request.prompt_name, request.prompt_text)
-    sizes = _checked_sizes(request.inputs, model, prompt)
-    special = request.special_tokens or model.special_tokens
+    if not 1 <= len(request.inputs) <= most:
+        raise InvalidInput("inputs", f"has {len(request.inputs)} entries; send 1 to {most}")
+    sizes = _sizes(request.inputs, model, prompt)
+    return _made(request, model, sizes, prompt, with_info, max_tokens, limit=limit)
+
+
+def _made(
+    request: Request,
+    model: ServedModel,
+    sizes: list[int],
+    prompt: Prompt,
+    with_info: bool,
+    max_tokens: int,
+    *,
+    limit: bool,
+) -> TokenizationJob:
     return TokenizationJob(
         request.inputs,
         sizes,
@@ -94,22 +106,17 @@ def _job(
         request.truncation or model.truncation,
         limit,
         prompt.text,
-        special,
+        request.special_tokens or model.special_tokens,
     )
-
-
-def _checked_sizes(inputs: Sequence[Input], model: ServedModel, prompt: Prompt) -> list[int]:
-    """Return the characters or ids of each input. Raises InvalidInput: one is not accepted."""
-    most = model.limits.max_items
-    if not 1 <= len(inputs) <= most:
-        raise InvalidInput("inputs", f"has {len(inputs)} entries; send 1 to {most}")
-    return _sizes(inputs, model, prompt)
 
 
 def _sizes(
     inputs: Sequence[Input], model: ServedModel, prompt: Prompt, first: int = 0
 ) -> list[int]:
-    """Return the characters or ids of inputs; `first` is the place of the first in the request."""
+    """Return the characters or ids of each input. Raises InvalidInput: one is not accepted.
+
+    `first` is the place of the first of them in the request.
+    """
     before = len(prompt.text)
     room = model.max_characters - before if "text" in model.accepts else -1
     return [

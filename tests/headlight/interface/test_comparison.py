@@ -263,6 +263,20 @@ def test_ids_are_compared_by_token(encoders: dict[str, Encoder], kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_ids_have_no_prompt_and_a_requested_one_is_refused_on_its_side_alone(
+    encoders: dict[str, Encoder], kind: str
+) -> None:
+    ids = [2, 9, 12, 3]
+    found = encoders[kind].compare(ids, ["a"], passage_prompt="p: ")
+    expected = encoders[kind].compare(ids, ["p: a"], passage_prompt="")
+    assert found.passages[0].score == pytest.approx(expected.passages[0].score, abs=1e-6)
+    with pytest.raises(InvalidInput, match=r"^query\.ids: a prompt is put before a text"):
+        encoders[kind].compare(ids, ["a"], query_prompt="q: ")
+    with pytest.raises(InvalidInput, match=r"^passages\[1\]\.ids: a prompt is put before"):
+        encoders[kind].compare("a", ["a", ids], passage_prompt="q: ")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_target_gives_the_fall_of_the_similarity(encoders: dict[str, Encoder], kind: str) -> None:
     encoder, text = encoders[kind], PASSAGES[1]
     by_text = encoder.occlusion(text, target=QUERY)

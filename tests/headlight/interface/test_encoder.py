@@ -68,6 +68,11 @@ CALLS: dict[str, Callable[[Encoder], Any]] = {
     ),
     "bytes": lambda model: model.attention_bytes(TEXT, AttentionSpec(top_k=2)),
     "occlusion": lambda model: model.occlusion(TEXT),
+    "compare": lambda model: model.compare(TEXT, [OTHER, IDS], late_interaction=True),
+    "evidence": lambda model: model.compare(
+        TEXT, [OTHER, TEXT], evidence=["attention", "occlusion"], matrix="float16", sort=True
+    ),
+    "target": lambda model: model.occlusion(TEXT, target=OTHER),
     "occlusion of some": lambda model: model.occlusion(PAIR, [1, -2], truncate="end"),
     "hidden": lambda model: model.hidden(TEXT),
     "some hidden": lambda model: model.hidden(TEXT, -1, tokens=[2, 0], dtype="float16"),

@@ -66,6 +66,7 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
     """Refuse lists that no model could take, before each entry becomes an object."""
     check_count("evidence", len(message.evidence), len(EVIDENCE_METHODS))
     architecture = model.runtime.bundle.manifest.architecture
+    most = model.limits.max_request_tokens  # each span has a token
     for at, each in enumerate(message.evidence):
         field = f"evidence[{at}]"
         check_count(f"{field}.layers", len(each.layers), architecture.layers)
@@ -78,6 +79,10 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
             )
         for place, own in enumerate(each.spans):
             check_count(f"{field}.spans[{place}].spans", len(own.spans), model.max_length)
+        if (count := sum([len(own.spans) for own in each.spans])) > most:
+            raise InvalidInput(
+                f"{field}.spans", f"has {count} spans, and a request at most {most} tokens"
+            )
     for part in (*message.evidence, message.matrix, message.late_interaction):
         if has_unknown(part):
             raise InvalidInput("evidence", NEWER)

@@ -188,6 +188,61 @@ async def test_occlusion_is_that_of_grpc() -> None:
     np.testing.assert_array_equal(np.float32(told["moved"]["data"]), moved)
 
 
+COMPARED: dict[str, pb.CompareRequest] = {
+    "scores": pb.CompareRequest(sort=True),
+    "all": pb.CompareRequest(
+        late_interaction=pb.LateInteraction(),
+        matrix=pb.SimilarityMatrix(dtype=pb.DATA_TYPE_FLOAT16),
+        evidence=[
+            pb.EvidenceRequest(unit=pb.UNIT_TOKEN, top_k=2),
+            pb.EvidenceRequest(method=pb.EVIDENCE_METHOD_OCCLUSION, unit=pb.UNIT_TOKEN),
+        ],
+    ),
+}
+
+
+def tensors_of(value: Any) -> list[dict[str, Any]]:
+    """Return every tensor of a JSON value."""
+    if isinstance(value, list):
+        return [each for part in value for each in tensors_of(part)]
+    if not isinstance(value, dict):
+        return []
+    if "dtype" in value:
+        return [value]
+    return [each for part in value.values() for each in tensors_of(part)]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+async def test_comparisons_are_those_of_grpc(name: str) -> None:
+    request = COMPARED[name]
+    request.MergeFrom(pb.CompareRequest(query=text_of(2), passages=[text_of(5), text_of(3)]))
+    async with rest() as client:
+        expected = untimed(await client.service.stub.Compare(request))
+        body = json_value(request)
+        _, _, told = await client.call("POST", "/v1/compare", {**body, "encoding": "base64"})
+        assert untimed(told) == expected
+        _, _, told = await client.call("POST", "/v1/compare", body)
+        _, _, planned = await client.call("POST", "/v1/compare", {**body, "dry_run": True})
+        admission = client.service.model.admission
+        assert admission.outputs.held == admission.requests.held == 0
+    assert planned["data_bytes"] == told["data_bytes"]
+    for found, same in zip(tensors_of(told), tensors_of(expected), strict=True):
+        kind = "<f2" if "16" in same["dtype"] else "<f4"
+        numbers = np.frombuffer(base64.b64decode(same.pop("data")), kind)
+        np.testing.assert_allclose(flat(found.pop("data")), numbers, rtol=1e-6)
+    assert untimed(told) == expected
+
+
+async def test_a_fall_is_that_of_grpc() -> None:
+    request = pb.OccludeRequest(input=text_of(5), target_text="a b")
+    async with rest() as client:
+        expected = json_value(await client.service.stub.Occlude(request))
+        body = {**json_value(request), "encoding": "base64"}
+        _, _, told = await client.call("POST", "/v1/occlude", body)
+    assert told == expected
+    assert told["fall"]["shape"] == [5]
+
+
 async def test_the_model_is_described_as_over_grpc() -> None:
     async with rest() as client:
         expected = json_value(await client.service.stub.GetModel(pb.GetModelRequest()))
@@ -220,6 +275,7 @@ REFUSED: list[tuple[str, object, str, str | None, str]] = [
     ("/v1/encode", b"[" * 100_000, "INVALID_ARGUMENT", None, "not valid JSON"),
     ("/v1/occlude", {"inputs": []}, "INVALID_ARGUMENT", "inputs", "did you mean input?"),
     ("/v1/occlude", {"input": {"text": ""}}, "INVALID_ARGUMENT", "input.text", ""),
+    ("/v1/compare", {"query": {"text": ""}}, "INVALID_ARGUMENT", "passages", "has 0 entries"),
     (
         "/v1/encode",
         {"inputs": [{"text": "a"}], "outputs": {"attention": {"layers": [9]}}},
@@ -230,7 +286,7 @@ REFUSED: list[tuple[str, object, str, str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "code", "field", "problem"), REFUSED, ids=range(13))
+@pytest.mark.parametrize(("path", "body", "code", "field", "problem"), REFUSED, ids=range(14))
 async def test_errors_name_the_field(
     path: str, body: object, code: str, field: str | None, problem: str
 ) -> None:

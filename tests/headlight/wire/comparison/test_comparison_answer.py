@@ -1,0 +1,164 @@
+"""Answers to Compare that do not fit the request are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headlight.comparison import CompareSpec, EvidenceSpec
+from headlight.errors import BadAnswer
+from headlight.pb import headlight_pb2 as pb
+from headlight.wire.client_codec import from_model
+from headlight.wire.comparison.comparison_answer import ExpectedComparison
+
+REF = pb.ModelRef(name="m", version="1", bundle_sha256="a", provider="cpu", precision="fp32")
+INFO = pb.ModelInfo(layers=1, heads=1, dim=4, pooled_dim=4, vocab_size=9, max_length=9)
+MODEL = from_model(pb.GetModelResponse(model=REF, info=INFO))
+QUERY, PASSAGES = "a b", ["a b c", [1, 2]]
+SPEC = CompareSpec(
+    late_interaction=True,
+    matrix="float32",
+    evidence=(EvidenceSpec(unit="token"), EvidenceSpec(method="occlusion", unit="token", top_k=2)),
+)
+EXPECTED = ExpectedComparison(MODEL, "", QUERY, SPEC)
+
+
+def floats(*shape: int) -> pb.Tensor:
+    data = np.linspace(0, 1, int(np.prod(shape)), dtype="<f4").tobytes()
+    return pb.Tensor(dtype=pb.DATA_TYPE_FLOAT32, shape=shape, data=data)
+
+
+def item(count: int, *, text: bool) -> pb.Item:
+    ends = range(1, 2 * count, 2) if text else [0] * count
+    tokens = pb.TokenInfo(
+        ids=[1, 2, 3][:count],
+        starts=range(0, 2 * count, 2) if text else [0] * count,
+        ends=ends,
+        special=[False] * count,
+        segments=[0] * count,
+    )
+    return pb.Item(token_count=count, original_token_count=count, tokens=tokens)
+
+
+def passage(index: int, count: int, *, text: bool) -> pb.PassageComparison:
+    spans = [pb.TextSpan(start=2 * at, end=2 * at + 1) for at in range(count)] if text else []
+    late = pb.Evidence(
+        method=pb.EVIDENCE_METHOD_LATE_INTERACTION,
+        units=pb.Units(tokens=range(count)),
+        characters=spans,
+        weights=floats(count),
+        matched_tokens=[0, 1],
+        matched_cosines=floats(2),
+    )
+    hidden = pb.Evidence(
+        method=pb.EVIDENCE_METHOD_OCCLUSION,
+        units=pb.Units(tokens=[1, 0]),
+        characters=spans[:2],
+        weights=floats(2),
+    )
+    return pb.PassageComparison(
+        index=index,
+        item=item(count, text=text),
+        score=0.5,
+        max_sim_mean=0.25,
+        evidence=[late, hidden],
+        tokens=range(count),
+        matrix=floats(2, count),
+    )
+
+
+def answer() -> pb.CompareResponse:
+    return pb.CompareResponse(
+        model=REF,
+        similarity="cosine",
+        query=item(2, text=True),
+        query_tokens=[0, 1],
+        passages=[passage(0, 3, text=True), passage(1, 2, text=False)],
+    )
+
+
+def test_a_fitting_answer_is_decoded() -> None:
+    first, second = EXPECTED.decode(answer(), PASSAGES, 600)
+    assert (first.index, second.index) == (600, 601)
+    assert first.evidence[0].units == ((0,), (1,), (2,))
+    assert first.evidence[1].units == ((1,), (0,))
+    assert [tuple(span) for span in first.evidence[0].characters] == [
+        (0, 1, 0),
+        (2, 3, 0),
+        (4, 5, 0),
+    ]
+    assert first.evidence[1].matched_cosines is None
+    assert second.evidence[0].characters == ()
+    assert second.matrix is not None
+    assert second.matrix.shape == (2, 2)
+
+
+def no_matrix(message: Any) -> None:
+    message.passages[0].ClearField("matrix")
+
+
+BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "similarity": (lambda a: setattr(a, "similarity", "odd"), "similarity is 'odd'"),
+    "order": (lambda a: setattr(a.passages[0], "index", 1), "not in the order of 2 passages"),
+    "count": (lambda a: a.passages.pop(), "1 comparisons"),
+    "query tokens": (lambda a: a.query_tokens.append(7), "query_tokens are not tokens of 2"),
+    "tokens": (lambda a: a.passages[0].item.tokens.ids.pop(), "differ in length"),
+    "token count": (lambda a: setattr(a.passages[0].item, "token_count", 2), "3 tokens described"),
+    "compared": (lambda a: a.passages[1].tokens.append(2), "tokens are not tokens of 2"),
+    "score": (lambda a: setattr(a.passages[0], "score", float("nan")), "score and .max_sim_mean"),
+    "late": (lambda a: a.passages[0].ClearField("max_sim_mean"), "other contents"),
+    "matrix": (no_matrix, "other contents"),
+    "methods": (lambda a: a.passages[0].evidence.pop(), "other contents"),
+    "shape": (lambda a: a.passages[0].matrix.shape.pop(), "and the shape"),
+    "data": (lambda a: setattr(a.passages[0].matrix, "data", b""), "0 bytes of data where 24"),
+    "unit": (
+        lambda a: a.passages[0].evidence[0].units.tokens.append(5),
+        "do not name tokens of 3",
+    ),
+    "starts": (
+        lambda a: a.passages[0].evidence[0].units.starts.extend([0, 2, 1]),
+        "do not name tokens of 3",
+    ),
+    "top": (
+        lambda a: a.passages[0].evidence[1].units.tokens.append(2),
+        "has 3 units, and 2 were asked for",
+    ),
+    "weights": (
+        lambda a: a.passages[0].evidence[0].weights.CopyFrom(floats(2)),
+        "weights has the type",
+    ),
+    "infinite": (
+        lambda a: setattr(a.passages[0].evidence[0].weights, "data", b"\xff" * 12),
+        "NaN or infinite",
+    ),
+    "characters": (
+        lambda a: a.passages[0].evidence[0].characters.pop(),
+        "has 2 spans for 3 units",
+    ),
+    "outside": (
+        lambda a: setattr(a.passages[0].evidence[0].characters[2], "end", 6),
+        "leave the text that was sent",
+    ),
+    "matches": (
+        lambda a: a.passages[0].evidence[0].matched_tokens.append(1),
+        "matches 3 tokens of 2",
+    ),
+    "match beyond": (
+        lambda a: a.passages[0].evidence[0].matched_tokens.__setitem__(1, 3),
+        "matches 2 tokens of 2",
+    ),
+    "model": (lambda a: setattr(a.model, "name", "other"), "weights were replaced"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_misfit_is_named(name: str) -> None:
+    change, problem = BAD[name]
+    changed = answer()
+    change(changed)
+    kind = Exception if name == "model" else BadAnswer
+    with pytest.raises(kind, match=problem):
+        EXPECTED.decode(changed, PASSAGES, 0)

@@ -1,0 +1,364 @@
+"""Compare over a real socket: sizes, limits, memory, waves and streams, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from headlight.pb import headlight_pb2 as pb
+from headlight_service.core.admission.admission_control import Admission
+from tests.service.calls import details_of, refused, text_of, until
+from tests.service.conftest import Serve, Service
+from tests.service.fakes import DIM, FakeRuntime
+from tests.service.frontends.grpc.test_encode_stream import ask, frames_of, kinds
+
+INVALID, EXHAUSTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
+LATE, HIDE, ATTEND = (
+    pb.EvidenceRequest(method=method, unit=pb.UNIT_TOKEN)
+    for method in (
+        pb.EVIDENCE_METHOD_LATE_INTERACTION,
+        pb.EVIDENCE_METHOD_OCCLUSION,
+        pb.EVIDENCE_METHOD_ATTENTION,
+    )
+)
+FORMS: dict[str, dict[str, Any]] = {
+    "scores": {},
+    "sorted": {"sort": True},
+    "late interaction": {"late_interaction": pb.LateInteraction()},
+    "evidence": {"evidence": [LATE, HIDE, ATTEND]},
+    "best": {"evidence": [pb.EvidenceRequest(unit=pb.UNIT_TOKEN, top_k=2)]},
+    "matrix": {"matrix": pb.SimilarityMatrix()},
+    "halves": {"matrix": pb.SimilarityMatrix(dtype=pb.DATA_TYPE_FLOAT16)},
+    "all": {
+        "late_interaction": pb.LateInteraction(),
+        "evidence": [HIDE, LATE],
+        "matrix": pb.SimilarityMatrix(),
+    },
+}
+
+
+def of(*lengths: int, **fields: Any) -> pb.CompareRequest:
+    """Return a request with passages of so many tokens, and a query of three."""
+    return pb.CompareRequest(query=text_of(3), passages=map(text_of, lengths), **fields)
+
+
+def data_of(answer: pb.CompareResponse) -> int:
+    """Return the bytes of all numbers of an answer."""
+    size = 0
+    for passage in answer.passages:
+        size += 4 + 4 * passage.HasField("max_sim_mean") + len(passage.matrix.data)
+        for evidence in passage.evidence:
+            size += len(evidence.weights.data) + len(evidence.matched_cosines.data)
+    return size
+
+
+def admission_of(service: Service) -> Admission:
+    return service.model.admission
+
+
+@pytest.mark.parametrize("name", FORMS)
+async def test_a_dry_run_has_the_size_and_runs_nothing(serve: Serve, name: str) -> None:
+    async with serve() as service:
+        planned = await service.stub.Compare(of(4, 1, 7, dry_run=True, **FORMS[name]))
+        assert service.engine.batches == []
+        answer = await service.stub.Compare(of(4, 1, 7, **FORMS[name]))
+        await service.in_flight.idle()
+        assert admission_of(service).outputs.held == 0
+    assert planned.data_bytes == answer.data_bytes == data_of(answer)
+    assert [each.item for each in planned.passages] == sorted(
+        [each.item for each in answer.passages],
+        key=lambda item: [4, 1, 7].index(item.token_count),
+    )
+    assert {len(each.evidence) for each in planned.passages} == {0}
+    assert (
+        answer.usage
+        == planned.usage
+        == pb.Usage(token_count=15, prompt_token_count=0, original_token_count=15)
+    )
+
+
+async def test_an_answer_is_never_larger_than_what_is_reserved_for_it(serve: Serve) -> None:
+    async with serve() as service:
+        for name, fields in FORMS.items():
+            service.engine.gate.clear()
+            call = asyncio.ensure_future(service.stub.Compare(of(40, 300, 2, **fields)))
+            await service.started()
+            held = admission_of(service).outputs.held
+            service.engine.gate.set()
+            size = (await call).ByteSize()
+            vectors = 4 * DIM * 4  # pooled
+            assert size <= held - vectors, name
+
+
+async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
+    fields = {"late_interaction": pb.LateInteraction(), "evidence": [HIDE]}
+    async with serve(max_request_tokens=2000) as service:
+        outputs = admission_of(service).outputs
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(service.stub.Compare(of(500, **fields)))
+        await service.started()
+        whole = outputs.held
+        with admission_of(service).lock:
+            others = admission_of(service).tokens.free
+            admission_of(service).tokens.take(others)
+        service.engine.gate.set()
+        await until(lambda: admission_of(service)._waiting.count > 0)  # its first wave
+        assert whole - outputs.held >= 4 * DIM * (3 + 500), "the vectors are compared"
+        with admission_of(service).lock:
+            admission_of(service).give_tokens(others, "interactive")
+        answer = await call
+        await service.in_flight.idle()
+        assert outputs.held == 0
+        hidden = [item.occluded for batch in service.engine.batches for item in batch]
+    assert sorted(hidden) == [(), (), *((at,) for at in range(500))]
+    assert list(answer.passages[0].evidence[0].weights.shape) == [500]
+
+
+async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
+    async with serve(max_output_bytes=4 << 20, max_stream_output_bytes=1 << 20) as service:
+        fields = {"late_interaction": pb.LateInteraction()}
+        many = of(*[1000] * 260, **fields)
+        error = await refused(service.stub.Compare(many), INVALID)
+        assert service.engine.batches == []
+    assert details_of(error)["BadRequest"].field_violations[0].field == "passages"
+    assert "send fewer" in (error.details() or "")
+
+
+async def test_a_caller_that_disconnects_releases_everything(serve: Serve) -> None:
+    async with serve() as service:
+        admission = admission_of(service)
+        service.engine.gate.clear()
+        call = service.stub.Compare(of(9, evidence=[HIDE, LATE]))
+        await service.started()
+        others = admission.tokens.free
+        admission.tokens.take(others)
+        service.engine.gate.set()
+        await until(lambda: admission.tokens.held == others)  # the whole inputs are computed
+        call.cancel()
+        await service.in_flight.idle()
+        assert service.sample("headlight_cancelled_total", model="fake", stage="queue") == 1
+        assert (admission.tokens.held, admission.outputs.held, admission.requests.held) == (
+            others,
+            0,
+            0,
+        )
+
+
+async def test_it_is_counted_and_timed_as_an_encoding(serve: Serve) -> None:
+    async with serve() as service:
+        answer = await service.stub.Compare(of(4, 4, evidence=[HIDE]))
+        found = service.sample("headlight_output_bytes_total", model="fake", output="comparison")
+        assert found == answer.data_bytes
+        stage = {"model": "fake", "priority": "interactive", "stage": "total"}
+        assert service.sample("headlight_stage_seconds_count", **stage) == 1
+        texts = service.sample("headlight_texts_total", model="fake", priority="interactive")
+        assert texts == 3 + 8, "an encoding for each hidden unit"
+    assert answer.timings.total_ns > answer.timings.infer_ns > 0
+
+
+async def test_the_whole_work_is_checked_against_the_deadline(serve: Serve) -> None:
+    async with serve(streams=1) as service:
+        service.engine.gate.clear()
+        first = asyncio.ensure_future(service.stub.Compare(of(2)))
+        await service.started()
+        admission_of(service).estimate.worked_off(tokens=1000, seconds=60.0)
+        call = service.stub.Compare(of(100, evidence=[HIDE]), timeout=300)
+        error = await refused(call, EXHAUSTED)
+        assert details_of(error)["ErrorInfo"].reason == "WAIT_BEYOND_DEADLINE"
+        service.engine.gate.set()
+        await first
+
+
+SPANS = pb.TextSpans(spans=[pb.TextSpan(start=0, end=4)])
+REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
+    "no passages": (of(), "passages", "has 0 entries; send 1 to 511"),
+    "10,000 passages": (of(*[1] * 10_000), "passages", "has 10000 entries; send 1 to 511"),
+    "no query": (pb.CompareRequest(passages=[text_of(1)]), "query", "is empty; set text or ids"),
+    "empty query": (
+        pb.CompareRequest(query=pb.Input(text=""), passages=[text_of(1)]),
+        "query.text",
+        "is empty; send at least one character",
+    ),
+    "empty passage": (
+        pb.CompareRequest(query=text_of(1), passages=[text_of(1), pb.Input(text="")]),
+        "passages[1].text",
+        "is empty",
+    ),
+    "many tokens": (of(*[1900] * 100), "passages", "have more than 131072 tokens together"),
+    "four methods": (
+        of(1, evidence=[LATE, HIDE, ATTEND, LATE]),
+        "evidence",
+        "has 4 entries",
+    ),
+    "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
+    "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]
+    "unit": (of(1, evidence=[pb.EvidenceRequest(unit=9)]), "evidence[0].unit", "9 is not"),  # type: ignore[arg-type]
+    "lists of spans": (
+        of(1, evidence=[pb.EvidenceRequest(unit=pb.UNIT_SPAN, spans=[SPANS] * 2)]),
+        "evidence[0].spans",
+        "has 2 lists for 1 passages",
+    ),
+    "missing spans": (
+        of(1, 2, evidence=[pb.EvidenceRequest(unit=pb.UNIT_SPAN, spans=[SPANS])]),
+        "evidence[0].spans",
+        "has 1 lists for 2 passages",
+    ),
+    "spans of tokens": (
+        of(1, evidence=[pb.EvidenceRequest(unit=pb.UNIT_TOKEN, spans=[SPANS])]),
+        "evidence[0].spans",
+        'are of unit "span" alone',
+    ),
+    "many spans": (
+        of(
+            1,
+            evidence=[
+                pb.EvidenceRequest(
+                    unit=pb.UNIT_SPAN, spans=[pb.TextSpans(spans=[pb.TextSpan()] * 3000)]
+                )
+            ],
+        ),
+        "evidence[0].spans[0].spans",
+        "has 3000 entries",
+    ),
+    "layers": (
+        of(1, evidence=[pb.EvidenceRequest(method=pb.EVIDENCE_METHOD_ATTENTION, layers=[3])]),
+        "evidence[0].layers[0]",
+        "is 3; valid are -3 .. 2",
+    ),
+    "matrix": (
+        of(40, matrix=pb.SimilarityMatrix(max_bytes=479)),
+        "matrix.max_bytes",
+        "the matrices would have 480 bytes, over the 479 allowed",
+    ),
+    "matrix type": (
+        of(1, matrix=pb.SimilarityMatrix(dtype=pb.DATA_TYPE_UINT8)),
+        "matrix.dtype",
+        "3 is not known",
+    ),
+    "large": (
+        of(*[1000] * 60, evidence=[LATE, HIDE, ATTEND]),
+        "passages",
+        "the answer may have ",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_bad_input_and_limits_are_refused_by_name(serve: Serve, name: str) -> None:
+    request, field, problem = REFUSED[name]
+    async with serve(max_request_tokens=131072, max_queue_tokens=262144) as service:
+        error = await refused(service.stub.Compare(request), INVALID)
+        assert service.engine.batches == []
+        assert admission_of(service).outputs.held == admission_of(service).requests.held == 0
+    assert (error.details() or "").startswith(f"{field}: {problem}")
+    assert details_of(error)["BadRequest"].field_violations[0].field == field
+
+
+@pytest.mark.parametrize("part", ["evidence", "matrix", "late_interaction"])
+async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: str) -> None:
+    request = of(2)
+    inner: Any = request.evidence.add() if part == "evidence" else getattr(request, part)
+    inner.MergeFromString(b"\xa0\x06\x01")  # field 100
+    async with serve() as service:
+        error = await refused(service.stub.Compare(request), INVALID)
+    assert "asks for something that this server does not know" in (error.details() or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"attend": False}, "evidence[0].method"), ({"pooling": "max"}, "evidence[0].method")],
+    ids=["without attention", "max"],
+)
+async def test_a_method_that_the_model_cannot_have_is_refused(
+    serve: Serve, changes: dict[str, Any], field: str
+) -> None:
+    async with serve(FakeRuntime(**changes)) as service:
+        error = await refused(service.stub.Compare(of(2, evidence=[ATTEND])), INVALID)
+        assert details_of(error)["BadRequest"].field_violations[0].field == field
+        answer = await service.stub.Compare(of(2, evidence=[LATE, HIDE]))
+    assert len(answer.passages[0].evidence) == 2
+
+
+async def test_the_pooled_token_is_not_hidden(serve: Serve) -> None:
+    async with serve(FakeRuntime(pooling="last")) as service:
+        answer = await service.stub.Compare(of(4, evidence=[HIDE]))
+    assert list(answer.passages[0].evidence[0].units.tokens) == [0, 1, 2]
+
+
+async def test_prompts_of_query_and_passages_have_defaults_of_their_own(serve: Serve) -> None:
+    prompts = {"query": "q: ", "passage": "p: ", "other": "o: "}
+    runtime = FakeRuntime(prompts=prompts, default_prompt="other")
+    async with serve(runtime) as service:
+        request = pb.CompareRequest(query=pb.Input(text="a"), passages=[pb.Input(text="b")])
+        await service.stub.Compare(request)
+        request.query_prompt_name = "other"
+        request.passage_prompt_text = ""
+        await service.stub.Compare(request)
+        await service.stub.Occlude(pb.OccludeRequest(input=pb.Input(text="c d"), target_text="t"))
+        request.passage_prompt_name = "none"
+        error = await refused(service.stub.Compare(request), INVALID)
+    assert (error.details() or "").startswith("passage_prompt_name: is not a prompt")
+    assert runtime.tokenizer is not None
+    read = runtime.tokenizer.texts
+    assert read == ["q: a", "p: b", "o: a", "b", "o: c d", "q: t"]
+
+
+def streamed(request_id: str, request: pb.CompareRequest) -> pb.EncodeStreamRequest:
+    return pb.EncodeStreamRequest(id=request_id, compare=request)
+
+
+async def test_a_stream_answers_comparisons_beside_encodings(serve: Serve) -> None:
+    wanted = of(4, 9, evidence=[LATE, HIDE], sort=True)
+    requests = [ask("encode"), streamed("compare", wanted), streamed("bad", of()), ask("again")]
+    async with serve() as service:
+        expected = await service.stub.Compare(wanted)
+        frames = await frames_of(service.stub.EncodeStream(iter(requests)))
+        await service.in_flight.idle()
+        assert admission_of(service).outputs.held == 0
+    assert kinds(frames, "encode") == kinds(frames, "again") == ["response"]
+    assert kinds(frames, "compare") == ["comparison"]
+    [error] = [frame.error for frame in frames if frame.id == "bad"]
+    assert error.field == "passages"
+    [found] = [frame.comparison for frame in frames if frame.id == "compare"]
+    expected.ClearField("timings")
+    found.ClearField("timings")
+    assert found == expected
+
+
+async def test_a_frame_of_a_stream_is_limited(serve: Serve) -> None:
+    request = of(*[1000] * 60, evidence=[LATE, HIDE, ATTEND])
+    async with serve(max_unary_response_bytes=1 << 30, max_output_bytes=4 << 30) as service:
+        call = service.stub.EncodeStream(iter([streamed("large", request)]))
+        [frame] = await frames_of(call)
+        assert service.engine.batches == []
+    assert (frame.error.field, frame.WhichOneof("frame")) == ("passages", "error")
+    assert "over 3145728" in frame.error.message
+
+
+async def test_a_target_is_compared_with_the_input(serve: Serve) -> None:
+    async with serve() as service:
+        plain = await service.stub.Occlude(pb.OccludeRequest(input=text_of(5)))
+        vector = pb.TargetVector(values=[1, 0, 0, 0])
+        by_vector = await service.stub.Occlude(
+            pb.OccludeRequest(input=text_of(5), target_vector=vector)
+        )
+        service.engine.gate.clear()
+        call = asyncio.ensure_future(
+            service.stub.Occlude(pb.OccludeRequest(input=text_of(5), target_text="word word"))
+        )
+        await service.started()
+        held = admission_of(service).outputs.held
+        service.engine.gate.set()
+        by_text = await call
+        request = pb.OccludeRequest(input=text_of(5), target_vector=pb.TargetVector(values=[1]))
+        error = await refused(service.stub.Occlude(request), INVALID)
+    assert held == by_text.ByteSize() + 2 * 4 * DIM, "vectors of input and target"
+    assert (plain.HasField("fall"), plain.HasField("similarity")) == (False, False)
+    for answer in (by_vector, by_text):
+        assert answer.moved == plain.moved
+        assert list(answer.fall.shape) == [5]
+        assert -1 <= answer.similarity <= 1.0001
+    assert (error.details() or "") == "target_vector: has 1 numbers; send the 4 of a pooled vector"

@@ -93,10 +93,10 @@ def main() -> None:
     }
     with Runtime(options.bundle) as runtime:
         ref = runtime.model().ref
-        for name in PARTS:
+        for name, measure in PARTS.items():
             if name in options.parts:
                 try:
-                    found = PARTS[name](runtime, options)
+                    found = measure(runtime, options)
                 except Failed as error:
                     sys.exit(f"bench.evidence: {error}")
                 run[name] = {**origin, "model": f"{ref.name} {ref.version}", **found}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.evidence.sections import Document
 from bench.evidence.intervals import figure
+from bench.evidence.sections import Document
 from headlight.runtime import Runtime
 from headlight_model.evaluate.ranking import Floats, ranks, reciprocal_ranks
 
@@ -42,8 +42,7 @@ def vectors(runtime: Runtime, found: Sequence[Document]) -> tuple[dict[str, Floa
 def encoded(runtime: Runtime, texts: Sequence[str]) -> Floats:
     """Return the vectors of some texts, [N, D]."""
     parts = [
-        runtime.encode(texts[at : at + BATCH], truncate="end")
-        for at in range(0, len(texts), BATCH)
+        runtime.encode(texts[at : at + BATCH], truncate="end") for at in range(0, len(texts), BATCH)
     ]
     return np.concatenate(parts)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.evidence.intervals import figure
 from bench.evidence.methods import METHODS, RANDOM
 from bench.evidence.planted import SEED, Case
-from bench.evidence.intervals import figure
 from headlight.comparison import EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime

@@ -9,8 +9,8 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from bench.evidence.planted import Case
 from bench.evidence.intervals import figure
+from bench.evidence.planted import Case
 from headlight.comparison import EvidenceMethod, EvidenceSpec
 from headlight.runtime import Runtime
 from headlight_model.evaluate.lexical import NOTHING, stems

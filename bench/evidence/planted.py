@@ -84,7 +84,7 @@ class Case(NamedTuple):
 def long_stems(text: str) -> set[str]:
     """Return the stems of words of LONG_WORD letters or more, and the words' first letters.
 
-    The first LONG_WORD letters join words that the stemmer does not: "descriptor" and "description".
+    The first letters join "descriptor" and "description", which the stemmer does not.
     """
     words = {word for word in split_words(text) if len(word) >= LONG_WORD}
     return {_stem(word) for word in words} | {f"{word[:LONG_WORD]}-" for word in words}
@@ -172,9 +172,7 @@ def planted_cases(task: str, found: Sequence[Sentence], cases: int) -> list[Case
     return sorted(kept, key=lambda case: case.group)
 
 
-def _case(
-    task: str, planted: Sentence, others: Sequence[Sentence], draw: random.Random
-) -> Case:
+def _case(task: str, planted: Sentence, others: Sequence[Sentence], draw: random.Random) -> Case:
     count = draw.randint(SMALLEST, LARGEST)
     rest = [each.text for each in others if each.function != planted.function]
     texts = draw.sample(rest, count - 1)

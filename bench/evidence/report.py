@@ -8,8 +8,8 @@ from typing import Any
 from bench.evidence import cost, planted
 from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
 from bench.evidence.deletion import RANDOM_ORDERS, SHARES
-from bench.evidence.methods import DEPTHS, METHODS, RANDOM
 from bench.evidence.intervals import shown
+from bench.evidence.methods import DEPTHS, RANDOM
 
 CRITERION = 1.3  # times the encoding alone, of late interaction evidence for 100 passages
 INTERVALS = "In brackets: 95 % bootstrap intervals."
@@ -117,10 +117,7 @@ def _deletion(part: dict[str, Any], picture: str) -> list[str]:
         "",
         f"![Score of the passage over the share of hidden words]({picture})",
         "",
-        *_head(
-            ["task", "group", "method", "cases", *(f"{share:.0%}" for share in (0, *SHARES))]
-            + ["area"]
-        ),
+        *_head(["task", "group", "method", "cases", *_shares(), "area"]),
     ]
     for row in part["rows"]:
         points = [f"{point['mean']:.3f}" for point in row["curve"]]
@@ -128,6 +125,10 @@ def _deletion(part: dict[str, Any], picture: str) -> list[str]:
         cells = [row["task"], row["group"], row["name"], str(row["cases"]), *points, area]
         lines.append(_row(cells))
     return [*lines, ""]
+
+
+def _shares() -> list[str]:
+    return [f"{share:.0%}" for share in (0, *SHARES)]
 
 
 def _chunking(part: dict[str, Any]) -> list[str]:
@@ -177,7 +178,9 @@ def _cost(part: dict[str, Any]) -> list[str]:
         for row in rows:
             if (row["place"], row["passages"]) == (place, size):
                 ratio, ends = f"{row['ratio']:.2f}", f"{row['least']:.2f} to {row['most']:.2f}"
-                lines.append(_row([row["name"], f"{row['ms']:.1f}", ratio, ends, str(row["rounds"])]))
+                lines.append(
+                    _row([row["name"], f"{row['ms']:.1f}", ratio, ends, str(row["rounds"])])
+                )
         lines.append("")
     return [*lines, *_criterion(rows), ""]
 

@@ -11,9 +11,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
-
 from pydoc_data.topics import topics
+from typing import NamedTuple
 
 from bench.evidence.planted import is_plain
 from headlight.runtime.tokenization.sentences import sentence_spans

@@ -32,7 +32,10 @@ def test_a_small_run_reports_every_task_group_and_method(tmp_path: Path) -> None
     run = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     cells = {(row["task"], row["group"], row["name"]) for row in run["planted"]["rows"]}
     assert cells == {
-        (task, group, name) for task in TASKS for group in (SHARED, DISJOINT) for name in CONTESTANTS
+        (task, group, name)
+        for task in TASKS
+        for group in (SHARED, DISJOINT)
+        for name in CONTESTANTS
     }
     for row in run["deletion"]["rows"]:
         assert len(row["curve"]) == 1 + len(SHARES)

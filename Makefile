@@ -63,7 +63,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate lab export run demo test test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -128,6 +128,9 @@ train: $(SETUP) ## train docs-rope again into model/headlight_model/checkpoints,
 
 evaluate: $(SETUP) ## measure the shipped models on held-out packages and modules (PREVIOUS=DIR: beside an earlier docs-rope); writes bench/results/evaluation.md
 	$(PY) -m headlight_model.evaluate $(MODELS:%=model/headlight_model/checkpoints/%) $(PREVIOUS:%=--previous %) --out bench/results/evaluation.md
+
+evaluate-evidence: $(SETUP) build/bundles/docs-rope/manifest.json ## measure what evidence and span vectors find and cost (PARTS="planted deletion chunking cost": some of these); writes bench/results/evidence.md
+	$(PY) -m bench.evidence $(if $(PARTS),--parts $(PARTS))
 
 # QUICK=1 only checks that everything runs, and changes no committed file. The shipped checkpoint is
 # the one that the page describes.

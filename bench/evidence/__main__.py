@@ -1,0 +1,111 @@
+"""Command of `make evaluate-evidence`: what evidence and span vectors find, and what they cost.
+
+    python -m bench.evidence
+
+It writes bench/results/evidence.md, and beside it the figures (.json) and curves (.png). A run of
+some parts keeps the others' figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.evidence import chunking, cost, deletion, methods, planted, sections
+from bench.evidence.plots import deletion_curves
+from bench.evidence.report import page
+from bench.measuring import Others, machine, publish
+from bench.serving.processes import Failed
+from headlight.runtime import Runtime
+
+OUT = Path("bench/results/evidence.md")
+QUERY = "return the name of each file below a folder that has changed"
+PACKAGES = ("onnxruntime", "numpy", "tokenizers")
+QUICK_CASES = 4
+QUICK_SIZES = (2, 4)
+QUICK_DOCUMENTS = -6  # the last, which are short
+
+
+def _planted(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+    cases = planted.all_cases(options.cases)
+    return {"digest": planted.digest(cases), "rows": methods.measure(runtime, cases)}
+
+
+def _deletion(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+    cases = planted.first_cases(planted.all_cases(options.cases), options.curves)
+    return {"digest": planted.digest(cases), "rows": deletion.measure(runtime, cases)}
+
+
+def _chunking(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+    found = sections.documents()[QUICK_DOCUMENTS if options.quick else 0 :]
+    return {"digest": sections.digest(found), **chunking.measure(runtime, found)}
+
+
+def _cost(runtime: Runtime, options: argparse.Namespace) -> dict[str, Any]:
+    random.seed(planted.SEED)
+    others, sizes = Others(), QUICK_SIZES if options.quick else cost.SIZES
+    texts = cost.passages(runtime, planted.all_cases(options.cases), max(sizes))
+    lists = [texts[:size] for size in sizes]
+    rows = cost.measure(runtime, "in process", QUERY, lists, options.rounds)
+    if not options.no_service:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            cost.served(options.bundle, Path(folder) / "serve.log") as client,
+        ):
+            rows += cost.measure(client, "over gRPC", QUERY, lists, options.rounds)
+    tokens = len(runtime.tokenize(QUERY)[0])
+    return {"query_tokens": tokens, "others": round(others.share(), 3), "rows": rows}
+
+
+PARTS: dict[str, Callable[[Runtime, argparse.Namespace], dict[str, Any]]] = {
+    "planted": _planted,
+    "deletion": _deletion,
+    "chunking": _chunking,
+    "cost": _cost,
+}
+
+
+def main() -> None:
+    """Measure the parts, and publish them with those measured before."""
+    parser = argparse.ArgumentParser(prog="python -m bench.evidence", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    parser.add_argument("--cases", type=int, default=planted.CASES, help="of each group")
+    parser.add_argument("--curves", type=int, default=50, help="cases of each group that have one")
+    parser.add_argument("--rounds", type=int, default=7, help="of the cost")
+    parser.add_argument("--no-service", action="store_true", help="measure cost in process alone")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    if options.quick:
+        options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CASES, 1
+    figures = options.out.with_suffix(".json")
+    run = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+    origin = {
+        "command": " ".join(["python -m bench.evidence", *sys.argv[1:]]),
+        "machine": machine(PACKAGES),
+    }
+    with Runtime(options.bundle) as runtime:
+        ref = runtime.model().ref
+        for name, measure in PARTS.items():
+            if name in options.parts:
+                try:
+                    found = measure(runtime, options)
+                except Failed as error:
+                    sys.exit(f"bench.evidence: {error}")
+                run[name] = {**origin, "model": f"{ref.name} {ref.version}", **found}
+                figures.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    picture = options.out.with_suffix(".png")
+    if "deletion" in run:
+        deletion_curves(run["deletion"]["rows"], picture)
+    publish(options.out, page(run, picture.name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Means with 95 % bootstrap intervals, as rows of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+
+from headlight_model.evaluate.ranking import bootstrap
+
+
+class Figure(TypedDict):
+    """A mean and the ends of its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def figure(values: Sequence[float], groups: Sequence[str] | None = None) -> Figure:
+    """Return the mean of values, one for each case; `groups`: draw whole groups of cases."""
+    found = bootstrap(np.array(values, np.float64), groups)
+    return {
+        "mean": round(found.mean, 4),
+        "low": round(found.low, 4),
+        "high": round(found.high, 4),
+    }
+
+
+def shown(found: Figure, sign: str = "") -> str:
+    """Return a figure as a cell of a table; `sign` "+": a difference."""
+    mean, low, high = (
+        f"{value:{sign}.3f}" for value in (found["mean"], found["low"], found["high"])
+    )
+    return f"{mean} [{low}, {high}]"

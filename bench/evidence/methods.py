@@ -1,0 +1,86 @@
+"""Weights of a passage's sentences by each method, and the share of cases that each method hits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import bm25s
+import numpy as np
+
+from bench.evidence.intervals import figure
+from bench.evidence.planted import Case
+from headlight.comparison import EvidenceMethod, EvidenceSpec
+from headlight.runtime import Runtime
+from headlight_model.evaluate.lexical import NOTHING, stems
+from headlight_model.evaluate.ranking import DIGITS, Floats
+
+METHODS: tuple[EvidenceMethod, ...] = ("late_interaction", "occlusion", "attention")
+LAST_LAYER = "attention, last layer"
+ALONE = "each sentence encoded alone"
+RANDOM = "random"
+LONGEST = "longest sentence"
+BM25 = "BM25 of sentences"
+CONTESTANTS = (*METHODS, LAST_LAYER, ALONE, RANDOM, LONGEST, BM25)
+DEPTHS = (1, 3)  # hit@1, hit@3
+
+
+def sentence_weights(runtime: Runtime, case: Case) -> dict[str, Floats]:
+    """Return the weight of each sentence of a case, by contestant; equal weights are ties."""
+    specs = [EvidenceSpec(method=method, unit="sentence") for method in METHODS]
+    last = EvidenceSpec(method="attention", unit="sentence", layers=(-1,))
+    [found] = runtime.compare(case.query, [case.passage], evidence=specs)
+    [of_last] = runtime.compare(case.query, [case.passage], evidence=last)
+    named = {**{each.method: each for each in found.evidence}, LAST_LAYER: of_last.evidence[0]}
+    weights = {name: each.weights.astype(np.float64) for name, each in named.items()}
+    query, *alone = runtime.encode([case.query, *case.sentences])
+    count = len(case.sentences)
+    return weights | {
+        ALONE: np.array(alone, np.float64) @ query,
+        RANDOM: np.zeros(count),
+        LONGEST: np.array([len(each) for each in case.sentences], np.float64),
+        BM25: bm25(case.query, case.sentences),
+    }
+
+
+def bm25(query: str, sentences: Sequence[str]) -> Floats:
+    """Return the BM25 scores of a passage's sentences, which are the whole collection: [S]."""
+    documents = [stems(each) or [NOTHING] for each in sentences]
+    index = bm25s.BM25(method="lucene")
+    index.index(documents, show_progress=False)
+    known = {term for document in documents for term in document}
+    terms = [term for term in stems(query) if term in known]
+    return index.get_scores(terms).astype(np.float64) if terms else np.zeros(len(documents))
+
+
+def hit(weights: Floats, answer: int, depth: int) -> float:
+    """Return the probability that the answer is among the `depth` largest; ties are drawn."""
+    rounded = np.round(weights, DIGITS)
+    larger = int((rounded > rounded[answer]).sum())
+    equal = int((rounded == rounded[answer]).sum())
+    return min(1.0, max(0.0, (depth - larger) / equal))
+
+
+def measure(runtime: Runtime, cases: Iterable[Case]) -> list[dict[str, Any]]:
+    """Return the hits of each contestant, by task and group."""
+    hits = defaultdict[tuple[str, str, str], list[tuple[float, ...]]](list)
+    for case in cases:
+        weights = sentence_weights(runtime, case)
+        for name in CONTESTANTS:
+            if len(weights[name]) != len(case.sentences):
+                raise ValueError(f"{name} found {len(weights[name])} sentences in {case.passage!r}")
+            found = tuple(hit(weights[name], case.answer, depth) for depth in DEPTHS)
+            hits[case.task, case.group, name].append(found)
+    rows = []
+    for (task, group, name), values in hits.items():
+        random = hits[task, group, RANDOM]
+        row: dict[str, Any] = {"task": task, "group": group, "name": name, "cases": len(values)}
+        for at, depth in enumerate(DEPTHS):
+            own = [each[at] for each in values]
+            row[f"hit@{depth}"] = figure(own)
+            row[f"hit@{depth} over random"] = figure(
+                [mine - chance[at] for mine, chance in zip(own, random, strict=True)]
+            )
+        rows.append(row)
+    return rows

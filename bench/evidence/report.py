@@ -1,0 +1,206 @@
+"""Markdown report of the evaluation of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from bench.evidence import cost, planted
+from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
+from bench.evidence.deletion import RANDOM_ORDERS, SHARES
+from bench.evidence.intervals import shown
+from bench.evidence.methods import DEPTHS, RANDOM
+
+CRITERION = 1.3  # times the encoding alone, of late interaction evidence for 100 passages
+INTERVALS = "In brackets: 95 % bootstrap intervals."
+CHUNKING_COLUMNS = ("recall@1", "recall@5", "MRR@10", RIGHT_DOCUMENT)
+Rows = Sequence[dict[str, Any]]
+
+
+def page(run: dict[str, Any], picture: str) -> list[str]:
+    """Return the lines of the page, of the parts that were measured.
+
+    Args:
+        run: the figures, by part.
+        picture: name of the file of the deletion curves.
+    """
+    lines = ["# What evidence and span vectors find, and what they cost", ""]
+    if "planted" in run:
+        lines += _planted(run["planted"])
+    if "deletion" in run:
+        lines += _deletion(run["deletion"], picture)
+    if "chunking" in run:
+        lines += _chunking(run["chunking"])
+    if "cost" in run:
+        lines += _cost(run["cost"])
+    return lines
+
+
+def _origin(part: dict[str, Any]) -> list[str]:
+    """Return how a part was measured."""
+    return [f"`{part['command']}`, model {part['model']}, {part['machine']}.", ""]
+
+
+def _planted(part: dict[str, Any]) -> list[str]:
+    rows = part["rows"]
+    lines = [
+        "## Planted sentences: does the method find the answer?",
+        "",
+        *_origin(part),
+        f"Each passage has {planted.SMALLEST} to {planted.LARGEST} sentences in random order. One "
+        "of them is the",
+        "answer. The others are of the same package, and of other functions. The texts are",
+        "docstrings of packages and library modules that training held out. A method hits if the",
+        "answer is among the sentences with the largest weights; ties are drawn. In the group",
+        f'"{planted.DISJOINT}" query and answer have no word of {planted.LONG_WORD} or more '
+        "letters in common;",
+        f"words of one stem, or with the same first {planted.LONG_WORD} letters, count as common.",
+        "BM25 takes the sentences of the passage as its collection.",
+        f"{INTERVALS} SHA-256 of the cases: `{part['digest']}`.",
+        "",
+    ]
+    for task, about in planted.TASKS.items():
+        own = [row for row in rows if row["task"] == task]
+        lines += [f"### {task.capitalize()}", "", about, ""] if own else []
+        for group in dict.fromkeys(row["group"] for row in own):
+            lines += [*_hits([row for row in own if row["group"] == group]), ""]
+    return [*lines, *_no_better(rows), *LIMITS]
+
+
+def _hits(rows: Rows) -> list[str]:
+    columns = [name for depth in DEPTHS for name in (f"hit@{depth}", f"hit@{depth} over random")]
+    lines = [
+        f"Query and answer: {rows[0]['group']}; {rows[0]['cases']} cases.",
+        "",
+        *_head(["method", *columns]),
+    ]
+    for row in rows:
+        cells = [shown(row[name], "+" if "over" in name else "") for name in columns]
+        lines.append(_row([row["name"], *cells]))
+    return lines
+
+
+def _no_better(rows: Rows) -> list[str]:
+    """Return the methods whose gain over random may be none."""
+    found = [
+        f"- {row['name']}, {row['task']}, {row['group']}: {shown(row['hit@1 over random'], '+')}"
+        for row in rows
+        if row["name"] != RANDOM and row["hit@1 over random"]["low"] <= 0
+    ]
+    none = ["- none"]
+    return ["No better than random in hit@1 (the interval reaches 0):", "", *(found or none), ""]
+
+
+LIMITS = [
+    "Limits of these tasks:",
+    "",
+    "- The model has 3.8 million weights. It was trained to match first sentences of docstrings",
+    "  with words of code. It is no model of questions and answers.",
+    "- A second sentence does not always continue the first. No reader would find every answer.",
+    "- Distractors are drawn regardless of the words that they share with the query. So the group",
+    "  without common words is harder than chance for search by words.",
+    "- Weights are sums over the tokens of a sentence. So long sentences have an advantage.",
+    "",
+]
+
+
+def _deletion(part: dict[str, Any], picture: str) -> list[str]:
+    lines = [
+        "## Deletion curves: do the words with the largest weights carry the score?",
+        "",
+        *_origin(part),
+        "The words of a passage are hidden, those with the largest weights first: no token sees",
+        f"them, and pooling leaves them out. Random: {RANDOM_ORDERS} random orders. Area: the mean",
+        f"distance below random from 0 to {SHARES[-1]:.0%} hidden; above 0 is better than random.",
+        f"{INTERVALS} Occlusion hides one word at a time to find its weights, so it measures",
+        "nearly what the curve measures.",
+        "",
+        f"![Score of the passage over the share of hidden words]({picture})",
+        "",
+        *_head(["task", "group", "method", "cases", *_shares(), "area"]),
+    ]
+    for row in part["rows"]:
+        points = [f"{point['mean']:.3f}" for point in row["curve"]]
+        area = "" if row["name"] == RANDOM else shown(row["area"], "+")
+        cells = [row["task"], row["group"], row["name"], str(row["cases"]), *points, area]
+        lines.append(_row(cells))
+    return [*lines, ""]
+
+
+def _shares() -> list[str]:
+    return [f"{share:.0%}" for share in (0, *SHARES)]
+
+
+def _chunking(part: dict[str, Any]) -> list[str]:
+    lines = [
+        "## Late chunking: do span vectors help to find a section?",
+        "",
+        *_origin(part),
+        f"{part['documents']} topics of `help()`, the language reference, of {part['sections']} "
+        "sections in all.",
+        f"Their median length is {part['tokens']['median']} tokens, the longest has "
+        f"{part['tokens']['most']}; {part['beyond']} are longer than the",
+        "model takes, and are encoded in overlapping windows. A query is the first plain sentence",
+        "of a section, and is cut out of it. Every section of every document is a candidate.",
+        f"SHA-256 of the sections: `{part['digest']}`. {INTERVALS}",
+        "",
+        *_head(["documents", "questions", "vectors", *CHUNKING_COLUMNS]),
+    ]
+    for row in part["rows"]:
+        sign = "+" if row["name"].startswith(GAIN) else ""
+        cells = [shown(row[name], sign) for name in CHUNKING_COLUMNS]
+        lines.append(_row([row["group"], str(row["questions"]), row["name"], *cells]))
+    return [
+        *lines,
+        "",
+        "The model was trained with texts of at most 128 tokens, and hidden tokens of these topics",
+        "were part of its training. Both kinds of vectors have that in common.",
+        "",
+    ]
+
+
+def _cost(part: dict[str, Any]) -> list[str]:
+    lines = [
+        "## Cost: a comparison beside encoding the same texts",
+        "",
+        *_origin(part),
+        f"Passages of {cost.TOKENS} tokens, and a query of {part['query_tokens']}. Medians of "
+        "interleaved rounds: milliseconds of a",
+        f"call, and the ratio to {cost.ENCODE} in the same round, its least and largest. Other "
+        "programs took",
+        f"{100 * part['others']:.0f} % of the CPUs.",
+        "",
+    ]
+    rows: Rows = part["rows"]
+    for place, size in dict.fromkeys((row["place"], row["passages"]) for row in rows):
+        lines += [f"### {place.capitalize()}, 1 query and {size} passages", ""]
+        lines += _head(["call", "ms", f"to {cost.ENCODE}", "range", "rounds"])
+        for row in rows:
+            if (row["place"], row["passages"]) == (place, size):
+                ratio, ends = f"{row['ratio']:.2f}", f"{row['least']:.2f} to {row['most']:.2f}"
+                lines.append(
+                    _row([row["name"], f"{row['ms']:.1f}", ratio, ends, str(row["rounds"])])
+                )
+        lines.append("")
+    return [*lines, *_criterion(rows), ""]
+
+
+def _criterion(rows: Rows) -> Iterator[str]:
+    """Yield the criterion of late interaction evidence, for the most passages of SIZES."""
+    for row in rows:
+        if row["name"] == cost.EVIDENCE and row["passages"] == max(cost.SIZES):
+            met = "met" if row["ratio"] <= CRITERION else "NOT met"
+            yield (
+                f"Late interaction evidence, {row['place']}, {row['passages']} passages: "
+                f"{row['ratio']:.2f} times {cost.ENCODE}, at most {CRITERION} wanted: {met}."
+            )
+            yield ""
+
+
+def _head(cells: Iterable[str]) -> list[str]:
+    names = list(cells)
+    return [_row(names), "|" + "---|" * len(names)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

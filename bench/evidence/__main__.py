@@ -27,7 +27,7 @@ from headlight.runtime import Runtime
 OUT = Path("bench/results/evidence.md")
 QUERY = "return the name of each file below a folder that has changed"
 PACKAGES = ("onnxruntime", "numpy", "tokenizers")
-QUICK_CASES = 4
+QUICK_CASES, QUICK_CURVES = 4, 2
 QUICK_SIZES = (2, 4)
 QUICK_DOCUMENTS = -6  # the last, which are short
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     if options.quick:
-        options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CASES, 1
+        options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CURVES, 1
     figures = options.out.with_suffix(".json")
     run = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
     origin = {

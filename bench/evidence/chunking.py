@@ -32,10 +32,10 @@ def vectors(runtime: Runtime, found: Sequence[Document]) -> tuple[dict[str, Floa
     texts = [each.text for document in found for each in document.sections]
     alone, at, smoothed = encoded(runtime, texts), 0, []
     for document in found:
-        own = alone[at : at + len(document.sections)]
-        mixed = own + own.mean(axis=0)
+        part = alone[at : at + len(document.sections)]
+        mixed = part + part.mean(axis=0)
         smoothed.append(mixed / np.linalg.norm(mixed, axis=1, keepdims=True))
-        at += len(own)
+        at += len(part)
     return {LATE: np.concatenate(late), ALONE: alone, SMOOTHED: np.concatenate(smoothed)}, tokens
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.evidence.intervals import figure
 from bench.evidence.planted import Case
-from headlight.comparison import EvidenceMethod, EvidenceSpec
+from headlight.comparison import Evidence, EvidenceMethod, EvidenceSpec
 from headlight.runtime import Runtime
 from headlight_model.evaluate.lexical import NOTHING, stems
 from headlight_model.evaluate.ranking import DIGITS, Floats
@@ -32,7 +32,8 @@ def sentence_weights(runtime: Runtime, case: Case) -> dict[str, Floats]:
     last = EvidenceSpec(method="attention", unit="sentence", layers=(-1,))
     [found] = runtime.compare(case.query, [case.passage], evidence=specs)
     [of_last] = runtime.compare(case.query, [case.passage], evidence=last)
-    named = {**{each.method: each for each in found.evidence}, LAST_LAYER: of_last.evidence[0]}
+    named: dict[str, Evidence] = {each.method: each for each in found.evidence}
+    named[LAST_LAYER] = of_last.evidence[0]
     weights = {name: each.weights.astype(np.float64) for name, each in named.items()}
     query, *alone = runtime.encode([case.query, *case.sentences])
     count = len(case.sentences)

@@ -1,6 +1,6 @@
-"""python -m tests.explain_pictures: draw the pictures of docs/guides/explain.md.
+"""python -m tests.page_pictures: draw the pictures of docs/guides/explain.md and docs/page.md.
 
-It serves docs-rope, takes the passages from the page, and opens the pages in Chromium.
+It serves docs-rope, takes the passages from the guide, and opens the pages in Chromium.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from pathlib import Path
 from headlight.cli.commands import main
 from tests.system.browser import Browser
 from tests.system.conftest import bundle_of
-from tests.system.live import ANSWERED
+from tests.system.live import ANSWERED, send
+from tests.system.pages import MIDDLE
 from tests.system.processes import ROOT, Service
 
 PAGE = ROOT / "docs/guides/explain.md"
 QUERY = "read a json file"
 WIDTH = 1000  # pixels
+BRACKET = "#view=head&layer=2&head=0&most=1&token=q5"  # a head that finds the matching bracket
 
 
 def passages() -> str:
@@ -56,6 +58,10 @@ def draw_all() -> None:
             browser.click("#send")
             browser.wait(ANSWERED)
             draw(browser, "explain-tab.png", 3, 1000)
+            browser.screen(1280, 1010)
+            browser.open(f"http://{service.rest}/", BRACKET)
+            send(browser, MIDDLE)
+            (ROOT / "docs/page.png").write_bytes(browser.picture())
 
 
 if __name__ == "__main__":

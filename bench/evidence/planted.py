@@ -51,7 +51,7 @@ class Sentence(NamedTuple):
     text: str
 
     @property
-    def group(self) -> str:
+    def overlap(self) -> str:
         """SHARED or DISJOINT."""
         return SHARED if long_stems(self.query) & long_stems(self.text) else DISJOINT
 
@@ -159,7 +159,7 @@ def planted_cases(task: str, found: Sequence[Sentence], cases: int) -> list[Case
     most = max(1, PACKAGE_SHARE * cases)
     for each in draw.sample(found, len(found)):
         others = by_package[each.package]
-        group = each.group
+        group = each.overlap
         full = sum(count for (own, _), count in used.items() if own == group) >= cases
         if full or len(others) < FEWEST_SENTENCES or used[group, each.package] >= most:
             continue
@@ -178,7 +178,7 @@ def _case(task: str, planted: Sentence, others: Sequence[Sentence], draw: random
     texts = draw.sample(rest, count - 1)
     answer = draw.randrange(count)
     texts.insert(answer, planted.text)
-    return Case(task, planted.package, planted.group, planted.query, tuple(texts), answer)
+    return Case(task, planted.package, planted.overlap, planted.query, tuple(texts), answer)
 
 
 def digest(cases: Iterable[Case]) -> str:

@@ -113,7 +113,7 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
         rows = [
             (
                 name,
-                kept(run, name),
+                neighbour_share(run, name),
                 *(number(measured[name][key], form) for key, form in COLUMNS.values()),
                 spread(measured[name]),
             )
@@ -129,7 +129,7 @@ def workload_tables(run: dict[str, Any]) -> list[str]:
     return found[:-1]
 
 
-def kept(run: dict[str, Any], name: str) -> str:
+def neighbour_share(run: dict[str, Any], name: str) -> str:
     return f"{run['vectors'][name]['nearest_kept']:.1%}"
 
 
@@ -185,7 +185,11 @@ def contestants_table(run: dict[str, Any]) -> list[str]:
         versions = ", ".join(f"{package} {value}" for package, value in about["versions"].items())
         chosen = about.get("batch_size", {})
         size = "; ".join(f"{workload}: batches of {size}" for workload, size in chosen.items())
-        far = (f"{vectors['max_abs']:.1e}", f"{vectors['min_cosine']:.6f}", kept(run, name))
+        far = (
+            f"{vectors['max_abs']:.1e}",
+            f"{vectors['min_cosine']:.6f}",
+            neighbour_share(run, name),
+        )
         rows.append((name, about["precision"], about["precision_told"], *far, size, versions))
     return [
         (

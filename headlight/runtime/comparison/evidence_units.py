@@ -112,7 +112,7 @@ def units_of(
     else:
         return _spans(f"{field}.spans[{place}].spans", spec.spans[place], text, info, tokens)
     begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
-    last = np.append(starts[1:], len(tokens)) - 1
+    last = np.append(starts[1:], len(tokens))[: len(starts)] - 1  # a text may have no units
     characters = np.stack([begins[starts], ends[last], np.zeros_like(starts)])
     return EvidenceUnits(tokens, starts, characters)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headlight import Client, Encoder, HeadlightError, InvalidInput, Span
-from headlight.comparison import Comparison, EvidenceSpec
+from headlight.comparison import EVIDENCE_METHODS, Comparison, EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime
 from headlight_export.parity.reference import WHOLE, Masks, Reference
@@ -247,6 +247,20 @@ def test_more_passages_than_a_call_takes_are_merged_and_sorted(
     assert [by_index[at].score for at in (600, 601)] == pytest.approx(
         [each.score for each in expected], abs=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit_name", ["token", "word", "sentence"])
+def test_a_passage_without_tokens_to_compare_has_no_units(
+    encoders: dict[str, Encoder], kind: str, unit_name: Any
+) -> None:
+    specs = [EvidenceSpec(method=method, unit=unit_name) for method in EVIDENCE_METHODS]
+    found, _ = compared(encoders[kind], [" ", "a b"], evidence=specs)
+    assert found.max_sim_mean == 0
+    assert found.matrix is not None
+    assert found.matrix.shape[1] == 0
+    for evidence in found.evidence:
+        assert (evidence.units, evidence.characters, evidence.weights.shape) == ((), (), (0,))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -57,6 +57,15 @@ def test_units_have_their_characters(
     assert np.concatenate(found.each()).tolist() == list(range(1, 9)), "no special token"
 
 
+@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
+@pytest.mark.parametrize("text", [" ", "\n"])
+def test_a_text_without_tokens_has_no_units(
+    tokenizer: Tokenizer, text: str, unit: EvidenceUnit
+) -> None:
+    found = units(tokenizer, text, unit=unit)
+    assert (found.each(), texts(found)) == ((), [])
+
+
 def test_spans_have_the_tokens_that_share_a_character(tokenizer: Tokenizer) -> None:
     found = units(tokenizer, unit="span", spans=((Span(6, 9), Span(0, 1)),))
     assert found.each() == ((5, 6), (1,))

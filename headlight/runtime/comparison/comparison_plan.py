@@ -165,12 +165,16 @@ def plan_comparison(
     planned, holes = list[PlannedPassage](), list[Hole]()
     for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
         compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
+        made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
             tokens = _without_pooled(compared, manifest.pooling, tokenized) if hides else compared
-            found.append(units_of(each, place, tokenized, text, tokens, f"evidence[{at}]"))
+            key = each.unit, each.spans[place : place + 1], len(tokens)
+            if key not in made:
+                made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
+            found.append(made[key])
             if hides:
-                holes += _holes(place, found[-1], len(tokenized.ids))
+                holes += _holes(place, found[-1], tokenized)
         planned.append(PlannedPassage(compared, tuple(found)))
     query = compared_tokens(inputs[0])
     return ComparisonPlan(spec, query, tuple(planned), tuple(holes), measure)
@@ -184,11 +188,13 @@ def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
     return np.delete(tokens, np.flatnonzero(tokens == vector))
 
 
-def _holes(place: int, units: EvidenceUnits, length: int) -> list[Hole]:
-    holes = [Hole(place + 1, tokens) for tokens in units.each()]
-    if any(len(hole.tokens) == length for hole in holes):
-        raise InvalidInput(
-            f"passages[{place}]",
-            "is a single unit, and hiding it leaves nothing to encode; choose smaller units",
-        )
+def _holes(place: int, units: EvidenceUnits, tokenized: Tokenized) -> list[Hole]:
+    holes, first = [Hole(place + 1, tokens) for tokens in units.each()], tokenized.left_out
+    pooled = len(tokenized.ids) - first  # at most
+    for hole in holes:
+        if len(hole.tokens) >= pooled == sum([token >= first for token in hole.tokens]):
+            raise InvalidInput(
+                f"passages[{place}]",
+                "is a single unit, and hiding it leaves nothing to pool; choose smaller units",
+            )
     return holes

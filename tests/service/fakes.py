@@ -21,6 +21,7 @@ from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.engine.batches import AS_LONG
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
@@ -117,6 +118,7 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
+        self.rounding = AS_LONG
         self.takes: Callable[[int], None] = lambda tokens: None  # called while a batch runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:

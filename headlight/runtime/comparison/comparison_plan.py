@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +14,13 @@ from headlight.runtime.attention.resolved_spec import ATTENTION, is_one_token
 from headlight.runtime.attention.token_units import pooled_token
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
+from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
 
 FLOAT_BYTES = 4
+PORTION = 1024  # items with a hidden unit that are held at once
 UNIT_ROWS = TokensSpec(normalize=True)
 
 
@@ -73,6 +75,17 @@ class ComparisonPlan:
         return cells * NUMBER_BYTES[self.spec.matrix]
 
     @property
+    def cosine_bytes(self) -> int:
+        """Bytes of the cosines that are held while a passage is compared, besides matrices."""
+        if not self.spec.token_vectors or self.spec.matrix == "float32":
+            return 0
+        longest = max([len(each.compared) for each in self.passages])
+        cosines = len(self.query) * longest
+        if self.spec.matrix is None:
+            cosines = min(cosines, max(BLOCK, longest))
+        return cosines * FLOAT_BYTES
+
+    @property
     def data_bytes(self) -> int:
         """Bytes of scores, evidence and matrices."""
         numbers = len(self.passages) * (2 if self.spec.late_interaction else 1)
@@ -100,9 +113,13 @@ class ComparisonPlan:
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item._replace(rows=own) for item, own in zip(items, rows, strict=True)]
 
-    def hidden_items(self, items: Sequence[EncodeItem], vectors: Selection) -> list[EncodeItem]:
-        """Return an item for each hole; `vectors` selects pooled vectors alone."""
-        return [hidden_item(items[hole.item], hole, vectors) for hole in self.holes]
+    def hidden_items(
+        self, items: Sequence[EncodeItem], vectors: Selection
+    ) -> Iterator[list[EncodeItem]]:
+        """Yield items for PORTION holes at a time; `vectors` selects pooled vectors alone."""
+        for first in range(0, len(self.holes), PORTION):
+            holes = self.holes[first : first + PORTION]
+            yield [hidden_item(items[hole.item], hole, vectors) for hole in holes]
 
 
 def hidden_item(item: EncodeItem, hole: Hole, vectors: Selection) -> EncodeItem:

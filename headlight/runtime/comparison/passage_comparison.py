@@ -14,6 +14,7 @@ from headlight.runtime.comparison.comparison_plan import ComparisonPlan
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, largest
 from headlight.runtime.comparison.late_interaction import (
     Matches,
+    best_matches,
     matches,
     max_sim_mean,
     token_cosines,
@@ -102,8 +103,11 @@ class ComparisonNumbers:
         spec, planned = self._plan.spec, self._plan.passages[place]
         cosines = matched = None
         if query.tokens is not None and passage.tokens is not None:
-            cosines = token_cosines(query.tokens, passage.tokens)
-            matched = matches(cosines)
+            if spec.matrix is None:
+                matched = best_matches(query.tokens, passage.tokens)
+            else:
+                cosines = token_cosines(query.tokens, passage.tokens)
+                matched = matches(cosines)
         numbers = PassageNumbers(place, score, None, [], planned.compared, None)
         if spec.late_interaction and matched is not None:
             numbers.max_sim_mean = max_sim_mean(matched)

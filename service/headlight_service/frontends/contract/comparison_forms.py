@@ -78,7 +78,11 @@ class CompareForm:
 
 
 class JsonCompareForm:
-    """One answer as JSON."""
+    """One answer as JSON.
+
+    Attributes:
+        size: the most bytes that the answer can have, after `overhead_bytes`.
+    """
 
     _response: pb.CompareResponse
 
@@ -87,6 +91,7 @@ class JsonCompareForm:
     ) -> None:
         """Prepare the form of one answer; see JsonEncodeForm."""
         self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
+        self.size = 0
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
@@ -96,6 +101,7 @@ class JsonCompareForm:
             size += _json_bytes(plan, self._encoding)
         if size > self._limit_bytes:
             raise _too_large(size, self._limit_bytes, len(plan.passages))
+        self.size = size
         return size
 
     def encode(self, answer: Answer) -> bytes:

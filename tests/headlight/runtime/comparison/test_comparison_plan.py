@@ -50,6 +50,6 @@ def test_a_unit_that_leaves_nothing_to_pool_is_refused(tokenizer: Tokenizer) -> 
 
 def test_occlusion_of_the_only_pooled_token_is_refused(tokenizer: Tokenizer) -> None:
     tokenized = tokenizer.encode("a", prompt="p: ", with_info=True)
-    with pytest.raises(InvalidInput, match="^tokens: hiding these tokens would leave nothing"):
+    with pytest.raises(InvalidInput, match=r"^tokens: hiding these tokens would leave nothing"):
         hidden_tokens("all", "mean", tokenized)
     assert hidden_tokens((0, 1), "mean", tokenized).tolist() == [0, 1]

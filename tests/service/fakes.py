@@ -25,7 +25,7 @@ from headlight.runtime.engine.batches import AS_LONG
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
-from headlight.runtime.vectors.vector_forms import AvailableForms
+from headlight.runtime.vectors.vector_forms import AvailableForms, unit_length
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100
@@ -81,11 +81,17 @@ def result(item: EncodeItem) -> ItemResult:
     def narrow(numbers: NDArray[np.float32], dtype: str) -> NDArray[Any]:
         return (numbers % 251).astype(dtype)  # which every type holds
 
+    def rows() -> NDArray[Any]:
+        numbers = narrow(fill(item.row_count, DIM), "float32")
+        if wanted.rows.normalize:
+            numbers = unit_length(numbers)
+        return numbers.astype(wanted.rows.dtype)
+
     choice, states = wanted.attention, wanted.hidden
     shape = () if choice is None else attention_shape(choice, item.where)
     return ItemResult(
         pooled=fill(wanted.vector.width or DIM) if wanted.pooled else None,
-        tokens=narrow(fill(item.row_count, DIM), wanted.rows.dtype) if wanted.tokens else None,
+        tokens=rows() if wanted.tokens else None,
         attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
         hidden=None
         if states is None

@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
     "four methods": (
         of(1, evidence=[LATE, HIDE, ATTEND, LATE]),
         "evidence",
-        "has 4 entries",
+        "has 4 entries; send at most 3, one for each method",
     ),
     "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
     "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
             ],
         ),
         "evidence[0].spans[0].spans",
-        "has 3000 entries",
+        "has 3000 entries; send at most 2000, as many as a passage has tokens",
     ),
     "layers": (
         of(1, evidence=[pb.EvidenceRequest(method=pb.EVIDENCE_METHOD_ATTENTION, layers=[3])]),
@@ -305,6 +305,21 @@ async def test_bad_input_and_limits_are_refused_by_name(serve: Serve, name: str)
     assert details_of(error)["BadRequest"].field_violations[0].field == field
 
 
+async def test_an_input_and_a_target_of_too_many_tokens_are_refused_as_the_input(
+    serve: Serve,
+) -> None:
+    request = pb.OccludeRequest(input=text_of(1500), target_text="word " * 1500)
+    async with serve(max_request_tokens=2000) as service:
+        error = await refused(service.stub.Occlude(request), INVALID)
+    assert (error.details() or "").startswith("input: have more than 2000 tokens together")
+
+
+async def test_without_room_for_a_passage_the_remedy_is_the_option(serve: Serve) -> None:
+    async with serve(max_items=1) as service:
+        error = await refused(service.stub.Compare(of(1)), INVALID)
+    assert "--max-items 2 or more" in (error.details() or "")
+
+
 @pytest.mark.parametrize("part", ["evidence", "matrix", "late_interaction"])
 async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: str) -> None:
     request = of(2)
@@ -312,6 +327,8 @@ async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: 
     inner.MergeFromString(b"\xa0\x06\x01")  # field 100
     async with serve() as service:
         error = await refused(service.stub.Compare(request), INVALID)
+    field = details_of(error)["BadRequest"].field_violations[0].field
+    assert field == ("evidence[0]" if part == "evidence" else part)
     assert "asks for something that this server does not know" in (error.details() or "")
 
 

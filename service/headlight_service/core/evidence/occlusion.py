@@ -114,4 +114,5 @@ class Occluding(WaveEncoding):
 def of_one_input(error: InvalidInput) -> InvalidInput:
     """Return the same error for a request of one input, whose field is `input`."""
     field = error.field.replace("inputs[0]", "input").replace("inputs[1].text", "target_text")
+    field = "input" if field == "inputs" else field  # both together
     return InvalidInput(field, error.problem)

@@ -24,12 +24,12 @@ PORTION = 1024  # items with a hidden unit that are held at once
 UNIT_ROWS = TokensSpec(normalize=True)
 
 
-class Hole(NamedTuple):
+class OccludedUnit(NamedTuple):
     """Tokens that are hidden together.
 
     Attributes:
         item: index of the item.
-        tokens: of that item.
+        tokens: those of that item.
     """
 
     item: int
@@ -56,14 +56,14 @@ class ComparisonPlan:
         spec: the request.
         query: int64 [q], the query's tokens that late interaction compares.
         passages: the tokens of each passage.
-        holes: units to hide, one after the other, passage by passage.
+        occluded: units to hide, one after the other, passage by passage.
         measure: the similarity of pooled vectors; see `headlight.interface.similarity`.
     """
 
     spec: CompareSpec
     query: Ids
     passages: tuple[PlannedPassage, ...]
-    holes: tuple[Hole, ...] = ()
+    occluded: tuple[OccludedUnit, ...] = ()
     measure: str = "cosine"
 
     @property
@@ -116,15 +116,15 @@ class ComparisonPlan:
     def hidden_items(
         self, items: Sequence[EncodeItem], vectors: Selection
     ) -> Iterator[list[EncodeItem]]:
-        """Yield items for PORTION holes at a time; `vectors` selects pooled vectors alone."""
-        for first in range(0, len(self.holes), PORTION):
-            holes = self.holes[first : first + PORTION]
-            yield [hidden_item(items[hole.item], hole, vectors) for hole in holes]
+        """Yield items for PORTION units at a time; `vectors` selects pooled vectors alone."""
+        for first in range(0, len(self.occluded), PORTION):
+            occluded = self.occluded[first : first + PORTION]
+            yield [hidden_item(items[unit.item], unit, vectors) for unit in occluded]
 
 
-def hidden_item(item: EncodeItem, hole: Hole, vectors: Selection) -> EncodeItem:
+def hidden_item(item: EncodeItem, unit: OccludedUnit, vectors: Selection) -> EncodeItem:
     """Return an item with hidden tokens, of pooled vectors alone."""
-    return item._replace(selection=vectors, places=None, rows=None, occluded=hole.tokens)
+    return item._replace(selection=vectors, places=None, rows=None, occluded=unit.tokens)
 
 
 def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:
@@ -179,7 +179,7 @@ def plan_comparison(
         none = np.zeros(0, np.int64)
         passages = (PlannedPassage(none),) * (len(inputs) - 1)
         return ComparisonPlan(spec, none, passages, measure=measure)
-    planned, holes = list[PlannedPassage](), list[Hole]()
+    planned, occluded = list[PlannedPassage](), list[OccludedUnit]()
     for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
         compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
@@ -191,10 +191,10 @@ def plan_comparison(
                 made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
             found.append(made[key])
             if hides:
-                holes += _holes(place, found[-1], tokenized)
+                occluded += _occluded_units(place, found[-1], tokenized)
         planned.append(PlannedPassage(compared, tuple(found)))
     query = compared_tokens(inputs[0])
-    return ComparisonPlan(spec, query, tuple(planned), tuple(holes), measure)
+    return ComparisonPlan(spec, query, tuple(planned), tuple(occluded), measure)
 
 
 def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
@@ -205,13 +205,16 @@ def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
     return np.delete(tokens, np.flatnonzero(tokens == vector))
 
 
-def _holes(place: int, units: EvidenceUnits, tokenized: Tokenized) -> list[Hole]:
-    holes, first = [Hole(place + 1, tokens) for tokens in units.each()], tokenized.left_out
+def _occluded_units(place: int, units: EvidenceUnits, tokenized: Tokenized) -> list[OccludedUnit]:
+    occluded, first = (
+        [OccludedUnit(place + 1, tokens) for tokens in units.each()],
+        tokenized.left_out,
+    )
     pooled = len(tokenized.ids) - first  # at most
-    for hole in holes:
-        if len(hole.tokens) >= pooled == sum([token >= first for token in hole.tokens]):
+    for unit in occluded:
+        if len(unit.tokens) >= pooled == sum([token >= first for token in unit.tokens]):
             raise InvalidInput(
                 f"passages[{place}]",
                 "is a single unit, and hiding it leaves nothing to pool; choose smaller units",
             )
-    return holes
+    return occluded

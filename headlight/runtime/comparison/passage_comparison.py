@@ -56,14 +56,15 @@ class PassageNumbers:
 class ComparisonNumbers:
     """Numbers of a comparison, which take the engine's results as they come.
 
-    First `take_whole`, then `take_hidden` until all of the plan's holes are done, then `passages`.
+    First `take_whole`, then `take_hidden` until all of the plan's occluded units are done, then
+    `passages`.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
         self._plan = plan
         self._query: Floats
         self._passages: list[PassageNumbers]
-        self._similarities = list[float]()  # of the holes
+        self._similarities = list[float]()  # of the occluded units
 
     def take_whole(self, results: Sequence[ItemResult]) -> None:
         """Take the results of query and passages."""
@@ -78,7 +79,7 @@ class ComparisonNumbers:
         ]
 
     def take_hidden(self, vectors: Floats) -> None:
-        """Take the vectors of the next holes: float32 [m, D]."""
+        """Take the vectors of the next occluded units: float32 [m, D]."""
         self._similarities += similarity(self._plan.measure, self._query, vectors)[0].tolist()
 
     def passages(self) -> list[PassageNumbers]:

@@ -103,7 +103,7 @@ class Comparing(WaveEncoding):
         self._plan = plan = plan_comparison(request.spec, manifest, prepared.inputs, texts)
         if not request.dry_run:
             plan.check_max_bytes()
-        self._holes, self._numbers = plan.holes, ComparisonNumbers(plan)
+        self._occluded, self._numbers = plan.occluded, ComparisonNumbers(plan)
         prepared.items = plan.items(prepared.items)
         prepared.output_bytes = output_bytes(prepared.items, manifest.architecture)
         prepared.data_bytes = held = sum(prepared.output_bytes.values()) + plan.cosine_bytes

@@ -42,10 +42,10 @@ def test_a_unit_that_leaves_nothing_to_pool_is_refused(tokenizer: Tokenizer) -> 
     with pytest.raises(InvalidInput, match=r"^passages\[0\]: is a single unit, and hiding it"):
         plan(tokenizer, "ab cd.", "sentence", "mean")
     found = plan(tokenizer, "ab cd.", "word", "mean")
-    assert [hole.tokens for hole in found.holes] == [(2, 3), (4, 5), (6,)]
+    assert [each.tokens for each in found.occluded] == [(2, 3), (4, 5), (6,)]
     # The pooled token is never hidden.
     found = plan(tokenizer, "ab cd.", "sentence", "last")
-    assert [hole.tokens for hole in found.holes] == [(2, 3, 4, 5)]
+    assert [each.tokens for each in found.occluded] == [(2, 3, 4, 5)]
 
 
 def test_occlusion_of_the_only_pooled_token_is_refused(tokenizer: Tokenizer) -> None:

@@ -108,7 +108,7 @@ class PassageComparison:
         evidence: one for each requested method, in the order of the request.
         tokens: the passage's tokens; None if only scores were requested.
         compared_tokens: the tokens on the second axis of `matrix`: those that are neither special
-            nor of the prompt.
+            nor of the prompt; of ids, all.
         matrix: cosines, float32 or float16 [query tokens, compared tokens]; None: not requested.
     """
 
@@ -136,7 +136,7 @@ class Comparison:
         similarity: the measure of the scores; larger is more similar.
         passages: in the order of the request, or by descending score.
         query: the query's tokens; None if only scores were requested.
-        query_tokens: the query's tokens that late interaction compares.
+        query_tokens: the query's tokens that late interaction compares; of ids, all.
         model: the weights.
     """
 

@@ -144,9 +144,10 @@ class ClientFlows(ClientBase[ChannelT]):
     ) -> Any:
         request = unary_calls.occlusion_request(self._model, text, tokens, reading, target)
         answer = self._ask(self._stub.Occlude, request, self._deadline())
-        return self._run(
-            then(answer, lambda response: unary_calls.occlusion(response, self._model, text))
+        decode = functools.partial(
+            unary_calls.occlusion, name=self._model, text=text, has_target=target is not None
         )
+        return self._run(then(answer, decode))
 
     def _hidden(self, text: Input, spec: HiddenSpec, reading: Reading) -> Any:
         return self._run(then(self._stream([text], large_outputs.hidden, spec, reading), only))

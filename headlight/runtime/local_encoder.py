@@ -324,8 +324,8 @@ class LocalEncoder(Encoder):
             numbers = ComparisonNumbers(plan)
             items = plan.items([each.item for each in prepared])
             numbers.take_whole(self.engine.run_in_batches(items))
-            if plan.holes:
-                hidden = self.engine.run_in_batches(plan.hidden_items(items, self.select()))
+            for part in plan.hidden_items(items, self.select()):
+                hidden = self.engine.run_in_batches(part)
                 vectors = [each.pooled for each in hidden if each.pooled is not None]
                 numbers.take_hidden(np.stack(vectors))
             return comparison_of(plan, prepared, numbers.passages(), self._description.ref)

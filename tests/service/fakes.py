@@ -21,10 +21,11 @@ from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.engine.batches import AS_LONG
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
-from headlight.runtime.vectors.vector_forms import AvailableForms
+from headlight.runtime.vectors.vector_forms import AvailableForms, unit_length
 
 ARCHITECTURE = Architecture(
     positions="rope", layers=3, heads=2, dim=4, pooled_dim=4, vocab_size=100
@@ -80,11 +81,17 @@ def result(item: EncodeItem) -> ItemResult:
     def narrow(numbers: NDArray[np.float32], dtype: str) -> NDArray[Any]:
         return (numbers % 251).astype(dtype)  # which every type holds
 
+    def rows() -> NDArray[Any]:
+        numbers = narrow(fill(item.row_count, DIM), "float32")
+        if wanted.rows.normalize:
+            numbers = unit_length(numbers)
+        return numbers.astype(wanted.rows.dtype)
+
     choice, states = wanted.attention, wanted.hidden
     shape = () if choice is None else attention_shape(choice, item.where)
     return ItemResult(
         pooled=fill(wanted.vector.width or DIM) if wanted.pooled else None,
-        tokens=narrow(fill(item.row_count, DIM), wanted.rows.dtype) if wanted.tokens else None,
+        tokens=rows() if wanted.tokens else None,
         attention=None if choice is None else narrow(fill(*shape), choice.spec.dtype),
         hidden=None
         if states is None
@@ -117,6 +124,7 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
+        self.rounding = AS_LONG
         self.takes: Callable[[int], None] = lambda tokens: None  # called while a batch runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from headlight.client.calls.list_work import Cost, ListWork, measure, response_bytes
+from headlight.client.calls.unary_calls import TOKEN_BYTES
 from headlight.comparison import (
     PASSAGE_PROMPTS,
     QUERY_PROMPTS,
@@ -24,8 +25,7 @@ from headlight.wire.client_codec import require, set_common, to_input
 from headlight.wire.comparison.comparison_answer import ExpectedComparison
 from headlight.wire.comparison.comparison_codec import evidence_requests, matrix_request
 
-# At most, in an answer: of a passage, and of each of its tokens.
-PASSAGE_BYTES, TOKEN_BYTES = 96, 32
+PASSAGE_BYTES = 96  # of a passage in an answer, at most, without its tokens
 EVIDENCE_BYTES, UNIT_BYTES, MATCH_BYTES = 64, 28, 9  # of one method, and of its units and matches
 SPAN_BYTES = 16  # in a request
 

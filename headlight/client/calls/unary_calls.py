@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -199,7 +200,9 @@ def occlusion_request(
     return request
 
 
-def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion:
+def occlusion(
+    response: pb.OccludeResponse, name: str, text: Input, *, has_target: bool = False
+) -> Occlusion:
     """Decode a response. Raises BadAnswer if it contradicts itself or the request."""
     check_name(response.model.name, name)
     tokens, places = from_token_info(response.item.tokens), tuple(response.tokens)
@@ -218,8 +221,12 @@ def occlusion(response: pb.OccludeResponse, name: str, text: Input) -> Occlusion
     check_numbers("moved", moved, "finite", response.model.precision)
     require(moved.min() >= 0, f"moved has the distance {moved.min():.4g}, and none is below 0")
     found = Occlusion(moved, places, tokens, from_model_ref(response.model))
-    if not response.HasField("similarity"):
+    told_target = response.HasField("similarity"), response.HasField("fall")
+    if told_target != (has_target, has_target):
+        raise malformed(f"similarity and fall, present: {told_target}, of a target: {has_target}")
+    if not has_target:
         return found
+    require(math.isfinite(response.similarity), f"similarity is {response.similarity}")
     require(
         list(response.fall.shape) == [len(places)] and response.fall.dtype == promised,
         f"fall has the shape {response.fall.shape} and the type {response.fall.dtype}",

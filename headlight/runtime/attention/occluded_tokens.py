@@ -26,7 +26,8 @@ def hidden_tokens(choice: TokenChoice | None, pooling: str, tokenized: Tokenized
         if choice not in (None, "all") and vector in tokens:
             raise InvalidInput("tokens", f"token {vector} is the pooled vector; hide others")
         tokens = tokens[tokens != vector]
-    if not len(tokens) or length == 1:
+    # The prompt, which pooling leaves out, does not count.
+    if not len(tokens) or (length - tokenized.left_out == 1 and length - 1 in tokens):
         raise InvalidInput(
             "tokens",
             "hiding these tokens would leave nothing of the input; choose fewer tokens",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,20 +14,22 @@ from headlight.runtime.attention.resolved_spec import ATTENTION, is_one_token
 from headlight.runtime.attention.token_units import pooled_token
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, compared_tokens, units_of
+from headlight.runtime.comparison.late_interaction import BLOCK
 from headlight.runtime.encode_items import EncodeItem, Selection
 from headlight.runtime.values import Ids, Tokenized
 from headlight.spec import NUMBER_BYTES, AttentionSpec, TokensSpec
 
 FLOAT_BYTES = 4
+PORTION = 1024  # items with a hidden unit that are held at once
 UNIT_ROWS = TokensSpec(normalize=True)
 
 
-class Hole(NamedTuple):
+class OccludedUnit(NamedTuple):
     """Tokens that are hidden together.
 
     Attributes:
         item: index of the item.
-        tokens: of that item.
+        tokens: those of that item.
     """
 
     item: int
@@ -54,14 +56,14 @@ class ComparisonPlan:
         spec: the request.
         query: int64 [q], the query's tokens that late interaction compares.
         passages: the tokens of each passage.
-        holes: units to hide, one after the other, passage by passage.
+        occluded: units to hide, one after the other, passage by passage.
         measure: the similarity of pooled vectors; see `headlight.interface.similarity`.
     """
 
     spec: CompareSpec
     query: Ids
     passages: tuple[PlannedPassage, ...]
-    holes: tuple[Hole, ...] = ()
+    occluded: tuple[OccludedUnit, ...] = ()
     measure: str = "cosine"
 
     @property
@@ -71,6 +73,17 @@ class ComparisonPlan:
             return 0
         cells = len(self.query) * sum(len(each.compared) for each in self.passages)
         return cells * NUMBER_BYTES[self.spec.matrix]
+
+    @property
+    def cosine_bytes(self) -> int:
+        """Bytes of the cosines that are held while a passage is compared, besides matrices."""
+        if not self.spec.token_vectors or self.spec.matrix == "float32":
+            return 0
+        longest = max([len(each.compared) for each in self.passages])
+        cosines = len(self.query) * longest
+        if self.spec.matrix is None:
+            cosines = min(cosines, max(BLOCK, longest))
+        return cosines * FLOAT_BYTES
 
     @property
     def data_bytes(self) -> int:
@@ -100,14 +113,18 @@ class ComparisonPlan:
         rows = [self.query, *(each.compared for each in self.passages)]
         return [item._replace(rows=own) for item, own in zip(items, rows, strict=True)]
 
-    def hidden_items(self, items: Sequence[EncodeItem], vectors: Selection) -> list[EncodeItem]:
-        """Return an item for each hole; `vectors` selects pooled vectors alone."""
-        return [hidden_item(items[hole.item], hole, vectors) for hole in self.holes]
+    def hidden_items(
+        self, items: Sequence[EncodeItem], vectors: Selection
+    ) -> Iterator[list[EncodeItem]]:
+        """Yield items for PORTION units at a time; `vectors` selects pooled vectors alone."""
+        for first in range(0, len(self.occluded), PORTION):
+            occluded = self.occluded[first : first + PORTION]
+            yield [hidden_item(items[unit.item], unit, vectors) for unit in occluded]
 
 
-def hidden_item(item: EncodeItem, hole: Hole, vectors: Selection) -> EncodeItem:
+def hidden_item(item: EncodeItem, unit: OccludedUnit, vectors: Selection) -> EncodeItem:
     """Return an item with hidden tokens, of pooled vectors alone."""
-    return item._replace(selection=vectors, places=None, rows=None, occluded=hole.tokens)
+    return item._replace(selection=vectors, places=None, rows=None, occluded=unit.tokens)
 
 
 def returned(spec: EvidenceSpec, units: EvidenceUnits) -> int:
@@ -162,18 +179,22 @@ def plan_comparison(
         none = np.zeros(0, np.int64)
         passages = (PlannedPassage(none),) * (len(inputs) - 1)
         return ComparisonPlan(spec, none, passages, measure=measure)
-    planned, holes = list[PlannedPassage](), list[Hole]()
+    planned, occluded = list[PlannedPassage](), list[OccludedUnit]()
     for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
         compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
+        made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):
             hides = each.method == "occlusion"
             tokens = _without_pooled(compared, manifest.pooling, tokenized) if hides else compared
-            found.append(units_of(each, place, tokenized, text, tokens, f"evidence[{at}]"))
+            key = each.unit, each.spans[place : place + 1], len(tokens)
+            if key not in made:
+                made[key] = units_of(each, place, tokenized, text, tokens, f"evidence[{at}]")
+            found.append(made[key])
             if hides:
-                holes += _holes(place, found[-1], len(tokenized.ids))
+                occluded += _occluded_units(place, found[-1], tokenized)
         planned.append(PlannedPassage(compared, tuple(found)))
     query = compared_tokens(inputs[0])
-    return ComparisonPlan(spec, query, tuple(planned), tuple(holes), measure)
+    return ComparisonPlan(spec, query, tuple(planned), tuple(occluded), measure)
 
 
 def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
@@ -184,11 +205,16 @@ def _without_pooled(tokens: Ids, pooling: str, tokenized: Tokenized) -> Ids:
     return np.delete(tokens, np.flatnonzero(tokens == vector))
 
 
-def _holes(place: int, units: EvidenceUnits, length: int) -> list[Hole]:
-    holes = [Hole(place + 1, tokens) for tokens in units.each()]
-    if any(len(hole.tokens) == length for hole in holes):
-        raise InvalidInput(
-            f"passages[{place}]",
-            "is a single unit, and hiding it leaves nothing to encode; choose smaller units",
-        )
-    return holes
+def _occluded_units(place: int, units: EvidenceUnits, tokenized: Tokenized) -> list[OccludedUnit]:
+    occluded, first = (
+        [OccludedUnit(place + 1, tokens) for tokens in units.each()],
+        tokenized.left_out,
+    )
+    pooled = len(tokenized.ids) - first  # at most
+    for unit in occluded:
+        if len(unit.tokens) >= pooled == sum([token >= first for token in unit.tokens]):
+            raise InvalidInput(
+                f"passages[{place}]",
+                "is a single unit, and hiding it leaves nothing to pool; choose smaller units",
+            )
+    return occluded

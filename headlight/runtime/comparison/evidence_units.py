@@ -112,7 +112,7 @@ def units_of(
     else:
         return _spans(f"{field}.spans[{place}].spans", spec.spans[place], text, info, tokens)
     begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
-    last = np.append(starts[1:], len(tokens)) - 1
+    last = np.append(starts[1:], len(tokens))[: len(starts)] - 1  # a text may have no units
     characters = np.stack([begins[starts], ends[last], np.zeros_like(starts)])
     return EvidenceUnits(tokens, starts, characters)
 
@@ -130,16 +130,17 @@ def _sentences(spans: Sequence[Span], info: TokenList, tokens: Ids) -> EvidenceU
 def _spans(
     field: str, spans: Sequence[Span], text: str, info: TokenList, tokens: Ids
 ) -> EvidenceUnits:
+    """Return the spans. A token belongs to that of its last character, so to one at most."""
     _check_spans(field, spans, len(text), len(info))
-    begins, ends = np.array(info.starts)[tokens], np.array(info.ends)[tokens]
+    ends = np.array(info.ends)[tokens]
     parts = []
     for at, span in enumerate(spans):
-        parts.append(tokens[(begins < span.end) & (ends > span.start)])
+        parts.append(tokens[(span.start < ends) & (ends <= span.end)])
         if not len(parts[-1]):
             raise InvalidInput(
                 f"{field}[{at}]",
-                f"{span.start} .. {span.end} shares no character with a token that can be weighed; "
-                "leave it out",
+                f"{span.start} .. {span.end} holds the last character of no token that can be "
+                "weighed; extend it, or leave it out",
             )
     return EvidenceUnits(np.concatenate([NO_TOKENS, *parts]), _starts(parts), _characters(spans))
 

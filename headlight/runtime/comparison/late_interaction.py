@@ -8,6 +8,8 @@ import numpy as np
 
 from headlight.runtime.values import Floats, Ids
 
+BLOCK = 1 << 20  # cosines at once: 4 MiB
+
 
 class Matches(NamedTuple):
     """The token of the passage that each token of the query matches best.
@@ -37,6 +39,16 @@ def matches(cosines: Floats) -> Matches:
         return Matches(np.zeros(0, np.int64), np.zeros(0, np.float32))
     rows = cosines.argmax(axis=1)
     return Matches(rows, np.take_along_axis(cosines, rows[:, None], axis=1)[:, 0])
+
+
+def best_matches(query: Floats, passage: Floats) -> Matches:
+    """Return `matches` of all cosines, of which at most BLOCK, or those of a row, are held."""
+    step = max(1, BLOCK // max(1, len(passage)))
+    blocks = [
+        matches(token_cosines(query[at : at + step], passage))
+        for at in range(0, max(1, len(query)), step)
+    ]
+    return Matches(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def max_sim_mean(found: Matches) -> float:

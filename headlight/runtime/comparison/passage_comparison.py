@@ -14,6 +14,7 @@ from headlight.runtime.comparison.comparison_plan import ComparisonPlan
 from headlight.runtime.comparison.evidence_units import EvidenceUnits, largest
 from headlight.runtime.comparison.late_interaction import (
     Matches,
+    best_matches,
     matches,
     max_sim_mean,
     token_cosines,
@@ -55,14 +56,15 @@ class PassageNumbers:
 class ComparisonNumbers:
     """Numbers of a comparison, which take the engine's results as they come.
 
-    First `take_whole`, then `take_hidden` until all of the plan's holes are done, then `passages`.
+    First `take_whole`, then `take_hidden` until all of the plan's occluded units are done, then
+    `passages`.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
         self._plan = plan
         self._query: Floats
         self._passages: list[PassageNumbers]
-        self._similarities = list[float]()  # of the holes
+        self._similarities = list[float]()  # of the occluded units
 
     def take_whole(self, results: Sequence[ItemResult]) -> None:
         """Take the results of query and passages."""
@@ -77,7 +79,7 @@ class ComparisonNumbers:
         ]
 
     def take_hidden(self, vectors: Floats) -> None:
-        """Take the vectors of the next holes: float32 [m, D]."""
+        """Take the vectors of the next occluded units: float32 [m, D]."""
         self._similarities += similarity(self._plan.measure, self._query, vectors)[0].tolist()
 
     def passages(self) -> list[PassageNumbers]:
@@ -102,8 +104,11 @@ class ComparisonNumbers:
         spec, planned = self._plan.spec, self._plan.passages[place]
         cosines = matched = None
         if query.tokens is not None and passage.tokens is not None:
-            cosines = token_cosines(query.tokens, passage.tokens)
-            matched = matches(cosines)
+            if spec.matrix is None:
+                matched = best_matches(query.tokens, passage.tokens)
+            else:
+                cosines = token_cosines(query.tokens, passage.tokens)
+                matched = matches(cosines)
         numbers = PassageNumbers(place, score, None, [], planned.compared, None)
         if spec.late_interaction and matched is not None:
             numbers.max_sim_mean = max_sim_mean(matched)

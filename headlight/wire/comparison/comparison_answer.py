@@ -111,6 +111,10 @@ class ExpectedComparison:
             self._evidence(f"{field}.evidence[{at}]", wanted, each, given, count, queries)
             for at, (wanted, each) in enumerate(zip(spec.evidence, message.evidence, strict=True))
         ]
+        for at, (wanted, each) in enumerate(zip(spec.evidence, evidence, strict=True)):
+            if wanted.unit == "span":
+                asked = wanted.spans[first + message.index]
+                _check_spans(f"{field}.evidence[{at}].characters", each, asked, wanted.top_k)
         return PassageComparison(
             first + message.index,
             message.score,
@@ -146,6 +150,16 @@ class ExpectedComparison:
                 raise malformed(f"{field} matches {len(matched)} tokens of {queries}")
             cosines = _numbers(f"{field}.matched_cosines", message.matched_cosines, (len(matched),))
         return Evidence(wanted.method, units, characters, weights, matched, cosines)
+
+
+def _check_spans(field: str, found: Evidence, asked: Sequence[Span], top_k: int | None) -> None:
+    """Raise BadAnswer unless the units are the spans that were sent, or `top_k` of them."""
+    spans = [(span.start, span.end) for span in found.characters]
+    sent = [(span.start, span.end) for span in asked]
+    fits = spans == sent
+    if top_k is not None:
+        fits = len(set(spans)) == len(spans) == min(top_k, len(sent)) and set(spans) <= set(sent)
+    require(fits, f"{field} are not the spans that were sent")
 
 
 def check_places(field: str, places: Sequence[int], count: int) -> None:

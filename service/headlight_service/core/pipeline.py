@@ -245,9 +245,13 @@ class Encoding(Handle[Answer]):
             self._take_room(functools.partial(self._finish, answer), self._overhead)
             return
         self._stage = "queue"
-        size = self._prepared.data_bytes
-        if self._window is None or self._window.enter(size, self._proceed):
+        if self._window is None or self._window.enter(self._window_size, self._proceed):
             self._reserve_answer()
+
+    @property
+    def _window_size(self) -> int:
+        """Bytes that the request holds at the window."""
+        return self._prepared.data_bytes
 
     def _proceed(self) -> None:
         """Go on once the window has room. Then: `_reserve_answer`."""
@@ -261,7 +265,7 @@ class Encoding(Handle[Answer]):
         """Charge for the tokens, and take the room for answer and queue. Then: `_queue`."""
         prepared = self._prepared
         if self._window is not None:
-            self._window_bytes = prepared.data_bytes
+            self._window_bytes = self._window_size
         size = self._overhead + prepared.data_bytes
         if not prepared.data_bytes:  # only token_info
             described = Computed([ItemResult() for _ in prepared.items], 0, 0)
@@ -355,8 +359,14 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
-        with self._lock:
-            window_bytes, self._window_bytes = self._window_bytes, -1
-        if self._window is not None and window_bytes >= 0:
-            self._window.leave(window_bytes)
+        self._leave_window()
         return kept
+
+    def _leave_window(self, left: int = -1) -> None:
+        """Leave the window; but keep so many bytes of it, unless -1."""
+        with self._lock:
+            held = self._window_bytes
+            if held >= 0:
+                self._window_bytes = left
+        if self._window is not None and held >= 0:
+            self._window.leave(held, max(0, left))

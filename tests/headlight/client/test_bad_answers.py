@@ -216,6 +216,28 @@ def test_impossible_distances_are_a_bad_answer(
         ask(METHODS["occlusion"])
 
 
+def with_target(response: pb.OccludeResponse) -> None:
+    response.similarity = 0.5
+    response.fall.CopyFrom(response.moved)
+
+
+def test_a_target_is_answered_if_one_was_sent(ask: Ask, servicer: FakeServicer) -> None:
+    with pytest.raises(BadAnswer, match="similarity and fall"):
+        ask(lambda client: client.occlusion(TEXT, target="a"))
+    servicer.change_occlusion = with_target
+    with pytest.raises(BadAnswer, match="similarity and fall"):
+        ask(METHODS["occlusion"])
+    ask(lambda client: client.occlusion(TEXT, target="a"))
+
+    def not_finite(response: pb.OccludeResponse) -> None:
+        with_target(response)
+        response.similarity = float("nan")
+
+    servicer.change_occlusion = not_finite
+    with pytest.raises(BadAnswer, match="similarity is nan"):
+        ask(lambda client: client.occlusion(TEXT, target="a"))
+
+
 BAD_MODELS: list[tuple[Callable[[Any], object], str]] = [
     (of_another, "'another', and 'fake'"),
     (lambda response: setattr(response.info, "layers", 2**31), "info.layers is 2147483648"),

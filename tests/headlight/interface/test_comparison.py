@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from headlight import Client, Encoder, HeadlightError, InvalidInput, Span
-from headlight.comparison import Comparison, EvidenceSpec
+from headlight.comparison import EVIDENCE_METHODS, Comparison, EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime
 from headlight_export.parity.reference import WHOLE, Masks, Reference
@@ -99,11 +99,17 @@ def segments_of(reference: Reference, tokens: Any) -> Any:
     return np.array(tokens.segments, np.int64)
 
 
+def masks_of(reference: Reference, tokens: Any, masks: Masks = WHOLE) -> Masks:
+    """Return masks that also leave a prompt out of pooling, if the model does."""
+    if reference.encoder.config.include_prompt or not any(tokens.prompt):
+        return masks
+    return masks._replace(left_out=tokens.prompt.index(True) + sum(tokens.prompt))
+
+
 def outputs(reference: Reference, tokens: Any, masks: Masks = WHOLE) -> dict[str, Any]:
     ids = np.array(tokens.ids, np.int64)
     segments = segments_of(reference, tokens)
-    if not reference.encoder.config.include_prompt and any(tokens.prompt):
-        masks = masks._replace(left_out=tokens.prompt.index(True) + sum(tokens.prompt))
+    masks = masks_of(reference, tokens, masks)
     return reference.outputs(ids, segments, masks=masks)
 
 
@@ -139,24 +145,29 @@ def test_scores_and_late_interaction_are_those_of_pytorch(served: Served, prompt
         np.testing.assert_allclose(evidence.weights, expected_weights, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("prompts", [False, True], ids=["plain", "prompts"])
 def test_attention_evidence_is_what_the_pooled_vector_reads_from(
-    served: Served,
+    served: Served, prompts: bool
 ) -> None:
-    found, _, reference, pooling = served
+    plain, prompted, reference, pooling = served
+    found = prompted if prompts else plain
     for passage in found:
         assert passage.tokens is not None
         count = len(passage.tokens)
         maps = outputs(reference, passage.tokens)["attention"][:, [0, -1]].mean(axis=(0, 1))
-        row = {"cls": maps[0], "last": maps[count - 1]}.get(pooling, maps.mean(axis=0))
+        left_out = masks_of(reference, passage.tokens).left_out
+        mean = maps[left_out:].mean(axis=0)
+        row = {"cls": maps[left_out], "last": maps[count - 1]}.get(pooling, mean)
         evidence = passage.evidence_by("attention")
         expected = [row[list(own)].sum() for own in evidence.units]
         np.testing.assert_allclose(evidence.weights, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("prompts", [False, True], ids=["plain", "prompts"])
 def test_occlusion_evidence_is_that_of_the_input_with_its_unit_masked(
-    served: Served,
+    served: Served, prompts: bool
 ) -> None:
-    found, _, reference, _ = served
+    found, reference = served.prompted if prompts else served.plain, served.reference
     assert found.query is not None
     query = unit(outputs(reference, found.query)["pooled"])
     for passage in found:
@@ -247,6 +258,20 @@ def test_more_passages_than_a_call_takes_are_merged_and_sorted(
     assert [by_index[at].score for at in (600, 601)] == pytest.approx(
         [each.score for each in expected], abs=1e-6
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("unit_name", ["token", "word", "sentence"])
+def test_a_passage_without_tokens_to_compare_has_no_units(
+    encoders: dict[str, Encoder], kind: str, unit_name: Any
+) -> None:
+    specs = [EvidenceSpec(method=method, unit=unit_name) for method in EVIDENCE_METHODS]
+    found, _ = compared(encoders[kind], [" ", "a b"], evidence=specs)
+    assert found.max_sim_mean == 0
+    assert found.matrix is not None
+    assert found.matrix.shape[1] == 0
+    for evidence in found.evidence:
+        assert (evidence.units, evidence.characters, evidence.weights.shape) == ((), (), (0,))
 
 
 @pytest.mark.parametrize("kind", KINDS)

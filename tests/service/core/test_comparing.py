@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
+import threading
 from typing import Any
 
 import grpc
@@ -15,9 +15,11 @@ from headlight.pb import headlight_pb2 as pb
 from headlight.results import ModelRef
 from headlight.runtime.comparison.comparison_plan import ComparisonPlan, comparison_outputs
 from headlight_service.core.admission.admission_control import Admission
+from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.evidence.comparing import Comparing
-from headlight_service.core.requests.answer import Prepared
+from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.core.requests.request import ComparisonRequest, OutputSpec
+from headlight_service.frontends.contract.comparison_forms import CompareForm
 from tests.service.calls import details_of, refused, text_of, until
 from tests.service.conftest import Serve, Service
 from tests.service.fakes import DIM, FakeRuntime
@@ -100,7 +102,10 @@ async def test_an_answer_is_never_larger_than_what_is_reserved_for_it(
         await service.started()
         held = admission_of(service).outputs.held
         service.engine.gate.set()
-        assert (await call).ByteSize() <= held - 4 * DIM * 4, "besides the pooled vectors"
+        vectors = 4 * DIM * 4
+        if "matrix" in FORMS[name] or "late" in name or name in ("evidence", "best"):
+            vectors += 4 * DIM * (3 + 342)
+        assert (await call).ByteSize() <= held - vectors, "besides the vectors"
 
 
 async def test_token_vectors_are_held_until_they_are_compared(serve: Serve) -> None:
@@ -137,16 +142,37 @@ class Small:
 async def test_too_many_token_vectors_are_refused_by_name(serve: Serve) -> None:
     spec = CompareSpec(late_interaction=True)
     outputs = OutputSpec(**comparison_outputs(spec), token_info=True)
-    async with serve(max_output_bytes=1 << 20, max_unary_response_bytes=1 << 19) as service:
+    async with serve(
+        max_output_bytes=1 << 20, max_unary_response_bytes=1 << 19, **ROOMY
+    ) as service:
         wanted = ComparisonRequest(["word " * 1500] * 60, outputs, spec=spec)
-        service.model.limits = dataclasses.replace(service.model.limits, max_request_tokens=10**6)
         handle = Comparing(service.pipeline, wanted, Small()).start()
         with pytest.raises(
-            InvalidInput, match=r"^passages: .* would take \d+ bytes, over \d+; send"
+            InvalidInput,
+            match=r"^passages: their vectors and the answer would take \d+ bytes, over",
         ):
             await asyncio.to_thread(handle.result)
         assert service.engine.batches == []
         assert admission_of(service).outputs.held == admission_of(service).requests.held == 0
+
+
+async def test_a_stream_holds_the_vectors_until_they_are_compared_and_then_the_answer(
+    serve: Serve,
+) -> None:
+    spec, window = CompareSpec(late_interaction=True), AnswerWindow(1 << 30, 0)
+    outputs = OutputSpec(**comparison_outputs(spec), token_info=True)
+    async with serve() as service:
+        service.engine.gate.clear()
+        wanted = ComparisonRequest(["word", "word " * 500], outputs, spec=spec)
+        handle = Comparing(service.pipeline, wanted, Small(), window=window).start()
+        await service.started()
+        rows = 4 * DIM * (1 + 500 + 2)
+        assert window._held == handle.answer_bytes == rows + 4 * 500 + 7
+        service.engine.gate.set()
+        await asyncio.to_thread(handle.result)
+        assert window._held == handle.answer_bytes == 7
+        handle.close()
+        assert window._held == admission_of(service).outputs.held == 0
 
 
 async def test_a_caller_that_disconnects_releases_everything(serve: Serve) -> None:
@@ -213,7 +239,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
     "four methods": (
         of(1, evidence=[LATE, HIDE, ATTEND, LATE]),
         "evidence",
-        "has 4 entries",
+        "has 4 entries; send at most 3, one for each method",
     ),
     "twice": (of(1, evidence=[HIDE, HIDE]), "evidence[1].method", "occlusion is requested twice"),
     "method": (of(1, evidence=[pb.EvidenceRequest(method=9)]), "evidence[0].method", "9 is not"),  # type: ignore[arg-type]
@@ -243,7 +269,7 @@ REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
             ],
         ),
         "evidence[0].spans[0].spans",
-        "has 3000 entries",
+        "has 3000 entries; send at most 2000, as many as a passage has tokens",
     ),
     "layers": (
         of(1, evidence=[pb.EvidenceRequest(method=pb.EVIDENCE_METHOD_ATTENTION, layers=[3])]),
@@ -279,6 +305,21 @@ async def test_bad_input_and_limits_are_refused_by_name(serve: Serve, name: str)
     assert details_of(error)["BadRequest"].field_violations[0].field == field
 
 
+async def test_an_input_and_a_target_of_too_many_tokens_are_refused_as_the_input(
+    serve: Serve,
+) -> None:
+    request = pb.OccludeRequest(input=text_of(1500), target_text="word " * 1500)
+    async with serve(max_request_tokens=2000) as service:
+        error = await refused(service.stub.Occlude(request), INVALID)
+    assert (error.details() or "").startswith("input: have more than 2000 tokens together")
+
+
+async def test_without_room_for_a_passage_the_remedy_is_the_option(serve: Serve) -> None:
+    async with serve(max_items=1) as service:
+        error = await refused(service.stub.Compare(of(1)), INVALID)
+    assert "--max-items 2 or more" in (error.details() or "")
+
+
 @pytest.mark.parametrize("part", ["evidence", "matrix", "late_interaction"])
 async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: str) -> None:
     request = of(2)
@@ -286,6 +327,8 @@ async def test_unknown_fields_of_a_newer_client_are_refused(serve: Serve, part: 
     inner.MergeFromString(b"\xa0\x06\x01")  # field 100
     async with serve() as service:
         error = await refused(service.stub.Compare(request), INVALID)
+    field = details_of(error)["BadRequest"].field_violations[0].field
+    assert field == ("evidence[0]" if part == "evidence" else part)
     assert "asks for something that this server does not know" in (error.details() or "")
 
 
@@ -348,6 +391,23 @@ async def test_a_stream_answers_comparisons_beside_encodings(serve: Serve) -> No
     expected.ClearField("timings")
     found.ClearField("timings")
     assert found == expected
+
+
+async def test_a_stream_encodes_comparisons_beside_the_event_loop(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, message = list[threading.Thread](), CompareForm.message
+
+    def recorded(form: CompareForm, answer: Answer) -> pb.CompareResponse:
+        threads.append(threading.current_thread())
+        return message(form, answer)
+
+    monkeypatch.setattr(CompareForm, "message", recorded)
+    async with serve() as service:
+        frames = await frames_of(service.stub.EncodeStream(iter([streamed("a", of(4))])))
+    assert kinds(frames, "a") == ["comparison"]
+    assert len(threads) == 1
+    assert threads[0] is not threading.current_thread(), "which has the event loop"
 
 
 async def test_a_frame_of_a_stream_is_limited(serve: Serve) -> None:

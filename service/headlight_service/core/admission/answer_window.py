@@ -56,12 +56,16 @@ class AnswerWindow:
             self._closed = True
             self._waiting.clear()
 
-    def leave(self, size: int) -> None:
-        """Release the held bytes, and let waiting answers in."""
-        if size > self._free_bytes:
+    def leave(self, size: int, left: int = 0) -> None:
+        """Release the held bytes but `left` of them, and let waiting answers in."""
+        released = self._counted(size) - self._counted(left)
+        if released:
             with self._lock:
-                self._held -= size
+                self._held -= released
             self._let_in()
+
+    def _counted(self, size: int) -> int:
+        return size if size > self._free_bytes else 0
 
     def _let_in(self) -> None:
         """Call each `proceed` that fits, in turn. It may call `leave`; calls do not nest."""

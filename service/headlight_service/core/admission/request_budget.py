@@ -119,7 +119,7 @@ class RequestBudget:
                 self._admission.give_output(size)
 
     def take_tokens(self, tokens: int, deadline: float) -> None:
-        """Take the tokens that are queued now: all of an Encode, one wave of an Occlude.
+        """Take the tokens that are queued now: all of an Encode, one wave of an Occlude or Compare.
 
         Raises:
             Shed, DeadlineExceeded: see `Admission.take_tokens` and `Admission.check_wait`.

@@ -103,10 +103,10 @@ class Comparing(WaveEncoding):
         self._plan = plan = plan_comparison(request.spec, manifest, prepared.inputs, texts)
         if not request.dry_run:
             plan.check_max_bytes()
-        self._holes, self._numbers = plan.holes, ComparisonNumbers(plan)
+        self._occluded, self._numbers = plan.occluded, ComparisonNumbers(plan)
         prepared.items = plan.items(prepared.items)
         prepared.output_bytes = output_bytes(prepared.items, manifest.architecture)
-        prepared.data_bytes = held = sum(prepared.output_bytes.values())
+        prepared.data_bytes = held = sum(prepared.output_bytes.values()) + plan.cosine_bytes
         size = self._comparison_form.overhead_bytes(model.ref, prepared, plan)
         most = largest_output(model.admission.outputs.limit)
         if held + size > most and not request.dry_run:
@@ -117,12 +117,18 @@ class Comparing(WaveEncoding):
             )
         return size
 
+    @property
+    def _window_size(self) -> int:
+        return self._prepared.data_bytes + self._overhead
+
     def _smaller(self, room: int) -> tuple[str, str]:
         return "passages", ""
 
     def _take_whole(self, results: Sequence[ItemResult]) -> None:
         self._numbers.take_whole(results)
-        self._budget.give_back_answer(self._prepared.data_bytes)  # no vectors are held any more
+        # No vectors are held any more.
+        self._budget.give_back_answer(self._prepared.data_bytes)
+        self._leave_window(self._overhead)
 
     def _take_hidden(self, vectors: Floats) -> None:
         self._numbers.take_hidden(vectors)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headlight.runtime.comparison.comparison_plan import Hole, hidden_item
+from headlight.runtime.comparison.comparison_plan import OccludedUnit, hidden_item
 from headlight.runtime.encode_items import EncodeItem, ItemResult
 from headlight.runtime.values import Floats
 from headlight_service.core.pipeline import Encoding
@@ -31,16 +31,16 @@ class WaveEncoding(Encoding):
     wait if other requests fill the queue.
     """
 
-    _holes: Sequence[Hole] = ()  # set by _measure
+    _occluded: Sequence[OccludedUnit] = ()  # set by _measure
     _begun = False
-    _done = 0  # holes that are computed
+    _done = 0  # occluded units that are computed
     _queue_ns = _infer_ns = 0
 
     @property
     def _hidden_work(self) -> int:
         """Tokens of all waves."""
         items = self._prepared.items
-        return sum([len(items[hole.item].ids) for hole in self._holes])
+        return sum([len(items[unit.item].ids) for unit in self._occluded])
 
     @property
     def _work(self) -> int:
@@ -48,7 +48,7 @@ class WaveEncoding(Encoding):
 
     def _reserve_answer(self) -> None:
         """Charge for all waves at once: a later charge could refuse the request half way."""
-        if self._holes:
+        if self._occluded:
             admission = self._model.admission
             with admission.lock:
                 admission.check_wait(self._work, self._time_left(), self.request.priority)
@@ -61,7 +61,7 @@ class WaveEncoding(Encoding):
         if not self._begun:
             self._begun = True
             self._take_whole(computed.results)
-            if self._holes:
+            if self._occluded:
                 remaining = self.request.deadline - time.monotonic()
                 with self._model.admission.lock:
                     self._model.admission.check_alone(self._hidden_work, remaining)
@@ -69,7 +69,7 @@ class WaveEncoding(Encoding):
             vectors = [each.pooled for each in computed.results if each.pooled is not None]
             self._done += len(vectors)
             self._take_hidden(np.stack(vectors))
-        if self._done == len(self._holes):
+        if self._done == len(self._occluded):
             total_ns = time.monotonic_ns() - self._arrived_ns
             timings = Timings(self._tokenize_ns, self._queue_ns, self._infer_ns, total_ns)
             self._finish(self._result(timings))
@@ -81,11 +81,11 @@ class WaveEncoding(Encoding):
         items, model = self._prepared.items, self._model
         vectors, most = model.select(VECTORS), model.limits.max_request_tokens // WAVES
         wave, tokens = list[EncodeItem](), 0
-        for hole in itertools.islice(self._holes, self._done, None):
-            length = len(items[hole.item].ids)
+        for unit in itertools.islice(self._occluded, self._done, None):
+            length = len(items[unit.item].ids)
             if wave and tokens + length > most:
                 break
-            wave.append(hidden_item(items[hole.item], hole, vectors))
+            wave.append(hidden_item(items[unit.item], unit, vectors))
             tokens += length
         self._take_room(functools.partial(self._queue, wave), 0, tokens, begun=True)
 
@@ -94,7 +94,7 @@ class WaveEncoding(Encoding):
         raise NotImplementedError
 
     def _take_hidden(self, vectors: Floats) -> None:
-        """Take the vectors of the next holes: float32 [m, D]."""
+        """Take the vectors of the next occluded units: float32 [m, D]."""
         raise NotImplementedError
 
     def _result(self, timings: Timings) -> Answer:

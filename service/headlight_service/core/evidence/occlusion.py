@@ -12,7 +12,7 @@ from headlight.comparison import QUERY_PROMPTS
 from headlight.errors import InvalidInput
 from headlight.interface.similarity import similarity
 from headlight.runtime.attention.occluded_tokens import hidden_tokens
-from headlight.runtime.comparison.comparison_plan import Hole
+from headlight.runtime.comparison.comparison_plan import OccludedUnit
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.values import Floats, Ids
 from headlight_service.core.evidence.encoding_waves import WaveEncoding
@@ -76,7 +76,7 @@ class Occluding(WaveEncoding):
         model, prepared = self._model, self._prepared
         pooling = model.runtime.bundle.manifest.pooling
         self._hidden = hidden_tokens(self.request.hidden, pooling, prepared.inputs[0])
-        self._holes = [Hole(0, (token,)) for token in self._hidden.tolist()]
+        self._occluded = [OccludedUnit(0, (token,)) for token in self._hidden.tolist()]
         return self._form.overhead_bytes(model.ref, prepared, self._hidden)
 
     def _smaller(self, room: int) -> tuple[str, str]:
@@ -114,4 +114,5 @@ class Occluding(WaveEncoding):
 def of_one_input(error: InvalidInput) -> InvalidInput:
     """Return the same error for a request of one input, whose field is `input`."""
     field = error.field.replace("inputs[0]", "input").replace("inputs[1].text", "target_text")
+    field = "input" if field == "inputs" else field  # both together
     return InvalidInput(field, error.problem)

@@ -26,6 +26,12 @@ def decode_compare(
 ) -> ComparisonRequest:
     """Return the request of a message to Compare. Raises InvalidInput as `decode_encode` does."""
     most = model.limits.max_items - 1
+    if most < 1:
+        raise InvalidInput(
+            "passages",
+            f"cannot be sent: a request has at most {model.limits.max_items} items, the query "
+            "included; the service must be started with --max-items 2 or more",
+        )
     if not 1 <= len(message.passages) <= most:
         raise InvalidInput(
             "passages",
@@ -64,7 +70,12 @@ def decode_compare(
 
 def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
     """Refuse lists that no model could take, before each entry becomes an object."""
-    check_count("evidence", len(message.evidence), len(EVIDENCE_METHODS))
+    if len(message.evidence) > len(EVIDENCE_METHODS):
+        raise InvalidInput(
+            "evidence",
+            f"has {len(message.evidence)} entries; send at most {len(EVIDENCE_METHODS)}, one for "
+            "each method",
+        )
     architecture = model.runtime.bundle.manifest.architecture
     most = model.limits.max_request_tokens  # each span has a token
     for at, each in enumerate(message.evidence):
@@ -78,14 +89,24 @@ def _check_sizes(message: pb.CompareRequest, model: ServedModel) -> None:
                 "each",
             )
         for place, own in enumerate(each.spans):
-            check_count(f"{field}.spans[{place}].spans", len(own.spans), model.max_length)
+            if len(own.spans) > model.max_length:
+                raise InvalidInput(
+                    f"{field}.spans[{place}].spans",
+                    f"has {len(own.spans)} entries; send at most {model.max_length}, as many as a "
+                    "passage has tokens",
+                )
         if (count := sum([len(own.spans) for own in each.spans])) > most:
             raise InvalidInput(
                 f"{field}.spans", f"has {count} spans, and a request at most {most} tokens"
             )
-    for part in (*message.evidence, message.matrix, message.late_interaction):
+    parts = [(f"evidence[{at}]", each) for at, each in enumerate(message.evidence)]
+    for field, part in (
+        *parts,
+        ("matrix", message.matrix),
+        ("late_interaction", message.late_interaction),
+    ):
         if has_unknown(part):
-            raise InvalidInput("evidence", NEWER)
+            raise InvalidInput(field, NEWER)
 
 
 def _check_no_pair(inputs: list[Input]) -> None:

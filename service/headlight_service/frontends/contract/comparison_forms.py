@@ -78,7 +78,11 @@ class CompareForm:
 
 
 class JsonCompareForm:
-    """One answer as JSON."""
+    """One answer as JSON.
+
+    Attributes:
+        size: the most bytes that the answer can have, after `overhead_bytes`.
+    """
 
     _response: pb.CompareResponse
 
@@ -87,6 +91,7 @@ class JsonCompareForm:
     ) -> None:
         """Prepare the form of one answer; see JsonEncodeForm."""
         self._encoding, self._limit_bytes, self._dry_run = encoding, limit_bytes, dry_run
+        self.size = 0
 
     def overhead_bytes(self, ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> int:
         """Return the most bytes that the answer can have. Raises InvalidInput: it is too large."""
@@ -96,6 +101,7 @@ class JsonCompareForm:
             size += _json_bytes(plan, self._encoding)
         if size > self._limit_bytes:
             raise _too_large(size, self._limit_bytes, len(plan.passages))
+        self.size = size
         return size
 
     def encode(self, answer: Answer) -> bytes:
@@ -127,9 +133,11 @@ def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.Compar
         model=model_ref(ref),
         similarity=plan.measure,
         query=query,
-        query_tokens=plan.query if vectors else (),
+        query_tokens=plan.query.tolist() if vectors else (),
         passages=[
-            pb.PassageComparison(index=at, item=item, tokens=planned.compared if vectors else ())
+            pb.PassageComparison(
+                index=at, item=item, tokens=planned.compared.tolist() if vectors else ()
+            )
             for at, (item, planned) in enumerate(zip(passages, plan.passages, strict=True))
         ],
         usage=pb.Usage(
@@ -169,14 +177,16 @@ def _evidence(method: pb.EvidenceMethod, found: EvidenceNumbers, *, with_data: b
     single = len(units.tokens) == len(units)
     message = pb.Evidence(
         method=method,
-        units=pb.Units(tokens=units.tokens, starts=() if single else units.starts),
+        units=pb.Units(
+            tokens=units.tokens.tolist(), starts=() if single else units.starts.tolist()
+        ),
         weights=_tensor(found.weights, with_data),
     )
     if units.characters is not None:
         begins, ends = units.characters[:2].tolist()
         message.characters.extend(map(_text_span, begins, ends))
     if matched is not None:
-        message.matched_tokens.extend(matched.rows)
+        message.matched_tokens.extend(matched.rows.tolist())
         message.matched_cosines.CopyFrom(_tensor(matched.cosines, with_data))
     return message
 

@@ -67,7 +67,8 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
             )
         wanted.size_bytes = request.ByteSize()
         form = CompareForm(STREAM_COMPARISON_BYTES, dry_run=request.compare.dry_run)
-        return Decoded(wanted, form, functools.partial(_comparison, request.id, form))
+        messages = functools.partial(_comparison, request.id)
+        return Decoded(wanted, form, messages, encode=form.message)
 
     def submit(
         self,
@@ -91,10 +92,8 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
             self._live.discard(message.id)
 
 
-def _comparison(
-    request_id: str, form: CompareForm, answer: Answer
-) -> Iterator[pb.EncodeStreamResponse]:
-    yield pb.EncodeStreamResponse(id=request_id, comparison=form.message(answer))
+def _comparison(request_id: str, found: pb.CompareResponse) -> Iterator[pb.EncodeStreamResponse]:
+    yield pb.EncodeStreamResponse(id=request_id, comparison=found)
 
 
 def _frames(request_id: str, form: StreamForm, answer: Answer) -> Iterator[pb.EncodeStreamResponse]:

@@ -57,11 +57,18 @@ def lists_of(array: NDArray[Any]) -> orjson.Fragment:
     return orjson.Fragment(number_text(array))
 
 
-async def encoded(encode: Callable[[], Response], answer: Answer) -> Response:
+async def encoded(
+    encode: Callable[[], Response], answer: Answer, size: int | None = None
+) -> Response:
     """Return the response that `encode` makes of an answer.
 
     A large one is encoded on a thread of its own, so that other requests go on.
+
+    Args:
+        encode: encodes the answer.
+        answer: the answer.
+        size: bytes of the response; None: those of the answer's data decide.
     """
-    if answer.prepared.data_bytes <= INLINE_BYTES:
+    if (answer.prepared.data_bytes if size is None else size) <= INLINE_BYTES:
         return encode()
     return await asyncio.to_thread(encode)

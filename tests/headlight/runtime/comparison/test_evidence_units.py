@@ -10,6 +10,7 @@ import pytest
 
 from headlight import InvalidInput, Span
 from headlight.comparison import EvidenceSpec, EvidenceUnit
+from headlight.results import TokenList
 from headlight.runtime.comparison.evidence_units import (
     EvidenceUnits,
     compared_tokens,
@@ -17,6 +18,7 @@ from headlight.runtime.comparison.evidence_units import (
     units_of,
 )
 from headlight.runtime.tokenization.tokenizer import Tokenizer
+from headlight.runtime.values import Tokenized
 from tests.factory import small_tokenizer
 
 TEXT = "ab c? de f!"  # each character is a token
@@ -57,10 +59,32 @@ def test_units_have_their_characters(
     assert np.concatenate(found.each()).tolist() == list(range(1, 9)), "no special token"
 
 
-def test_spans_have_the_tokens_that_share_a_character(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
+@pytest.mark.parametrize("text", [" ", "\n"])
+def test_a_text_without_tokens_has_no_units(
+    tokenizer: Tokenizer, text: str, unit: EvidenceUnit
+) -> None:
+    found = units(tokenizer, text, unit=unit)
+    assert (found.each(), texts(found)) == ((), [])
+
+
+def test_spans_have_the_tokens_whose_last_character_they_hold(tokenizer: Tokenizer) -> None:
     found = units(tokenizer, unit="span", spans=((Span(6, 9), Span(0, 1)),))
     assert found.each() == ((5, 6), (1,))
     assert texts(found) == ["de ", "a"]
+
+
+def test_a_token_belongs_to_one_of_two_spans_that_cut_it() -> None:
+    info = TokenList((7, 8), ("abc", "de"), (0, 3), (3, 5), (False, False), (0, 0))
+    tokenized = Tokenized(np.array([7, 8]), 2, info, words=np.arange(2))
+    spec = EvidenceSpec(unit="span", spans=((Span(0, 3), Span(3, 5)),))
+    tokens = compared_tokens(tokenized)
+    assert units_of(spec, 0, tokenized, "abcde", tokens, "").each() == ((0,), (1,))
+    spec = EvidenceSpec(unit="span", spans=((Span(0, 4), Span(4, 5)),))
+    assert units_of(spec, 0, tokenized, "abcde", tokens, "").each() == ((0,), (1,))
+    spec = EvidenceSpec(unit="span", spans=((Span(0, 2), Span(2, 5)),))
+    with pytest.raises(InvalidInput, match=r"spans\[0\]: 0 .. 2 holds the last character of no"):
+        units_of(spec, 0, tokenized, "abcde", tokens, "")
 
 
 def test_sums_and_choice_follow_the_units(tokenizer: Tokenizer) -> None:
@@ -94,7 +118,7 @@ def test_a_truncated_text_has_the_sentences_that_are_encoded(tokenizer: Tokenize
         ([(0, 12)], "spans[0]", "is 0 .. 12 of text 0; it must hold a character, and lie in"),
         ([(3, 3)], "spans[0]", "is 3 .. 3 of text 0"),
         ([(0, 2, 1)], "spans[0]", "is 0 .. 2 of text 1"),
-        ([(0, 1), (2, 3)], "spans[1]", "2 .. 3 shares no character with a token"),
+        ([(0, 1), (2, 3)], "spans[1]", "2 .. 3 holds the last character of no token"),
         ([(0, 1)] * 11, "spans", "has 11 spans; send 1 to 10"),
         ([], "spans", "has 0 spans; send 1 to 10"),
     ],

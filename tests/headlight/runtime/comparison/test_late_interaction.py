@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headlight.runtime.comparison import late_interaction
 from headlight.runtime.comparison.late_interaction import (
+    Matches,
+    best_matches,
     matches,
     max_sim_mean,
     token_cosines,
@@ -41,6 +44,26 @@ def test_without_tokens_there_are_no_matches(queries: int, tokens: int) -> None:
     found = matches(token_cosines(vectors(queries, 1), vectors(tokens, 2)))
     assert (len(found.rows), max_sim_mean(found)) == (0, 0.0)
     assert token_parts(found, tokens).tolist() == [0.0] * tokens
+
+
+@pytest.mark.parametrize("block", [1, 21, 40, 1000])
+@pytest.mark.parametrize(("queries", "tokens"), [(9, 7), (1, 7), (0, 7), (9, 0)])
+def test_blocks_of_the_query_have_the_same_matches(
+    monkeypatch: pytest.MonkeyPatch, block: int, queries: int, tokens: int
+) -> None:
+    query, passage = vectors(queries, 1), vectors(tokens, 2)
+    expected, sizes = matches(token_cosines(query, passage)), list[int]()
+
+    def counted(cosines: Floats) -> Matches:
+        sizes.append(cosines.size)
+        return matches(cosines)
+
+    monkeypatch.setattr(late_interaction, "BLOCK", block)
+    monkeypatch.setattr(late_interaction, "matches", counted)
+    found = best_matches(query, passage)
+    assert found.rows.tolist() == expected.rows.tolist()
+    np.testing.assert_allclose(found.cosines, expected.cosines, atol=1e-6, rtol=0)
+    assert max(sizes) <= max(block, tokens)
 
 
 def test_of_equal_cosines_the_first_token_counts() -> None:

@@ -12,6 +12,7 @@ from headlight.comparison import CompareSpec, EvidenceSpec
 from headlight.errors import BadAnswer
 from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
+from headlight.spec import Span
 from headlight.wire.client_codec import from_model
 from headlight.wire.comparison.comparison_answer import ExpectedComparison
 
@@ -154,6 +155,46 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     ),
     "model": (lambda a: setattr(a.model, "name", "other"), "weights were replaced"),
 }
+
+
+SENT = (Span(0, 1), Span(2, 3), Span(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("top_k", "told", "fits"),
+    [
+        (None, [0, 1, 2], True),
+        (None, [0, 2, 1], False),
+        (None, [0, 1], False),
+        (2, [2, 0], True),
+        (2, [2], False),
+        (2, [2, 2], False),
+        (7, [1, 0, 2], True),
+    ],
+)
+def test_units_are_the_spans_that_were_sent(top_k: int | None, told: list[int], fits: bool) -> None:
+    evidence = EvidenceSpec(method="occlusion", unit="span", spans=((), SENT), top_k=top_k)
+    changed = answer()
+    changed.ClearField("query_tokens")
+    del changed.passages[1:]
+    [found] = changed.passages
+    found.ClearField("matrix")
+    found.ClearField("max_sim_mean")
+    del found.evidence[0]
+    found.evidence[0].CopyFrom(
+        pb.Evidence(
+            method=pb.EVIDENCE_METHOD_OCCLUSION,
+            units=pb.Units(tokens=told if len(set(told)) == len(told) else [0, 1]),
+            characters=[pb.TextSpan(start=SENT[at].start, end=SENT[at].end) for at in told],
+            weights=floats(len(told)),
+        )
+    )
+    expected = ExpectedComparison(MODEL, "", QUERY, CompareSpec(evidence=(evidence,)))
+    if fits:
+        assert len(expected.decode(changed, PASSAGES[:1], 1)[0].evidence[0].units) == len(told)
+    else:
+        with pytest.raises(BadAnswer, match="characters are not the spans that were sent"):
+            expected.decode(changed, PASSAGES[:1], 1)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -38,6 +38,20 @@ class Visit:
         return self._window.withdraw(self.proceed)
 
 
+def test_an_answer_that_keeps_a_part_makes_room_for_the_rest() -> None:
+    window = AnswerWindow(LIMIT, FREE)
+    _, second, third = Visit(window, 90), Visit(window, 50), Visit(window, 20)
+    window.leave(90, 60)
+    assert (second.inside, third.inside) == (False, False)
+    window.leave(60, FREE)  # this part is not counted
+    assert (second.inside, third.inside) == (True, True)
+    window.leave(FREE)
+    fourth = Visit(window, 31)
+    assert not fourth.inside
+    third.leave()
+    assert fourth.inside
+
+
 def test_an_answer_that_fits_enters_at_once_without_a_callback() -> None:
     window = AnswerWindow(LIMIT, FREE)
     visits = [Visit(window, 50), Visit(window, 50)]

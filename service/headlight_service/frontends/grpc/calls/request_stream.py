@@ -63,11 +63,14 @@ class Decoded(NamedTuple, Generic[ResponseT]):
         request: for the pipeline.
         form: sizes the answer, as `submit` needs it.
         messages: yields the messages of the answer, each made as it is sent.
+        encode: makes what `messages` takes of the answer, on a thread, so that the event loop goes
+            on; None: `messages` takes the answer.
     """
 
     request: Request
     form: Any
     messages: Callable[[Any], Iterator[ResponseT]]
+    encode: Callable[[Any], Any] | None = None
 
 
 class _Turn:
@@ -237,6 +240,8 @@ class RequestStream(Generic[RequestT, ResponseT]):
         handle, answer = await self._computed(decoded, trace, turn)
         reply_timeout = ReplyTimeout(self._stall_seconds)
         try:
+            if decoded.encode is not None:
+                answer = await asyncio.to_thread(decoded.encode, answer)
             await turn.before.wait()
             for message in decoded.messages(answer):
                 await self._write(message, reply_timeout)

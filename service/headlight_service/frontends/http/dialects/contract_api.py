@@ -109,7 +109,7 @@ async def _compare(exchange: Exchange) -> Response:
     limit_bytes = largest_output(model.admission.outputs.limit)
     form = JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
     answer = await exchange.wait(Comparing(pipeline, wanted, form, exchange.trace).start())
-    return await encoded(lambda: Response(form.encode(answer)), answer)
+    return await encoded(lambda: Response(form.encode(answer)), answer, form.size)
 
 
 async def _occlude(exchange: Exchange) -> Response:

@@ -21,6 +21,7 @@ from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
+from headlight.runtime.engine.batches import AS_LONG
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
@@ -95,6 +96,7 @@ def result(item: EncodeItem) -> ItemResult:
         scales=fill(*shape[:-1]) % 251 / np.float32(251 * 255)
         if choice is not None and choice.spec.dtype == "uint8"
         else None,
+        spans=None if item.spans is None else item.spans.sums(fill(n, DIM)),
     )
 
 
@@ -112,6 +114,8 @@ class FakeEngine:
         self.gate.set()
         self.broken: Exception | None = None
         self.poison: int | None = None  # a batch with this id in it fails
+        self.head: Any = None  # the layers behind pooling
+        self.rounding = AS_LONG
         self.overflows: int | None = None  # items with this id in them alone have no results
         self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0

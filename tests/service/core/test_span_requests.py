@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
+import pytest
+
+from headlight.errors import DeviceLost, InvalidInput, NotFinite
 from headlight.runtime.values import Floats, Tokenized
 from headlight.span_vectors import SpansSpec, Windows
-from headlight.spec import Span
+from headlight.spec import AttentionSpec, HiddenSpec, Span
 from headlight_service.core.admission.shed_error import Shed
 from headlight_service.core.requests.request import OutputSpec
 from tests.service.core.pipelines import (
@@ -110,6 +114,50 @@ def test_windows_of_a_long_text_are_counted_as_one_text() -> None:
         assert made.sample("headlight_texts_total", priority="interactive") == 2
         tokens = sum(len(item.ids) for item in answer.prepared.items)
         assert made.sample("headlight_tokens_total", priority="interactive") == tokens
+
+
+def test_windows_of_a_long_text_are_limited_as_its_tokens_are() -> None:
+    """Its tokens alone would be accepted."""
+    most = 2 * MAX_LENGTH + 100
+    with core(max_request_tokens=most, max_text_characters=1 << 20) as made:
+        with_characters(made)
+        for texts in (["x " * (2 * MAX_LENGTH)], ["x " * (MAX_LENGTH + 50), "y " * MAX_LENGTH]):
+            error = refused(submit(made, *texts, outputs=long()), InvalidInput)
+            assert str(error) == f"inputs: have more than {most} tokens together; split the request"
+        assert not made.engine.batches
+
+
+def test_the_limit_of_characters_holds_for_long_texts() -> None:
+    with core(max_text_characters=100) as made:
+        with_characters(made)
+        error = refused(submit(made, "x " * 100, outputs=long()), InvalidInput)
+        assert "inputs[0].text: has 200 characters; at most 100 are read" in str(error)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"pooled": True},
+        {"tokens": True},
+        {"attention": AttentionSpec(layers=(0,))},
+        {"hidden": HiddenSpec()},
+    ],
+    ids=str,
+)
+def test_long_texts_have_no_other_outputs(other: dict[str, Any]) -> None:
+    with core() as made:
+        with_characters(made)
+        outputs = dataclasses.replace(long(), **other)
+        error = refused(submit(made, "a b", outputs=outputs), InvalidInput)
+        assert error.field == "outputs.spans.beyond_max_length"
+
+
+@pytest.mark.parametrize("error", [NotFinite("not finite"), DeviceLost("lost")], ids=repr)
+def test_a_failure_of_the_head_is_the_requests(error: Exception) -> None:
+    with core() as made:
+        with_characters(made)
+        made.engine.head = Head(error)
+        assert refused(submit(made, "a b", outputs=given(2)), type(error)) is error
 
 
 def test_time_in_the_head_is_part_of_the_times() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tests.span_reference import (
     TEXT,
     behind_pooling,
     expected_vectors,
-    own_tokens,
     pytorch_tokens,
 )
 
@@ -232,9 +230,3 @@ def test_windows_cover_a_text_and_overlap(length: int) -> None:
     assert starts[-1] + room == length - 1
     steps = np.diff(starts)
     assert len(starts) == 1 or (steps.min() > 0 and steps.max() <= room - room // 4)
-
-
-def test_own_tokens_of_the_reference_leave_special_ones_out(model: Model) -> None:
-    [found] = model.runtime.span_vectors([SECOND], "sentences", pooling="mean")
-    marked = dataclasses.replace(found.tokens, special=(True,) * len(found.tokens))
-    assert own_tokens(marked, range(3)) == []

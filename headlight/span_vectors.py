@@ -29,8 +29,8 @@ class SpansSpec:
 
     Attributes:
         kind: "sentences", windows of tokens, or the spans of each input.
-        include_special: count special tokens around the text as part of the first and the last
-            span, if these begin and end with the text.
+        include_special: count special tokens around the text as part of every span that begins
+            with the first token of the text, or ends with its last.
         pooling: "mean" averages the tokens of a span although the model pools otherwise; None
             refuses that.
         dimensions, normalize: as of pooled vectors.

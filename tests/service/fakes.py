@@ -102,6 +102,7 @@ def result(item: EncodeItem) -> ItemResult:
         scales=fill(*shape[:-1]) % 251 / np.float32(251 * 255)
         if choice is not None and choice.spec.dtype == "uint8"
         else None,
+        spans=None if item.spans is None else item.spans.sums(fill(n, DIM)),
     )
 
 
@@ -119,6 +120,8 @@ class FakeEngine:
         self.gate.set()
         self.broken: Exception | None = None
         self.poison: int | None = None  # a batch with this id in it fails
+        self.head: Any = None  # the layers behind pooling
+        self.rounding = AS_LONG
         self.overflows: int | None = None  # items with this id in them alone have no results
         self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0

@@ -148,6 +148,8 @@ def test_many_texts_with_their_own_spans(rope: Service) -> None:
         spans[650] = [(4, 5)]
         with pytest.raises(InvalidInput, match=r"given.inputs\[650\].spans\[0\]: shares no"):
             client.span_vectors(texts, spans)
+        with pytest.raises(InvalidInput, match=r"inputs\[650\].ids: needs a single text"):
+            client.span_vectors([*texts[:650], [5, 6], *texts[651:]], "sentences")
         # More spans than a request may have go into several.
         many = client.span_vectors([SECOND] * 4, [[(0, 8)] * 9_000] * 4, dimensions=1)
         assert [len(each) for each in many] == [9_000] * 4
@@ -159,7 +161,7 @@ def test_many_texts_with_their_own_spans(rope: Service) -> None:
             )
             with pytest.raises(grpc.RpcError) as error:
                 pb_grpc.HeadlightServiceStub(channel).Encode(request)
-            assert "outputs.spans: are more than 16384 spans together" in str(error.value)
+            assert "outputs.spans: has 36000 spans; at most 16384 a request" in str(error.value)
 
 
 def test_an_older_bundle_refuses_spans_alone(tmp_path: Any) -> None:
@@ -249,7 +251,9 @@ def test_the_command_line_writes_a_line_for_each_span(rope: Service, tmp_path: P
         (["--spans", "sentences", "--format", "npy", "--out", "a.npy"], "use --format jsonl"),
         (["--spans", "4", "--dtype", "int8"], "one --dtype, float32 or float16"),
         (["--spans", "4:4"], "--spans OVERLAP: is 4; must be from 0 to 3"),
-        (["--beyond-max-length"], "is of vectors of spans; add --spans"),
+        (["--spans", "4", "--progress"], "--progress: is not for --spans; leave it out"),
+        (["--spans", "4", "--retry-for", "2"], "--retry-for: is not for --spans; leave it out"),
+        (["--beyond-max-length"], "--beyond-max-length: needs --spans"),
     ],
 )
 def test_the_command_line_refuses_by_option(

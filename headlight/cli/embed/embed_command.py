@@ -112,7 +112,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
         embed_spans(arguments, check_kind)
         return
     if arguments.beyond_max_length:
-        raise UsageError("--beyond-max-length: is of vectors of spans; add --spans")
+        raise UsageError("--beyond-max-length: needs --spans")
     dtypes = vector_types(arguments)
     if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(

@@ -58,6 +58,9 @@ def embed_spans(
         raise UsageError("--spans: writes lines of JSON; use --format jsonl, without --skip-bad")
     if len(dtypes) > 1 or dtypes[0] not in ROW_TYPES:
         raise UsageError(f"--spans: vectors have one --dtype, {' or '.join(ROW_TYPES)}")
+    for option, value in (("progress", arguments.progress), ("retry-for", arguments.retry_for)):
+        if value is not None:
+            raise UsageError(f"--{option}: is not for --spans; leave it out")
     inputs = given(arguments)
     with connect(arguments, 1) as client:
         check(arguments, client.model())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headlight.errors import HeadlightError, NotFinite
+from headlight.errors import EngineError, HeadlightError, NotFinite
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.session import Session
 from headlight.runtime.values import Floats
@@ -25,13 +25,14 @@ class HeadLayers:
             title: model and provider, for logs.
         """
         self._session, self._faults, self._title = session, faults, title
+        self._closed = False
 
     def __bool__(self) -> bool:
-        return self._session is not None
+        return self._session is not None or self._closed
 
     def close(self) -> None:
-        """Give the memory of the graph back."""
-        self._session = None
+        """Give the memory of the graph back. Later calls raise."""
+        self._closed, self._session = bool(self), None
 
     def __call__(self, vectors: Floats) -> Floats:
         """Apply the layers: float32 [N, dim] -> [N, pooled_dim], not normalised.
@@ -40,9 +41,12 @@ class HeadLayers:
 
         Raises:
             EngineError, DeviceLost, DeviceFull, HostFull: as `Engine.run`.
+            EngineError: the graph was closed.
         """
         session = self._session
         if session is None:
+            if self._closed:
+                raise EngineError("the model is closed; send it again to another replica")
             return vectors
         self._faults.check()
         parts = []
@@ -55,6 +59,7 @@ class HeadLayers:
             raise
         except Exception as error:  # libraries raise many types, none of them a base of the others
             raise self._faults.of(error) from error
+        self._faults.check()  # another thread may have found the device lost meanwhile
         found = np.concatenate(parts)
         if not np.isfinite(found).all():
             details = f"role head, {self._title}"

@@ -57,7 +57,13 @@ def resolve_spans(spec: SpansSpec, manifest: Manifest, *, has_head: bool) -> Spa
         )
     if isinstance(spec.kind, Windows):
         check_windows(spec.kind)
-    if manifest.dense_layers != 0 and not has_head:
+    if manifest.dense_layers is None and not has_head:
+        raise InvalidInput(
+            SPANS,
+            "an earlier export does not say whether this model has Dense layers; "
+            "export it again: headlight export MODEL --out BUNDLE",
+        )
+    if manifest.dense_layers and not has_head:
         raise InvalidInput(
             SPANS,
             "needs the graph `head` of the layers behind pooling, which this bundle lacks; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,10 +14,15 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_choice import SpanChoice
 from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.spans.span_tokens import SpanTokens, place_spans
+from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.values import Floats, Ids, Tokenized
 from headlight.runtime.vectors.vector_forms import halve, unit_length
 
 OVERLAP = 4  # a window shares at least one in so many of its tokens with the next
+
+
+class TooManyTokens(Exception):
+    """The windows of an input have more tokens than a request may have."""
 
 
 class SpanItems(NamedTuple):
@@ -32,31 +38,15 @@ class SpanItems(NamedTuple):
     items: tuple[EncodeItem, ...]
     window_starts: tuple[int, ...] = ()
 
-    def result(
-        self, results: Sequence[ItemResult], head: Callable[[Floats], Floats], *, normalize: bool
-    ) -> ItemResult:
-        """Return the result of the input, with its vectors, from those of its items.
-
-        Args:
-            results: of the engine, with sums.
-            head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
-            normalize: whether vectors have unit length unless requested otherwise.
-        """
+    def means(self, results: Sequence[ItemResult]) -> Floats:
+        """Return the mean of each span's tokens, float32 [s, dim], from results with sums."""
         parts = [result.spans for result in results if result.spans is not None]
-        choice = self.items[0].selection.spans
-        assert choice is not None
         sums = np.zeros((len(self.spans.begins), parts[0].shape[1]))
         for item, part in zip(self.items, parts, strict=True):
             assert item.spans is not None
             sums[item.spans.places] += part
         counts = (self.spans.ends - self.spans.begins)[:, None]
-        means = np.asarray(sums / counts, dtype=np.float32)
-        vectors = np.ascontiguousarray(head(means)[:, : choice.form.width])
-        if normalize if choice.form.unit is None else choice.form.unit:
-            vectors = unit_length(vectors)
-        return results[0]._replace(
-            spans=halve(vectors) if choice.spec.dtype == "float16" else vectors
-        )
+        return np.asarray(sums / counts, dtype=np.float32)
 
 
 def span_items(
@@ -67,6 +57,7 @@ def span_items(
     *,
     index: int,
     max_length: int,
+    most_tokens: int = sys.maxsize,
 ) -> SpanItems:
     """Return the spans of one input and its items.
 
@@ -77,9 +68,11 @@ def span_items(
         text: the text; None: the input is ids or a pair.
         index: place of the input in the request.
         max_length: tokens that the model takes.
+        most_tokens: most tokens of all items together.
 
     Raises:
         InvalidInput: see `place_spans`; or the prompt of a long text leaves no room.
+        TooManyTokens: its items have more tokens.
     """
     spans = place_spans(choice, tokenized, text, index)
     count = len(spans.begins)
@@ -87,10 +80,13 @@ def span_items(
         rows = SpanRows(spans.tokens, spans.begins, spans.ends, np.arange(count), count)
         return SpanItems(spans, (item._replace(spans=rows),))
     starts, room = window_starts(len(tokenized.ids), spans.body, max_length)
+    if len(starts) * max_length > most_tokens:  # before they are built: it may be far more
+        raise TooManyTokens
     items = tuple(
         item._replace(
             ids=item.ids[tokens],
             segments=None if item.segments is None else item.segments[tokens],
+            left_out=min(item.left_out, max_length - 1),
             spans=rows,
         )
         for tokens, rows in _windows(spans, starts, room, len(tokenized.ids))
@@ -104,6 +100,7 @@ def place_all(
     inputs: Sequence[Tokenized],
     items: Sequence[EncodeItem],
     max_length: int,
+    most_tokens: int = sys.maxsize,
 ) -> list[SpanItems]:
     """Return the spans and items of each input of a request.
 
@@ -113,22 +110,37 @@ def place_all(
         inputs: the same, with their tokens.
         items: the same, without spans.
         max_length: tokens that the model takes.
+        most_tokens: most tokens of all items together.
 
     Raises:
-        InvalidInput: see `span_items`; names the input if there are several.
+        InvalidInput: see `span_items`; names the input. Or the items have too many tokens.
     """
-    choice, found = selection.spans, list[SpanItems]()
+    choice, found, left = selection.spans, list[SpanItems](), most_tokens
     assert choice is not None
     for at, (value, tokenized, item) in enumerate(zip(values, inputs, items, strict=True)):
         text = value if isinstance(value, str) else None
         try:
-            found.append(span_items(choice, tokenized, item, text, index=at, max_length=max_length))
+            work = span_items(
+                choice,
+                tokenized,
+                item,
+                text,
+                index=at,
+                max_length=max_length,
+                most_tokens=left,
+            )
+        except TooManyTokens:
+            raise too_many_tokens(most_tokens) from None
         except InvalidInput as error:
-            named = len(values) == 1 or f"inputs[{at}]" in error.field or not error.field
-            raise InvalidInput(
-                error.field or f"inputs[{at}].text",
-                error.problem if named else f"inputs[{at}]: {error.problem}",
-            ) from None
+            if f"inputs[{at}]" in error.field:
+                raise
+            kind = "ids" if tokenized.words is None else "pair"
+            field = f"inputs[{at}].{kind if text is None else 'text'}"
+            raise InvalidInput(field, error.problem) from None
+        left -= sum([len(each.ids) for each in work.items])
+        if left < 0:
+            raise too_many_tokens(most_tokens)
+        found.append(work)
     return found
 
 
@@ -138,12 +150,28 @@ def merge(
     head: Callable[[Floats], Floats],
     normalize: bool,
 ) -> list[ItemResult]:
-    """Return the result of each input from those of its items; see `SpanItems.result`."""
-    each = iter(results)
-    return [
-        work.result(list(itertools.islice(each, len(work.items))), head, normalize=normalize)
-        for work in works
-    ]
+    """Return the result of each input, with its vectors, from those of its items.
+
+    Args:
+        works: the inputs of one request.
+        results: of the engine, with sums.
+        head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
+        normalize: whether vectors have unit length unless requested otherwise.
+    """
+    if not works:
+        return []
+    choice, each = works[0].items[0].selection.spans, iter(results)
+    assert choice is not None
+    own = [list(itertools.islice(each, len(work.items))) for work in works]
+    means = [work.means(parts) for work, parts in zip(works, own, strict=True)]
+    vectors = np.ascontiguousarray(head(np.concatenate(means))[:, : choice.form.width])
+    if normalize if choice.form.unit is None else choice.form.unit:
+        vectors = unit_length(vectors)
+    if choice.spec.dtype == "float16":
+        vectors = halve(vectors)
+    ends = np.cumsum([len(rows) for rows in means])
+    shares = np.split(vectors, ends[:-1])
+    return [parts[0]._replace(spans=share) for parts, share in zip(own, shares, strict=True)]
 
 
 def window_starts(length: int, body: tuple[int, int], max_length: int) -> tuple[list[int], int]:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from headlight.runtime.values import Floats, Ids
 
+SUM_BYTES = 8  # a number of float64
+
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class SpanRows:

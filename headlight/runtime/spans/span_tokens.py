@@ -64,7 +64,7 @@ def place_spans(
         raise RuntimeError("spans were requested without tokens. This is a bug.")
     own, around = _text_tokens(info, is_text=text is not None)
     if not len(own):
-        raise InvalidInput(SPANS, "this input has only special tokens and its prompt; send a text")
+        raise InvalidInput(SPANS, "has only special tokens and its prompt; send a text")
     starts, ends = np.array(info.starts)[own], np.array(info.ends)[own]
     characters: Ids | None = None
     if isinstance(kind, Windows):
@@ -84,8 +84,7 @@ def place_spans(
             field = f"{SPANS}.given.inputs[{index}]"
             given = kind[index]
             _check_given(field, given, len(text))
-        check_span_count(field, len(given))
-        characters = np.array(given)[:, :2]
+        characters = np.array(given, dtype=np.int64).reshape(-1, len(Span._fields))[:, :2]
         # Running extremes, because searching needs an order; tokenizers give offsets in order.
         first = np.searchsorted(np.maximum.accumulate(ends), characters[:, 0], side="right")
         from_end = np.minimum.accumulate(starts[::-1])[::-1]
@@ -134,7 +133,11 @@ def _windows(windows: Windows, count: int) -> tuple[Ids, Ids]:
 
 
 def _check_given(field: str, spans: Sequence[Span], length: int) -> None:
-    """Raise InvalidInput for the first span that leaves a text of so many characters."""
+    """Raise InvalidInput for the first span that leaves a text of so many characters.
+
+    Also if there is none, or there are too many.
+    """
+    check_span_count(field, len(spans))
     for at, (start, end, text) in enumerate(spans):
         if text or not 0 <= start < end <= length:
             of_text = f" of text {text}" if text else ""
@@ -159,9 +162,7 @@ def _with_special(spans: SpanTokens, info: TokenList, left_out: int) -> SpanToke
     before = special[(special < spans.tokens[0]) & (special >= left_out)]
     behind = special[special > spans.tokens[-1]]
     begins, ends = spans.begins + len(before), spans.ends + len(before)
-    if spans.begins[0] == 0:
-        begins[0] = 0
-    if spans.ends[-1] == len(spans.tokens):
-        ends[-1] += len(behind)
+    begins[spans.begins == 0] = 0
+    ends[spans.ends == len(spans.tokens)] += len(behind)
     tokens = np.concatenate([before, spans.tokens, behind])
     return dataclasses.replace(spans, tokens=tokens, begins=begins, ends=ends)

@@ -28,6 +28,11 @@ def is_pair(value: Input) -> TypeGuard[tuple[str, str]]:
     )
 
 
+def too_many_tokens(most: int) -> InvalidInput:
+    """Return the error of a request whose inputs have more than so many tokens."""
+    return InvalidInput("inputs", f"have more than {most} tokens together; split the request")
+
+
 def checked_ids(
     manifest: Manifest, ids: Sequence[int], segments: Sequence[int]
 ) -> tuple[Ids, Ids | None]:

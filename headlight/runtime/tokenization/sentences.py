@@ -17,7 +17,7 @@ ENDS = re.compile(
 BLANK_LINE = re.compile(r"\n[^\S\n]*+\n|\u2029")
 LONGEST_ABBREVIATION = 16  # characters read before a full stop
 OPENERS = "\"'“‘«‹([{「『（【《〈*_`"
-INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # "J", "e.g", "U.S"
+INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*|ph\.d")  # "J", "e.g", "U.S"
 # A full stop behind these ends no sentence, in any case of their letters.
 NEVER_LAST = """
     approx bzw ca capt cf dept dr ed eds eq eqs esp fig figs gen ggf gov hon incl jr lt mr mrs ms mt
@@ -25,7 +25,10 @@ NEVER_LAST = """
 """
 ABBREVIATIONS = frozenset(NEVER_LAST.split())
 # Behind these it does, unless a small letter, a digit or a bracket follows.
-OFTEN_LAST = frozenset(("al", "co", "corp", "etc", "inc", "ltd"))
+OFTEN_LAST = frozenset(("al", "avg", "co", "corp", "etc", "inc", "ltd", "max", "min"))
+# Behind these it does, unless a digit follows. "May" has no full stop.
+MONTHS = ("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec")
+BEFORE_DIGITS = frozenset(("no", *MONTHS))
 
 
 def sentence_spans(text: str) -> tuple[Span, ...]:
@@ -79,7 +82,7 @@ def _abbreviates(text: str, start: int, stop: int, next_two: str) -> bool:
         return following.islower() or next_two[1:] == "."
     if word in OFTEN_LAST:
         return following.islower() or following.isdecimal() or following in "(["
-    if word == "no":
+    if word in BEFORE_DIGITS:
         return following.isdecimal()
     return word in ABBREVIATIONS or INITIALS.fullmatch(word) is not None
 

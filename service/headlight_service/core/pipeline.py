@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
-from headlight.runtime.spans.span_items import merge
+from headlight.runtime.spans.span_items import SpanItems, merge
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import (
@@ -190,7 +190,7 @@ class Encoding(Handle[Answer]):
     @property
     def _work(self) -> int:
         """Tokens to compute in all."""
-        return self._prepared.tokens
+        return self._prepared.queued_tokens
 
     def _tokenize(self) -> None:
         """Tokenise, and size the answer. Then: `_reserve_and_queue`."""
@@ -259,21 +259,23 @@ class Encoding(Handle[Answer]):
 
     def _smaller(self, room: int) -> tuple[str, str]:
         """Return the field that asks for most of the answer, and a choice that would fit."""
-        return self._prepared.largest, self._prepared.what_fits(room - self._overhead)
+        prepared = self._prepared
+        room = (room - self._overhead) * prepared.data_bytes // max(1, prepared.held_bytes)
+        return prepared.largest, prepared.what_fits(room)
 
     def _reserve_answer(self) -> None:
         """Charge for the tokens, and take the room for answer and queue. Then: `_queue`."""
         prepared = self._prepared
         if self._window is not None:
             self._window_bytes = self._window_size
-        size = self._overhead + prepared.data_bytes
+        size = self._overhead + prepared.held_bytes
         if not prepared.data_bytes:  # only token_info
             described = Computed([ItemResult() for _ in prepared.items], 0, 0)
             self._take_room(functools.partial(self._answer, described), size)
             return
         self._budget.charge(self._work)
         queue = functools.partial(self._queue, prepared.items)
-        self._take_room(queue, size, prepared.tokens, smaller=self._smaller)
+        self._take_room(queue, size, prepared.queued_tokens, smaller=self._smaller)
 
     def _queue(self, items: Sequence[EncodeItem]) -> None:
         """Queue items whose tokens are held. Then: the scheduler, `_computed`."""
@@ -310,22 +312,31 @@ class Encoding(Handle[Answer]):
     def _after_compute(self, computed: Computed) -> None:
         """Count the texts, and give back the queue tokens. Then: `_answer`."""
         priority, metrics = self.request.priority, self._model.metrics
-        metrics.texts[priority].inc(len(computed.results))
-        metrics.tokens[priority].inc(self._budget.give_back_tokens())
+        texts, tokens = len(computed.results), self._budget.give_back_tokens()
+        if self._prepared.spans is not None:  # neither windows nor spans
+            texts, tokens = len(self._prepared.inputs), self._prepared.tokens
+        metrics.texts[priority].inc(texts)
+        metrics.tokens[priority].inc(tokens)
         self._answer(computed)
 
     def _answer(self, computed: Computed) -> None:
         """Complete the handle's future with the answer."""
+        if self._prepared.spans is not None:
+            computed = self._merged(computed, self._prepared.spans)
         total_ns = time.monotonic_ns() - self._arrived_ns
         timings = Timings(self._tokenize_ns, computed.queue_ns, computed.infer_ns, total_ns)
-        self._finish(Answer(self._prepared, self._merged(computed.results), timings))
+        self._finish(Answer(self._prepared, computed.results, timings))
 
-    def _merged(self, results: list[ItemResult]) -> list[ItemResult]:
-        """Return a result for each input: items with spans have only sums."""
-        spans, runtime = self._prepared.spans, self._model.runtime
-        if spans is None:
-            return results
-        return merge(spans, results, runtime.engine.head, runtime.bundle.manifest.normalize)
+    def _merged(self, computed: Computed, spans: Sequence[SpanItems]) -> Computed:
+        """Return a result for each input with spans: their items have only sums."""
+        began_ns, runtime = time.monotonic_ns(), self._model.runtime
+        normalize = runtime.bundle.manifest.normalize
+        results = merge(spans, computed.results, runtime.engine.head, normalize)
+        surplus = self._budget.answer_bytes - self._overhead - self._prepared.data_bytes
+        if surplus > 0:  # the sums are no longer held
+            self._budget.give_back_answer(surplus)
+        merge_ns = time.monotonic_ns() - began_ns
+        return Computed(results, computed.queue_ns, computed.infer_ns + merge_ns)
 
     def _count(self, answer: Answer) -> None:
         """Count an answer's bytes and times for the metrics."""

@@ -11,7 +11,7 @@ from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
 from headlight.runtime.spans.span_choice import SPANS
 from headlight.runtime.spans.span_items import SpanItems, place_all
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import SpecialTokens
 from headlight_service.core.requests.request import Input, Pair, Request, TokenIds
@@ -220,20 +220,16 @@ def spans_of(
     """
     if selection.spans is None:
         return None
-    works = place_all(selection, job.inputs, inputs, items, max_length)
+    works = place_all(selection, job.inputs, inputs, items, max_length, job.max_tokens)
     # Each has a vector of the model's width while it is computed, whatever width is requested.
-    if sum(len(work.spans.begins) for work in works) > job.max_tokens:
-        raise InvalidInput(
-            SPANS, f"are more than {job.max_tokens} spans together; split the request"
-        )
-    if sum(len(item.ids) for work in works for item in work.items) > job.max_tokens:
-        raise too_many_tokens(job.max_tokens)
+    check_all_spans(sum(len(work.spans.begins) for work in works), job.max_tokens)
     return works
 
 
-def too_many_tokens(most: int) -> InvalidInput:
-    """Return the error of a request whose inputs have more than so many tokens."""
-    return InvalidInput("inputs", f"have more than {most} tokens together; split the request")
+def check_all_spans(count: int, most: int) -> None:
+    """Raise InvalidInput if the spans of all inputs of a request are too many."""
+    if count > most:
+        raise InvalidInput(SPANS, f"has {count} spans; at most {most} a request, split it")
 
 
 def kind_of(value: Input) -> str:

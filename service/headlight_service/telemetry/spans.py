@@ -107,7 +107,7 @@ class RequestSpans:
                 "gen_ai.operation.name": "embeddings",
                 "gen_ai.request.model": ref.name,
                 "gen_ai.usage.input_tokens": prepared.tokens,
-                "headlight.inputs": len(prepared.items),
+                "headlight.inputs": len(prepared.inputs),
                 "headlight.outputs": outputs or ["token_info"],
                 "headlight.priority": prepared.priority,
                 "headlight.provider": ref.provider,

@@ -47,7 +47,10 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
         model=model_ref(ref),
         data_bytes=prepared.data_bytes,
         usage=pb.Usage(
-            token_count=sum([len(tokenized.ids) for tokenized in inputs]),
+            # Windows of a long text share tokens.
+            token_count=prepared.tokens
+            if prepared.spans is None
+            else sum([len(tokenized.ids) for tokenized in inputs]),
             prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
             original_token_count=sum([tokenized.original_length for tokenized in inputs]),
         ),

@@ -15,7 +15,7 @@ import numpy as np
 from headlight.errors import InvalidInput
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime.spans.span_tokens import check_span_count
-from headlight.runtime.tokenization.input_checks import Truncation
+from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.runtime.values import Floats
 from headlight.wire.attention_codec import (
     REDUCTIONS,
@@ -45,7 +45,7 @@ from headlight_service.core.requests.request import (
     Request,
     TokenIds,
 )
-from headlight_service.core.tokenization import too_many_tokens
+from headlight_service.core.tokenization import check_all_spans
 
 TRUNCATIONS: Mapping[Truncation, pb.Truncation] = {
     "refuse": pb.TRUNCATION_REFUSE,
@@ -90,12 +90,14 @@ def decode_encode(
     priority = priority_of(message.priority) if message.priority else "interactive"
     inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
     prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
-    special, lists = message.special_tokens, message.outputs.spans.given.inputs
-    if len(lists) != len(inputs) and message.outputs.spans.HasField("given"):
-        raise InvalidInput(
-            "outputs.spans.given.inputs",
-            f"has {len(lists)} entries for {len(inputs)} inputs; send one for each",
-        )
+    special, outputs = message.special_tokens, message.outputs
+    if outputs.HasField("spans") and outputs.spans.HasField("given"):
+        lists = len(outputs.spans.given.inputs)
+        if lists != len(inputs):
+            raise InvalidInput(
+                "outputs.spans.given.inputs",
+                f"has {lists} entries for {len(inputs)} inputs; send one for each",
+            )
     return Request(
         inputs,
         decode_outputs(message.outputs, model),
@@ -264,6 +266,7 @@ def _outputs(outputs: pb.Outputs, model: ServedModel) -> OutputSpec:
         )
     for at, own in enumerate(lists):
         check_span_count(f"outputs.spans.given.inputs[{at}]", len(own.spans))
+    check_all_spans(sum(len(own.spans) for own in lists), model.limits.max_request_tokens)
     if has_unknown(outputs):
         raise InvalidInput("outputs", NEWER)
     wanted = {field.name for field, _ in outputs.ListFields()} or {"pooled"}

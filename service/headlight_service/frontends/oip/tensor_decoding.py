@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.errors import InvalidInput
+from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.values import Ids
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import Input, TokenIds
-from headlight_service.core.tokenization import too_many_tokens
 from headlight_service.frontends.oip import inference_messages as oip
 from headlight_service.frontends.oip.model_views import IDS, MASK, SEGMENTS
 from headlight_service.frontends.oip.request_parameters import ENCODE

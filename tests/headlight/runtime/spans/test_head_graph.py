@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from headlight.errors import BundleError
+from headlight.errors import BundleError, DeviceLost, EngineError, NotFinite
 from headlight.runtime import Runtime
-from headlight.runtime.engine.head_layers import MOST_VECTORS
+from headlight.runtime.engine.head_layers import MOST_VECTORS, HeadLayers
+from headlight.runtime.providers.device_faults import Faults
+from headlight.runtime.values import Floats
 from tests.conftest import MakeBundle
 from tests.headlight.runtime.spans.conftest import Model
 
@@ -44,15 +49,52 @@ def test_models_without_dense_layers_have_none(make_bundle: MakeBundle) -> None:
     assert "spans" in runtime.model().outputs
 
 
-def test_other_providers_and_precisions_use_the_same_head(dense_bundle: Path) -> None:
+def test_a_closed_head_raises(dense_bundle: Path) -> None:
+    runtime = Runtime(dense_bundle / "bundle", threads=1)
+    head = runtime.engine.head
+    runtime.close()
+    assert head
+    with pytest.raises(EngineError, match="the model is closed"):
+        head(np.ones((1, 36), dtype=np.float32))
+
+
+def test_a_device_lost_meanwhile_discards_the_result() -> None:
+    """Another thread finds the loss while the head runs."""
+
+    class Lost(Faults):
+        checks = 0
+
+        def check(self) -> None:
+            self.checks += 1
+            if self.checks > 1:
+                raise DeviceLost("lost")
+
+    class Graph:
+        @contextlib.contextmanager
+        def run(self, names: Any, feeds: Any, buffers: Any) -> Iterator[dict[str, Floats]]:
+            yield {"pooled": feeds["vectors"]}
+
+    faults = Lost(gpu=True, vocabulary=1, segments=0, longest=1)
+    head = HeadLayers(cast(Any, Graph()), faults, "a model")
+    with pytest.raises(DeviceLost):
+        head(np.ones((1, 2), dtype=np.float32))
+
+
+def test_a_number_that_is_not_finite_is_an_error(dense: Model) -> None:
+    with pytest.raises(NotFinite, match="not finite"):
+        dense.runtime.engine.head(np.full((1, 36), np.nan, dtype=np.float32))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_other_providers_and_precisions_use_the_same_head(
+    dense_bundle: Path, precision: str
+) -> None:
     exact = Runtime(dense_bundle / "bundle", threads=1)
-    for precision in ("fp32", "bf16"):
-        try:
-            other = Runtime(dense_bundle / "bundle", provider="openvino", precision=precision)
-        except BundleError as error:  # not on this processor
-            pytest.skip(str(error))
-        other.check_golden()
-        text = "one. two"
-        [found], [expected] = (each.span_vectors([text], "sentences") for each in (other, exact))
-        tolerance = 1e-5 if precision == "fp32" else 0.1
-        np.testing.assert_allclose(found.vectors, expected.vectors, atol=tolerance, rtol=0)
+    try:
+        other = Runtime(dense_bundle / "bundle", provider="openvino", precision=precision)
+    except BundleError as error:  # not on this processor
+        pytest.skip(str(error))
+    other.check_golden()
+    vectors = np.random.default_rng(2).normal(size=(5, 36)).astype(np.float32)
+    found, expected = (each.engine.head(vectors) for each in (other, exact))
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)

@@ -17,6 +17,7 @@ from tests.factory import with_options
 from tests.headlight.runtime.spans.conftest import Model
 from tests.span_reference import SECOND, TEXT
 
+LONG = {"beyond_max_length": True}
 GIVEN = "outputs.spans.given.inputs[0]"
 REFUSED: dict[str, tuple[list[Any], Any, dict[str, Any], str]] = {
     "beyond the text": ([SECOND], [[(0, 4), (5, 9)]], {}, f"{GIVEN}.spans[1]: is 5 .. 9; the text"),
@@ -27,13 +28,15 @@ REFUSED: dict[str, tuple[list[Any], Any, dict[str, Any], str]] = {
     "no span": ([SECOND], [[]], {}, "has 0 spans; 1 to 10000"),
     "too many": ([SECOND], [[(0, 1)] * 10_001], {}, "has 10001 spans; 1 to 10000"),
     "a list too few": ([SECOND] * 2, [[(0, 1)]], {}, "has 1 lists for 2 texts"),
-    "second of two": (["a", "\n"], "sentences", {}, "inputs[1]: this input has only special"),
+    "second of two": (["a", "\n"], "sentences", {}, "inputs[1].text: has only special tokens"),
     "overlap": ([SECOND], Windows(3, 3), {}, "outputs.spans.windows.overlap: is 3; must be from"),
     "no window": ([SECOND], Windows(0), {}, "outputs.spans.windows.size: is 0"),
     "negative": ([SECOND], Windows(-1), {}, "must be Windows of whole numbers"),
-    "ids": ([[5, 6]], "sentences", {}, "needs a single text"),
-    "ids given": ([[5, 6]], [[(0, 1)]], {}, "needs a single text"),
-    "pair": ([("a", "b")], Windows(2), {}, "needs a single text"),
+    "ids": (["a", [5, 6]], "sentences", {}, "inputs[1].ids: needs a single text"),
+    "ids given": ([[5, 6]], [[(0, 1)]], {}, "inputs[0].ids: needs a single text"),
+    "pair": (["a", ("a", "b")], Windows(2), {}, "inputs[1].pair: needs a single text"),
+    "many sentences": (["Go. " * 10_001], "sentences", LONG, "inputs[0].text: has 10001 spans"),
+    "many windows": (["a " * 10_001], Windows(1), LONG, "inputs[0].text: has 10001 spans; 1 to"),
     "a kind": ([SECOND], "words", {}, "spans: is 'words'; must be one of sentences"),
     "no kind": ([SECOND], 5, {}, 'spans: must be "sentences", Windows, or for each text'),
     "width": ([SECOND], "sentences", {"dimensions": 99}, "outputs.spans.dimensions: is 99; this"),
@@ -81,20 +84,23 @@ def without_head(bundle: Path, target: Path, **changes: Any) -> Path:
     return with_options(bundle, target, graphs=kept, **changes)
 
 
-@pytest.mark.parametrize("layers", [2, None])
+@pytest.mark.parametrize(
+    ("layers", "problem"),
+    [(2, "needs the graph `head`"), (None, "does not say whether this model has Dense layers")],
+)
 def test_a_bundle_without_the_head_answers_all_but_spans(
-    dense_bundle: Path, tmp_path: Path, layers: int | None
+    dense_bundle: Path, tmp_path: Path, layers: int | None, problem: str
 ) -> None:
     older = Runtime(
         without_head(dense_bundle / "bundle", tmp_path / "older", dense_layers=layers), threads=1
     )
     older.check_golden()
     assert older.encode(SECOND).shape == (12,)
-    with pytest.raises(InvalidInput, match="headlight export MODEL --out BUNDLE"):
+    with pytest.raises(InvalidInput, match=f"{problem}.*headlight export MODEL --out BUNDLE"):
         older.span_vectors([SECOND], "sentences")
 
 
-def test_a_model_without_dense_layers_needs_no_head(bundle_path: Path, tmp_path: Path) -> None:
+def test_an_earlier_export_may_have_dense_layers(bundle_path: Path, tmp_path: Path) -> None:
     older = Runtime(with_options(bundle_path, tmp_path / "older", dense_layers=None), threads=1)
     with pytest.raises(InvalidInput, match="headlight export MODEL --out BUNDLE"):
         older.span_vectors([SECOND], "sentences")

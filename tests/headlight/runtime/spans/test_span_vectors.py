@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tests.span_reference import (
     TEXT,
     behind_pooling,
     expected_vectors,
-    own_tokens,
     pytorch_tokens,
 )
 
@@ -79,6 +77,39 @@ def test_special_tokens_join_the_spans_at_the_ends(model: Model) -> None:
         [SECOND], [[(1, 3), (1, 3)]], include_special=True, pooling="mean"
     )
     assert inner.token_ranges == (range(2, 4),) * 2
+
+
+def test_every_span_at_an_end_has_its_special_tokens(model: Model) -> None:
+    """In any order, and as often as it is given."""
+    size = len(SECOND)
+    spans = [(5, size), (1, 3), (0, size), (0, 3), (1, size), (0, 3)]
+    [found] = model.runtime.span_vectors([SECOND], [spans], include_special=True, pooling="mean")
+    count = len(found.tokens)
+    at_start = [own.start == 0 for own in found.token_ranges]
+    at_end = [own.stop == count for own in found.token_ranges]
+    assert at_start == [start == 0 for start, _ in spans]
+    assert at_end == [end == size for _, end in spans]
+    vectors = pytorch_tokens(model.encoder, found.tokens.ids).astype(np.float64)
+    means = np.array([vectors[list(own)].mean(axis=0) for own in found.token_ranges])
+    np.testing.assert_allclose(found.vectors, behind_pooling(model.encoder, means), **EXACT)
+
+
+def test_truncation_leaves_fewer_sentences_than_are_counted(dense: Model) -> None:
+    [found] = dense.runtime.span_vectors(["Go. " * 10_001], "sentences", truncate="end")
+    assert 1 < len(found) < 32
+
+
+def test_the_head_runs_once_for_all_texts(dense: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, head = list[int](), dense.runtime.engine.head
+
+    def counted(vectors: Floats) -> Floats:
+        runs.append(len(vectors))
+        return head(vectors)
+
+    monkeypatch.setattr(dense.runtime.engine, "head", counted)
+    found = dense.runtime.span_vectors([SECOND, TEXT[:28], SECOND], "sentences")
+    assert runs == [sum(map(len, found))]
+    assert dense.runtime.span_vectors([], "sentences") == []
 
 
 def test_prompts_are_seen_and_not_averaged(dense: Model) -> None:
@@ -199,9 +230,3 @@ def test_windows_cover_a_text_and_overlap(length: int) -> None:
     assert starts[-1] + room == length - 1
     steps = np.diff(starts)
     assert len(starts) == 1 or (steps.min() > 0 and steps.max() <= room - room // 4)
-
-
-def test_own_tokens_of_the_reference_leave_special_ones_out(model: Model) -> None:
-    [found] = model.runtime.span_vectors([SECOND], "sentences", pooling="mean")
-    marked = dataclasses.replace(found.tokens, special=(True,) * len(found.tokens))
-    assert own_tokens(marked, range(3)) == []

@@ -20,6 +20,7 @@ from headlight.spec import SpecialTokens
 from headlight_service.core.models import LEAST_TOKEN_INFO_BYTES, ServedModel
 from headlight_service.core.requests.request import Pair, TokenIds
 from headlight_service.core.tokenization import TokenizationJob, encoding_job, tokenizing_job
+from headlight_service.frontends.contract import request_decoding
 from headlight_service.frontends.contract.request_decoding import (
     TRUNCATIONS,
     decode_encode,
@@ -270,3 +271,16 @@ def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_spans_of_all_inputs_are_counted_before_they_are_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A message holds millions of them, and each becomes an object."""
+    decoded = list[pb.SpansOutput]()
+    monkeypatch.setattr(request_decoding, "spans_spec", decoded.append)
+    own = pb.TextSpans(spans=[pb.TextSpan(end=1)] * 6)
+    outputs = pb.Outputs(spans=pb.SpansOutput(given=pb.GivenSpans(inputs=[own] * 2)))
+    with pytest.raises(InvalidInput, match=r"outputs.spans: has 12 spans; at most 10 a request"):
+        decode_outputs(outputs, served())
+    assert not decoded

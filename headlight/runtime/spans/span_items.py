@@ -167,10 +167,9 @@ def merge(
     vectors = np.ascontiguousarray(head(np.concatenate(means))[:, : choice.form.width])
     if normalize if choice.form.unit is None else choice.form.unit:
         vectors = unit_length(vectors)
-    if choice.spec.dtype == "float16":
-        vectors = halve(vectors)
+    half = choice.spec.dtype == "float16"
     ends = np.cumsum([len(rows) for rows in means])
-    shares = np.split(vectors, ends[:-1])
+    shares = np.split(halve(vectors) if half else vectors, ends[:-1])
     return [parts[0]._replace(spans=share) for parts, share in zip(own, shares, strict=True)]
 
 

@@ -127,7 +127,6 @@ class FakeEngine:
         self.probes = 0
         self.probe_fails = False
         self.wide_roles: frozenset[Role] = frozenset()
-        self.rounding = AS_LONG
         self.takes: Callable[[int], None] = lambda tokens: None  # called while a batch runs
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:

@@ -263,6 +263,7 @@ def test_the_attend_graph_is_not_opened_without_attention(bundle: Path) -> None:
             "pooled",
             "tokens",
             "token_info",
+            "spans",
         ]
         assert len(service.stub.Encode(long_request()).items) == 60
         wanted = pb.Outputs(attention=pb.AttentionOutput())

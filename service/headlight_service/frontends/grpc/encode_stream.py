@@ -48,7 +48,7 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         self._live.add(request.id)
 
     def decode(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
-        if request.WhichOneof("request") == "compare":
+        if request.HasField("compare"):
             return self._decode_compare(request)
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
@@ -60,6 +60,8 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         return Decoded(wanted, form, functools.partial(_frames, request.id, form))
 
     def _decode_compare(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
+        if request.HasField("encode"):
+            raise InvalidInput("compare", "is set, and so is encode; send one")
         model = self._pipeline.models.get(request.compare.model)
         with counted(model):
             wanted = decode_compare(

@@ -15,7 +15,7 @@ from bench.evidence.planted import SEED, Case
 from headlight.comparison import EvidenceSpec
 from headlight.interface.similarity import similarity
 from headlight.runtime import Runtime
-from headlight.runtime.comparison.comparison_plan import Hole, hidden_item
+from headlight.runtime.comparison.comparison_plan import OccludedUnit, hidden_item
 from headlight_model.evaluate.ranking import Floats
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)  # of a passage's words
@@ -61,7 +61,9 @@ def hidden_scores(
     for order in orders:
         for share in SHARES:
             hidden = [token for unit in order[: round(share * len(units))] for token in units[unit]]
-            items.append(hidden_item(passage.item, Hole(0, tuple(sorted(hidden))), selection))
+            items.append(
+                hidden_item(passage.item, OccludedUnit(0, tuple(sorted(hidden))), selection)
+            )
     results = runtime.engine.run_in_batches(items)
     vectors = np.stack([each.pooled for each in results if each.pooled is not None])
     scores = similarity(runtime.bundle.manifest.similarity, vectors[0], vectors[1:])

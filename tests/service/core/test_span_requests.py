@@ -79,7 +79,9 @@ def test_queue_and_answer_bytes_follow_the_number_of_spans() -> None:
         assert made.held == (0, MANY, MANY * DIM * SUM_BYTES + OVERHEAD)
         made.engine.gate.set()
         answer = handle.result()
-        assert answer.results[0].spans.shape == (MANY, 1)
+        [result] = answer.results
+        assert result.spans is not None
+        assert result.spans.shape == (MANY, 1)
         assert made.held == (0, 0, MANY * WIDTH_ONE_BYTES + OVERHEAD)
         handle.close()
         assert made.sample("headlight_tokens_total", priority="interactive") == 3

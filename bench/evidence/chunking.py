@@ -13,6 +13,7 @@ from headlight.runtime import Runtime
 from headlight_model.evaluate.ranking import Floats, ranks, reciprocal_ranks
 
 LATE, ALONE = "span vectors (late chunking)", "sections encoded alone"
+BARE = "sections alone, without special tokens"  # as spans are
 SMOOTHED = "sections alone, plus the mean of their document"
 BATCH = 8  # texts of a call
 GAIN = "gain of span vectors over"
@@ -36,7 +37,22 @@ def vectors(runtime: Runtime, found: Sequence[Document]) -> tuple[dict[str, Floa
         mixed = part + part.mean(axis=0)
         smoothed.append(mixed / np.linalg.norm(mixed, axis=1, keepdims=True))
         at += len(part)
-    return {LATE: np.concatenate(late), ALONE: alone, SMOOTHED: np.concatenate(smoothed)}, tokens
+    return {
+        LATE: np.concatenate(late),
+        ALONE: alone,
+        BARE: bare(runtime, texts),
+        SMOOTHED: np.concatenate(smoothed),
+    }, tokens
+
+
+def bare(runtime: Runtime, texts: Sequence[str]) -> Floats:
+    """Return the vector of the only span of each text, [N, D]."""
+    found = []
+    for at in range(0, len(texts), BATCH):
+        some = texts[at : at + BATCH]
+        spans = [[(0, len(text))] for text in some]
+        found += [each.vectors for each in runtime.span_vectors(some, spans, truncate="end")]
+    return np.concatenate(found)
 
 
 def encoded(runtime: Runtime, texts: Sequence[str]) -> Floats:
@@ -104,7 +120,7 @@ def rows_of(
         {**base, "name": name} | {key: figure(list(own[chosen])) for key, own in values.items()}
         for name, values in metrics.items()
     ]
-    for than in (ALONE, SMOOTHED):
+    for than in (ALONE, BARE):
         for drawn, whole in (("questions", None), ("documents", documents)):
             gains = {
                 key: figure(list((own - metrics[than][key])[chosen]), whole)

@@ -79,14 +79,15 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Return a row for each call and list of passages.
 
-    Occlusion of the words of the last list takes its turns with Encode alone, in one round.
+    Occlusion of the words of the last list takes its turns with Encode alone, in one round, and
+    in process only.
     """
     rows, slow = list[dict[str, Any]](), OCCLUSION.format("word")
     for texts in sizes:
         found, size = calls(encoder, query, texts), len(texts)
         apart = {ENCODE: found[ENCODE], slow: found.pop(slow)} if texts is sizes[-1] else {}
         rows += rows_of(place, size, times(found, rounds))
-        if apart:
+        if apart and isinstance(encoder, Runtime):
             [_, row] = rows_of(place, size, times(apart, 1))
             rows.append(row)
     return rows

@@ -78,7 +78,7 @@ def checked_spans(spec: SpansSpec, inputs: int) -> SpansSpec:
         kind = Windows(*each_as("spans", kind, remedy, lambda one: whole_number(one, UINT32)))
     else:
         remedy = 'must be "sentences", Windows, or for each text a list of (start, end)'
-        kind = each_as("spans", kind, remedy, lambda own: tuple(map(_span, own)))
+        kind = each_as("spans", kind, remedy, lambda own: tuple(map(span_of, own)))
         if len(kind) != inputs:
             raise InvalidInput(
                 "spans", f"has {len(kind)} lists for {inputs} texts; give a list for each"
@@ -152,7 +152,7 @@ def checked_attention(spec: AttentionSpec) -> AttentionSpec:
         reduce=reduce,
         queries=queries,
         keys=keys,
-        spans=each_as(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", _span),
+        spans=each_as(f"{field}.spans", spec.spans, f"must be Spans, each with {SPAN}", span_of),
         top_k=optional(
             f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1 to 4294967295"
         ),
@@ -178,7 +178,7 @@ def checked_choice(field: str, choice: TokenChoice) -> TokenChoice:
         check_name(field, choice, get_args(NamedChoice))
         return choice
     if isinstance(choice, Span):
-        return each_as(field, [choice], f"must have {SPAN}", _span)[0]
+        return each_as(field, [choice], f"must have {SPAN}", span_of)[0]
     names = ", ".join(get_args(NamedChoice))
     remedy = f"must be one of {names}, a list of whole numbers, or a Span"
     return each_as(field, choice, remedy, lambda token: whole_number(token, INT32))
@@ -220,7 +220,8 @@ def _pair(given: Any) -> tuple[int, int]:
     return whole_number(layer, INT32), whole_number(head, INT32)
 
 
-def _span(given: Any) -> Span:
+def span_of(given: Any) -> Span:
+    """Return a span of whole numbers; `each_as` maps other errors."""
     return Span(*(whole_number(number, UINT32) for number in Span(*given)))
 
 

@@ -17,8 +17,16 @@ from headlight.comparison import (
 )
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input
-from headlight.interface.checked_specs import INT32, UINT32, UINT64, each_as, optional, whole_number
-from headlight.spec import RowType, Span, check_name
+from headlight.interface.checked_specs import (
+    INT32,
+    UINT32,
+    UINT64,
+    each_as,
+    optional,
+    span_of,
+    whole_number,
+)
+from headlight.spec import RowType, check_name
 
 EvidenceLike = EvidenceMethod | EvidenceSpec | Iterable[EvidenceMethod | EvidenceSpec]
 PROMPT_FIELDS = ("prompt_name", "prompt_text")
@@ -91,7 +99,7 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     return dataclasses.replace(
         spec,
         spans=tuple(
-            each_as(f"{field}.spans[{at}].spans", own, "must be Spans", _span)
+            each_as(f"{field}.spans[{at}].spans", own, "must be Spans", span_of)
             for at, own in enumerate(spans)
         ),
         top_k=optional(f"{field}.top_k", spec.top_k, UINT32, "must be a whole number from 1"),
@@ -100,14 +108,15 @@ def _evidence(field: str, spec: EvidenceSpec, passages: int) -> EvidenceSpec:
     )
 
 
-def _span(given: Sequence[int]) -> Span:
-    return Span(*(whole_number(number, UINT32) for number in Span(*given)))
-
-
-def check_no_pair(given: Input, field: str) -> None:
-    """Raise InvalidInput for a pair of texts."""
-    if isinstance(given, tuple) and given and isinstance(given[0], str):
-        raise InvalidInput(field, "is a pair of texts; send a text or ids")
+def checked_request(query: Input, passages: Sequence[Input], spec: CompareSpec) -> CompareSpec:
+    """Return the checked spec of a comparison. Raises InvalidInput, naming the argument."""
+    if not passages:
+        raise InvalidInput("passages", "is empty; send at least one")
+    for place, given in enumerate((query, *passages)):
+        if isinstance(given, tuple) and given and isinstance(given[0], str):
+            field = "query" if place == 0 else f"passages[{place - 1}]"
+            raise InvalidInput(field, "is a pair of texts; send a text or ids")
+    return checked_comparison(spec, len(passages))
 
 
 def comparison_error(error: InvalidInput) -> InvalidInput:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from headlight.comparison import CompareSpec, Comparison
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input
-from headlight.interface.comparison_arguments import check_no_pair, checked_comparison
 from headlight.results import ModelRef
 from headlight.runtime.bundle.manifest import Manifest
 from headlight.runtime.comparison.comparison_plan import (
@@ -19,15 +18,6 @@ from headlight.runtime.comparison.comparison_plan import (
 from headlight.runtime.comparison.passage_comparison import PassageNumbers, passage_result
 from headlight.runtime.encode_items import Selection
 from headlight.runtime.local_results import Prepared
-
-
-def checked_request(query: Input, passages: Sequence[Input], spec: CompareSpec) -> CompareSpec:
-    """Return the checked spec of a request. Raises InvalidInput, naming the argument."""
-    if not passages:
-        raise InvalidInput("passages", "is empty; send at least one")
-    for place, each in enumerate((query, *passages)):
-        check_no_pair(each, "query" if place == 0 else f"passages[{place - 1}]")
-    return checked_comparison(spec, len(passages))
 
 
 def selection_of(spec: CompareSpec, select: Callable[..., Selection]) -> Selection:
@@ -46,8 +36,7 @@ def plan_of(
     spec: CompareSpec, manifest: Manifest, inputs: Sequence[Input], prepared: Sequence[Prepared]
 ) -> ComparisonPlan:
     """Return the plan of query and passages. Raises InvalidInput, naming the argument."""
-    texts = [each if isinstance(each, str) else None for each in inputs]
-    plan = plan_comparison(spec, manifest, [each.tokenized for each in prepared], texts)
+    plan = plan_comparison(spec, manifest, [each.tokenized for each in prepared], inputs)
     plan.check_max_bytes()
     return plan
 

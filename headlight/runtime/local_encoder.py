@@ -36,7 +36,7 @@ from headlight.interface.checked_specs import (
     checked_spans,
     checked_tokens,
 )
-from headlight.interface.comparison_arguments import of_side
+from headlight.interface.comparison_arguments import checked_request, of_side
 from headlight.interface.encoder import Encoder
 from headlight.interface.similarity import similarity
 from headlight.results import (
@@ -55,12 +55,7 @@ from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.comparison.passage_comparison import ComparisonNumbers
 from headlight.runtime.encode_items import ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
-from headlight.runtime.local_comparison import (
-    checked_request,
-    comparison_of,
-    plan_of,
-    selection_of,
-)
+from headlight.runtime.local_comparison import comparison_of, plan_of, selection_of
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.spans.span_items import merge, place_all
 from headlight.runtime.tokenization.input_checks import Truncation

@@ -17,7 +17,7 @@ from headlight.comparison import (
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input, Reading
-from headlight.interface.comparison_arguments import check_no_pair, checked_comparison, of_side
+from headlight.interface.comparison_arguments import checked_request, of_side
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import TokenList
 from headlight.spec import NUMBER_BYTES
@@ -43,11 +43,7 @@ class Compared(ListWork[pb.CompareRequest]):
         query_reading: Reading,
         passage_reading: Reading,
     ) -> None:
-        if not passages:
-            raise InvalidInput("passages", "is empty; send at least one")
-        for place, each in enumerate((query, *passages)):
-            check_no_pair(each, "query" if place == 0 else f"passages[{place - 1}]")
-        self._spec = spec = checked_comparison(spec, len(passages))
+        self._spec = spec = checked_request(query, passages, spec)
         base = pb.CompareRequest(
             model=name,
             query=to_input(query, "query"),
@@ -74,7 +70,6 @@ class Compared(ListWork[pb.CompareRequest]):
                 + len(spec.evidence) * (EVIDENCE_BYTES + MATCH_BYTES * queries),
                 token_bytes=self._token_bytes(spec, queries),
                 shared=Cost(1, 0, queries, TOKEN_BYTES * queries),
-                more_bytes=self._span_bytes(spec, len(passages)),
                 default_prompts=PASSAGE_PROMPTS,
             )
         self._expected = ExpectedComparison(model, name, query, spec)
@@ -89,11 +84,10 @@ class Compared(ListWork[pb.CompareRequest]):
         cells = 0 if spec.matrix is None else queries * NUMBER_BYTES[spec.matrix]
         return (TOKEN_BYTES if spec.details else 0) + UNIT_BYTES * len(spec.evidence) + cells
 
-    @staticmethod
-    def _span_bytes(spec: CompareSpec, passages: int) -> list[int]:
-        """Return the bytes of the spans of each passage in a request."""
-        lists = [each.spans for each in spec.evidence if each.spans]
-        return [sum(SPAN_BYTES * (1 + len(own[at])) for own in lists) for at in range(passages)]
+    def _with_spans(self, at: int, cost: Cost) -> Cost:
+        lists = [each.spans[at] for each in self._spec.evidence if each.spans]
+        size = sum(SPAN_BYTES * (1 + len(own)) for own in lists)
+        return cost._replace(request_bytes=cost.request_bytes + size)
 
     def request(self, part: range) -> pb.CompareRequest:
         """Return the request for some of the passages, by index."""

@@ -118,9 +118,7 @@ class ListWork(Generic[RequestT]):
         alone: bool = False,
         head_mask: ArrayLike | None = None,
         shared: Cost = NOTHING,
-        more_bytes: Sequence[int] = (),
         default_prompts: Sequence[str] = (),
-        spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         """Split the inputs into requests.
 
@@ -135,14 +133,12 @@ class ListWork(Generic[RequestT]):
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
             shared: cost of each request besides `base` and its inputs.
-            more_bytes: of each input in a request, besides itself; empty: none.
             default_prompts: see `ModelDescription.prompt_text`.
-            spans: the spans of each input, if they are given.
 
         Raises:
             InvalidInput: an input or the mask cannot be sent.
         """
-        self._model, self._inputs, self._spans = model, inputs, spans
+        self._model, self._inputs = model, inputs
         self._base: Any = base
         self._head_mask = to_head_mask(model, head_mask)
         mask_bytes = (
@@ -162,20 +158,11 @@ class ListWork(Generic[RequestT]):
             (size, min(tokens + prompt, longest)) for size, tokens in measure(inputs, most_bytes)
         )
         costs = [
-            Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
-            for size, tokens in sizes
+            self._with_spans(
+                at, Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
+            )
+            for at, (size, tokens) in enumerate(sizes)
         ]
-        for at, size in enumerate(more_bytes):
-            costs[at] = costs[at]._replace(request_bytes=costs[at].request_bytes + size)
-        if spans:
-            costs = [
-                cost._replace(
-                    request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
-                    tokens=max(cost.tokens, len(own.spans)),  # at most as many of both
-                    response_bytes=cost.response_bytes + len(own.spans) * token_bytes,
-                )
-                for cost, own in zip(costs, spans, strict=True)
-            ]
         items = 1 if alone else limits.max_items or sys.maxsize
         capacity = Cost(items, most_bytes - base.ByteSize(), most_tokens, answer_bytes)
         budget = Cost(*(max(1, most - used) for most, used in zip(capacity, shared, strict=True)))
@@ -185,6 +172,10 @@ class ListWork(Generic[RequestT]):
         }
         self._origin: ModelRef | None = None  # weights of the first answer
 
+    def _with_spans(self, at: int, cost: Cost) -> Cost:
+        """Return the cost of an input with what the request holds of its spans."""
+        return cost
+
     def request(self, part: range) -> RequestT:
         """Return the request for some of the inputs, by index."""
         request: Any = type(self._base)()
@@ -192,8 +183,6 @@ class ListWork(Generic[RequestT]):
         request.inputs.extend(
             to_input(self._inputs[index], f"inputs[{index}]", self._head_mask) for index in part
         )
-        if self._spans and isinstance(request, pb.EncodeRequest):
-            request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
         return cast("RequestT", request)
 
     def check_origin(self, message: pb.ModelRef) -> None:

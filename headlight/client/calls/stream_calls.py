@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
-from headlight.client.calls.list_work import ListWork
+from headlight.client.calls.list_work import INPUT_BYTES, Cost, ListWork
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
@@ -61,6 +61,7 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         self._max_bytes = model.limits.max_stream_output_bytes
+        self._spans, self._token_bytes = spans, bytes_per_token
         super().__init__(
             model,
             encode_request(name, (), outputs, reading),
@@ -70,7 +71,6 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             token_bytes=bytes_per_token,
             alone=not bytes_per_token,
             head_mask=head_mask,
-            spans=spans,
         )
         self._expected = Expected(model, name, outputs, reading)
         self._take = take
@@ -82,6 +82,23 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         # whether the stream has ended: a request was refused for good after all others were
         # answered
         self.over = False
+
+    def _with_spans(self, at: int, cost: Cost) -> Cost:
+        if not self._spans:
+            return cost
+        own = self._spans[at]
+        return cost._replace(
+            request_bytes=cost.request_bytes + own.ByteSize() + INPUT_BYTES,
+            tokens=max(cost.tokens, len(own.spans)),  # at most as many of both
+            response_bytes=cost.response_bytes + len(own.spans) * self._token_bytes,
+        )
+
+    def request(self, part: range) -> pb.EncodeRequest:
+        """Return the request for some of the inputs, by index, with their own spans."""
+        request = super().request(part)
+        if self._spans:
+            request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
+        return request
 
     def _unanswered(self) -> list[int]:
         return [at for at, part in enumerate(self.parts) if part.start not in self._results]

@@ -161,7 +161,7 @@ def plan_comparison(
     spec: CompareSpec,
     manifest: Manifest,
     inputs: Sequence[Tokenized],
-    texts: Sequence[str | None],
+    values: Sequence[object],
 ) -> ComparisonPlan:
     """Return the plan of a comparison.
 
@@ -169,7 +169,7 @@ def plan_comparison(
         spec: checked for so many passages.
         manifest: of the model's bundle.
         inputs: the query, then the passages; with their tokens if `spec.details`.
-        texts: their texts; None: ids.
+        values: the same as given; only texts have words, sentences and spans.
 
     Raises:
         InvalidInput: a passage cannot have the units. Names the field.
@@ -180,7 +180,8 @@ def plan_comparison(
         passages = (PlannedPassage(none),) * (len(inputs) - 1)
         return ComparisonPlan(spec, none, passages, measure=measure)
     planned, occluded = list[PlannedPassage](), list[OccludedUnit]()
-    for place, (tokenized, text) in enumerate(zip(inputs[1:], texts[1:], strict=True)):
+    for place, (tokenized, value) in enumerate(zip(inputs[1:], values[1:], strict=True)):
+        text = value if isinstance(value, str) else None
         compared, found = compared_tokens(tokenized), list[EvidenceUnits]()
         made = dict[tuple[object, ...], EvidenceUnits]()  # methods often have the same units
         for at, each in enumerate(spec.evidence):

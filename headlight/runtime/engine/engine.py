@@ -92,9 +92,9 @@ class Engine:
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
-        last, few = bundle.manifest.head(provider), dataclasses.replace(workers, wide="none")
+        head, own = bundle.manifest.head(provider), dataclasses.replace(workers, wide="none")
         self.head = HeadLayers(
-            None if last is None else open_graph(bundle, last, provider, last.precision, few, gpu),
+            None if head is None else open_graph(bundle, head, provider, head.precision, own, gpu),
             self.faults,
             self._title,
         )

@@ -25,14 +25,14 @@ class HeadLayers:
             title: model and provider, for logs.
         """
         self._session, self._faults, self._title = session, faults, title
-        self._closed = False
+        self._exists = session is not None
 
     def __bool__(self) -> bool:
-        return self._session is not None or self._closed
+        return self._exists
 
     def close(self) -> None:
         """Give the memory of the graph back. Later calls raise."""
-        self._closed, self._session = bool(self), None
+        self._session = None
 
     def __call__(self, vectors: Floats) -> Floats:
         """Apply the layers: float32 [N, dim] -> [N, pooled_dim], not normalised.
@@ -43,11 +43,11 @@ class HeadLayers:
             EngineError, DeviceLost, DeviceFull, HostFull: as `Engine.run`.
             EngineError: the graph was closed.
         """
+        if not self._exists:
+            return vectors
         session = self._session
         if session is None:
-            if self._closed:
-                raise EngineError("the model is closed; send it again to another replica")
-            return vectors
+            raise EngineError("the model is closed; send it again to another replica")
         self._faults.check()
         parts = []
         try:

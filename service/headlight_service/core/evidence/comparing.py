@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from headlight.comparison import PASSAGE_PROMPTS, QUERY_PROMPTS, CompareSpec
 from headlight.errors import InvalidInput
-from headlight.interface.comparison_arguments import comparison_error
+from headlight.interface.comparison_arguments import comparison_error, of_side
 from headlight.results import ModelRef
 from headlight.runtime.attention.resolved_spec import ATTENTION
-from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.comparison.comparison_plan import (
     ComparisonPlan,
     of_evidence,
@@ -80,27 +79,18 @@ class Comparing(WaveEncoding):
         self._plan: ComparisonPlan
 
     def _job_of(self, model: ServedModel) -> TokenizationJob:
-        request, prompts = self.request, model.runtime.prompts
-
-        def chosen(side: str, defaults: Sequence[str]) -> Prompt:
-            query = side == "query"
-            name = request.query_prompt_name if query else request.prompt_name
-            text = request.query_prompt_text if query else request.prompt_text
-            try:
-                return prompts.choose(name, text, defaults)
-            except InvalidInput as error:
-                raise InvalidInput(f"{side}_{error.field}", error.problem) from None
-
-        of_query, of_passages = chosen("query", QUERY_PROMPTS), chosen("passage", PASSAGE_PROMPTS)
-        details = request.spec.details
-        return sided_job(request, model, of_query, of_passages, with_info=details)
+        request, choose = self.request, model.runtime.prompts.choose
+        with of_side("query"):
+            before = choose(request.query_prompt_name, request.query_prompt_text, QUERY_PROMPTS)
+        with of_side("passage"):
+            others = choose(request.prompt_name, request.prompt_text, PASSAGE_PROMPTS)
+        return sided_job(request, model, before, others, with_info=request.spec.details)
 
     def _measure(self) -> int:
         """Plan the comparison, and return the bytes of the answer."""
         model, prepared, request = self._model, self._prepared, self.request
         manifest = model.runtime.bundle.manifest
-        texts = [each if isinstance(each, str) else None for each in request.inputs]
-        self._plan = plan = plan_comparison(request.spec, manifest, prepared.inputs, texts)
+        self._plan = plan = plan_comparison(request.spec, manifest, prepared.inputs, request.inputs)
         if not request.dry_run:
             plan.check_max_bytes()
         self._occluded, self._numbers = plan.occluded, ComparisonNumbers(plan)

@@ -101,7 +101,7 @@ class Occluding(WaveEncoding):
 
     def _result(self, timings: Timings) -> Answer:
         moved = np.array(self._moved, dtype=np.float32)
-        answer = Occluded(self._prepared, [], Timings(self._tokenize_ns), self._hidden, moved)
+        answer = Occluded(self._prepared, [], timings, self._hidden, moved)
         if self._similarities:
             answer.similarity, *rest = self._similarities
             answer.fall = np.float32(answer.similarity) - np.array(rest, np.float32)

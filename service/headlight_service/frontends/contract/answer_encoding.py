@@ -36,6 +36,19 @@ def model_ref(ref: ModelRef) -> pb.ModelRef:
     return pb.ModelRef(**dataclasses.asdict(ref))
 
 
+def usage_of(prepared: Prepared) -> pb.Usage:
+    """Return the tokens of all inputs together."""
+    inputs = prepared.inputs
+    return pb.Usage(
+        # Windows of a long text share tokens.
+        token_count=prepared.tokens
+        if prepared.spans is None
+        else sum([len(tokenized.ids) for tokenized in inputs]),
+        prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
+        original_token_count=sum([tokenized.original_length for tokenized in inputs]),
+    )
+
+
 def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     """Return an answer without data and timings.
 
@@ -46,14 +59,7 @@ def header(ref: ModelRef, prepared: Prepared) -> pb.EncodeResponse:
     response = pb.EncodeResponse(
         model=model_ref(ref),
         data_bytes=prepared.data_bytes,
-        usage=pb.Usage(
-            # Windows of a long text share tokens.
-            token_count=prepared.tokens
-            if prepared.spans is None
-            else sum([len(tokenized.ids) for tokenized in inputs]),
-            prompt_token_count=sum([tokenized.prompt_length for tokenized in inputs]),
-            original_token_count=sum([tokenized.original_length for tokenized in inputs]),
-        ),
+        usage=usage_of(prepared),
     )
     if prepared.with_info:
         response.items.extend([item_of(tokenized) for tokenized in inputs])
@@ -167,7 +173,7 @@ def fill(response: pb.EncodeResponse, answer: Answer) -> pb.EncodeResponse:
     return response
 
 
-def set_timings(response: pb.EncodeResponse, timings: Timings) -> None:
+def set_timings(response: pb.EncodeResponse | pb.CompareResponse, timings: Timings) -> None:
     """Set the times of the stages."""
     told = response.timings
     told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings

@@ -18,13 +18,15 @@ from headlight.runtime.comparison.passage_comparison import EvidenceNumbers, Pas
 from headlight.wire.comparison.comparison_codec import METHODS
 from headlight.wire.vector_codec import ROW_TYPES
 from headlight_service.core.evidence.comparing import Compared
-from headlight_service.core.requests.answer import Answer, Prepared, Timings
+from headlight_service.core.requests.answer import Answer, Prepared
 from headlight_service.frontends.contract.answer_encoding import (
     FLOAT,
     FRAMING_BYTES,
     item_of,
     model_ref,
     raw,
+    set_timings,
+    usage_of,
 )
 from headlight_service.frontends.contract.json_answer_forms import (
     FRAMING_BYTES as JSON_FRAMING_BYTES,
@@ -125,10 +127,6 @@ def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.Compar
     """Return the answer without what is computed."""
     query, *passages = [item_of(each) for each in prepared.inputs]
     vectors = plan.spec.token_vectors
-    counts = [
-        sum([getattr(each, name) for each in (query, *passages)])
-        for name in ("token_count", "prompt_token_count", "original_token_count")
-    ]
     return pb.CompareResponse(
         model=model_ref(ref),
         similarity=plan.measure,
@@ -140,9 +138,7 @@ def _known(ref: ModelRef, prepared: Prepared, plan: ComparisonPlan) -> pb.Compar
             )
             for at, (item, planned) in enumerate(zip(passages, plan.passages, strict=True))
         ],
-        usage=pb.Usage(
-            token_count=counts[0], prompt_token_count=counts[1], original_token_count=counts[2]
-        ),
+        usage=usage_of(prepared),
         data_bytes=plan.data_bytes,
     )
 
@@ -151,9 +147,7 @@ def _fill(
     response: pb.CompareResponse, answer: Answer, *, with_data: bool = True
 ) -> Sequence[PassageNumbers]:
     """Put timings and numbers into an answer; return the numbers. A dry run has none."""
-    timings: Timings = answer.timings
-    told = response.timings
-    told.tokenize_ns, told.queue_ns, told.infer_ns, told.total_ns = timings
+    set_timings(response, answer.timings)
     if not isinstance(answer, Compared):
         return ()
     known = list(response.passages)

@@ -20,7 +20,7 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
         with counted(model):                           # what cannot be decoded
             request = Request([body["inputs"]], ...)
         answer = await exchange.submit(request, JsonForm(model.limits))
-        return await encoded(lambda: json_response(...), answer)
+        return await encoded(lambda: json_response(...), answer.prepared.data_bytes)
 
 - `Route(method, path, handler, public=False)`: a path that ends in `/*` takes all that follows,
   as `exchange.rest`. A GET route answers HEAD too. `public` routes need no token and no model.

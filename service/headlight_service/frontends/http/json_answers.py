@@ -13,7 +13,7 @@ from headlight.description import Limits
 from headlight.errors import InvalidInput
 from headlight.results import ModelRef
 from headlight.runtime.values import Ids
-from headlight_service.core.requests.answer import Answer, Prepared
+from headlight_service.core.requests.answer import Prepared
 from headlight_service.frontends.contract.json_answer_forms import base64_text, number_text
 from headlight_service.frontends.http.exchange import Response
 
@@ -57,18 +57,11 @@ def lists_of(array: NDArray[Any]) -> orjson.Fragment:
     return orjson.Fragment(number_text(array))
 
 
-async def encoded(
-    encode: Callable[[], Response], answer: Answer, size: int | None = None
-) -> Response:
-    """Return the response that `encode` makes of an answer.
+async def encoded(encode: Callable[[], Response], size_bytes: int) -> Response:
+    """Return the response that `encode` makes of an answer of this size.
 
     A large one is encoded on a thread of its own, so that other requests go on.
-
-    Args:
-        encode: encodes the answer.
-        answer: the answer.
-        size: bytes of the response; None: those of the answer's data decide.
     """
-    if (answer.prepared.data_bytes if size is None else size) <= INLINE_BYTES:
+    if size_bytes <= INLINE_BYTES:
         return encode()
     return await asyncio.to_thread(encode)

@@ -95,7 +95,7 @@ async def _encode(exchange: Exchange) -> Response:
     limit_bytes = largest_output(model.admission.outputs.limit)
     form = JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
     answer = await exchange.submit(wanted, form)
-    return await encoded(lambda: Response(form.encode(answer)), answer)
+    return await encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
 
 
 async def _compare(exchange: Exchange) -> Response:
@@ -109,7 +109,7 @@ async def _compare(exchange: Exchange) -> Response:
     limit_bytes = largest_output(model.admission.outputs.limit)
     form = JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
     answer = await exchange.wait(Comparing(pipeline, wanted, form, exchange.trace).start())
-    return await encoded(lambda: Response(form.encode(answer)), answer, form.size)
+    return await encoded(lambda: Response(form.encode(answer)), form.size)
 
 
 async def _occlude(exchange: Exchange) -> Response:
@@ -123,7 +123,7 @@ async def _occlude(exchange: Exchange) -> Response:
     form = JsonOccludeForm(encoding, target=wanted.has_target)
     handle = Occluding(pipeline, wanted, form, exchange.trace).start()
     answer = await exchange.wait(handle)
-    return await encoded(lambda: Response(form.encode(answer)), answer)
+    return await encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
 
 
 async def _model(exchange: Exchange) -> Response:

@@ -122,7 +122,7 @@ async def _embeddings(exchange: Exchange) -> Response:
     del body
     expansion = BASE64 if form == "base64" else DECIMAL
     answer = await exchange.submit(request, JsonForm(model.limits, expansion))
-    return await encoded(lambda: _list(model, answer, form), answer)
+    return await encoded(lambda: _list(model, answer, form), answer.prepared.data_bytes)
 
 
 def _list(model: ServedModel, answer: Answer, form: str) -> Response:

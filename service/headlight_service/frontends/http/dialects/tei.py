@@ -105,7 +105,9 @@ async def _embed(exchange: Exchange, body: dict[str, Any] | None = None) -> Resp
         request = _request(model, _inputs(body.get("inputs")), outputs, body)
     answer, headers = await _vectors(exchange, model, request)
     [vectors] = answer.pooled()
-    return await encoded(lambda: json_response(lists_of(vectors), headers=headers), answer)
+    return await encoded(
+        lambda: json_response(lists_of(vectors), headers=headers), answer.prepared.data_bytes
+    )
 
 
 async def _embed_all(exchange: Exchange) -> Response:
@@ -115,7 +117,9 @@ async def _embed_all(exchange: Exchange) -> Response:
         request = _request(model, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
     answer, headers = await _vectors(exchange, model, request)
     tokens = [result.tokens for result in answer.results if result.tokens is not None]
-    return await encoded(lambda: json_response([*map(lists_of, tokens)], headers=headers), answer)
+    return await encoded(
+        lambda: json_response([*map(lists_of, tokens)], headers=headers), answer.prepared.data_bytes
+    )
 
 
 async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
@@ -139,7 +143,9 @@ async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) ->
         raise InvalidInput(_similarity_field(error.field), error.problem) from None
     [vectors] = answer.pooled()
     similar = vectors[1:] @ vectors[0]
-    return await encoded(lambda: json_response(lists_of(similar), headers=headers), answer)
+    return await encoded(
+        lambda: json_response(lists_of(similar), headers=headers), answer.prepared.data_bytes
+    )
 
 
 def _similarity_field(field: str) -> str:

@@ -48,7 +48,9 @@ async def _vectors(exchange: Exchange) -> Response:
             inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
         )
     answer = await exchange.submit(request, JsonForm(model.limits))
-    return await encoded(lambda: _vectors_of(answer, inputs, several is not None), answer)
+    return await encoded(
+        lambda: _vectors_of(answer, inputs, several is not None), answer.prepared.data_bytes
+    )
 
 
 def _vectors_of(answer: Answer, inputs: list[Input], several: bool) -> Response:

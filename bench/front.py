@@ -189,7 +189,7 @@ def revision(checkout: Path) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """Read the options; paths become absolute, since each server runs in its own folder."""
+    """Read the options."""
     parser = argparse.ArgumentParser(prog="python -m bench.front", description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
@@ -199,6 +199,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--profile", action="store_true", help="print where the time goes, and measure nothing"
     )
+    return parsed(parser)
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the options, --bundle and --before absolute: each server runs in its own folder."""
     options = parser.parse_args()
     options.bundle = options.bundle.absolute()
     if options.before is not None:

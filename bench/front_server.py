@@ -58,15 +58,25 @@ async def floor() -> None:
         handlers[f"Unary{texts}"] = grpc.unary_unary_rpc_method_handler(unary)
         handlers[f"Stream{texts}"] = grpc.stream_stream_rpc_method_handler(stream)
     listening.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FLOOR, handlers),))
+    await serve(listening)
+
+
+async def serve(listening: grpc.aio.Server) -> None:
+    """Serve on any port until SIGTERM."""
     port = listening.add_insecure_port(str(ANY_PORT))
     await listening.start()
-    sys.stderr.write(json.dumps({"event": "listening", "grpc_port": port}) + "\n")
-    sys.stderr.write(json.dumps({"event": "serving"}) + "\n")
-    sys.stderr.flush()
+    log_ready(port)
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     await stopped.wait()
     await listening.stop(None)
+
+
+def log_ready(port: int) -> None:
+    """Log the port and the readiness, as the service does."""
+    for event in ({"event": "listening", "grpc_port": port}, {"event": "serving"}):
+        sys.stderr.write(json.dumps(event) + "\n")
+    sys.stderr.flush()
 
 
 async def headlight(bundle: Path, truncation: Truncate, *, with_model: bool) -> None:

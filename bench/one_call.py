@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from bench.front import PACKAGES, ROOT, SERVICE, Server, Target, revision, started
+from bench.front import PACKAGES, ROOT, SERVICE, Server, Target, parsed, revision, started
 from bench.front_messages import FLOOR, request
 from bench.measuring import Others, machine, publish
 from bench.one_call_report import Round, report
@@ -175,21 +175,14 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse() -> argparse.Namespace:
-    """Read the options; paths become absolute, since each server runs in its own folder."""
+    """Read the options."""
     parser = argparse.ArgumentParser(prog="python -m bench.one_call", description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", type=int, default=200, help="of each way in each round")
     parser.add_argument("--out", type=Path, default=Path("bench/results/one-call.md"))
-    options = parser.parse_args()
-    options.bundle = options.bundle.absolute()
-    if options.before is not None:
-        options.before = options.before.absolute()
-        # Without this package the server would import that of this checkout.
-        if not (options.before / "service/headlight_service").is_dir():
-            parser.error("--before must be a checkout with service/headlight_service")
-    return options
+    return parsed(parser)
 
 
 def command(options: argparse.Namespace) -> str:

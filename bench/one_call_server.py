@@ -16,7 +16,6 @@ import contextlib
 import functools
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +29,8 @@ import grpc
 import numpy as np
 
 from bench.front_messages import FLOOR, REPLY_BYTES, WIDTH, request
-from bench.front_server import ANY_PORT, headlight
+from bench.front_server import ANY_PORT, headlight, log_ready
+from bench.front_server import serve as until_stopped
 from bench.one_call_steps import SESSIONS, record
 from headlight.runtime.values import Arrays
 from headlight_service.app.allocator import settle_allocator
@@ -108,13 +108,6 @@ def measured(run: Callable[[], Arrays]) -> Work:
     return loop
 
 
-def ready(port: int) -> None:
-    """Log the port and the readiness, as the service does."""
-    for event in ({"event": "listening", "grpc_port": port}, {"event": "serving"}):
-        sys.stderr.write(json.dumps(event) + "\n")
-    sys.stderr.flush()
-
-
 def handler(behaviour: Callable[[bytes, Any], Any]) -> Any:
     """Return gRPC's handler of the one method, of bytes."""
     method = grpc.unary_unary_rpc_method_handler(behaviour)
@@ -135,13 +128,7 @@ async def serve(kind: str, run: Callable[[], Arrays] | None) -> None:
 
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((handler(behaviour),))
-    port = server.add_insecure_port(str(ANY_PORT))
-    await server.start()
-    ready(port)
-    stopped = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    await stopped.wait()
-    await server.stop(None)
+    await until_stopped(server)
 
 
 def serve_threads(run: Callable[[], Arrays]) -> None:
@@ -152,7 +139,7 @@ def serve_threads(run: Callable[[], Arrays]) -> None:
     port = server.add_insecure_port(str(ANY_PORT))
     server.start()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    ready(port)
+    log_ready(port)
     stopped.wait()
     server.stop(None).wait()
 

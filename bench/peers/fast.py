@@ -8,7 +8,6 @@ so many processes for a call of more texts than one batch.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -18,7 +17,7 @@ import numpy as np
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
-from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
+from bench.peers.worker import answer_library, read_texts
 
 NAME = "local"
 PACKAGES = ("fastembed", "onnxruntime")
@@ -42,13 +41,7 @@ def main() -> None:
         versions = {package: version(package) for package in PACKAGES}
         return {"versions": versions, "precision_told": "float32 graph"}
 
-    def run(order: list[int], group: int, batch_size: int) -> dict[str, Any]:
-        return timed(functools.partial(encode, part, batch_size) for part in groups(order, group))
-
-    def vectors(path: str) -> dict[str, Any]:
-        return save_vectors(path, encode(range(len(texts)), 32))
-
-    answer({"describe": describe, "run": run, "vectors": vectors})
+    answer_library(encode, len(texts), describe)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ pool, one thread each.
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
+from bench.peers.worker import answer_library, read_texts
 
 PACKAGES = {
     "torch": ("torch",),
@@ -92,13 +91,7 @@ def main() -> None:
         versions = {package: version(package) for package in packages}
         return {"versions": versions, "precision_told": told_precision(model, backend)}
 
-    def run(order: list[int], group: int, batch_size: int) -> dict[str, Any]:
-        return timed(functools.partial(encode, part, batch_size) for part in groups(order, group))
-
-    def vectors(path: str) -> dict[str, Any]:
-        return save_vectors(path, encode(range(len(texts)), 32))
-
-    answer({"describe": describe, "run": run, "vectors": vectors})
+    answer_library(encode, len(texts), describe)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ text}`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import resource
@@ -82,6 +83,28 @@ def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:
         "cpu": cpu_seconds() - cpu,
         "latencies": latencies,
     }
+
+
+def answer_library(
+    encode: Callable[[Sequence[int], int], Any],
+    count: int,
+    describe: Callable[[], dict[str, Any]],
+) -> None:
+    """Serve requests to a library in this process.
+
+    Args:
+        encode: returns the vectors of the texts of these indices, in batches of a size.
+        count: number of texts.
+        describe: returns its versions, and the precision that it reports.
+    """
+
+    def run(order: list[int], group: int, batch_size: int) -> dict[str, Any]:
+        return timed(functools.partial(encode, part, batch_size) for part in groups(order, group))
+
+    def vectors(path: str) -> dict[str, Any]:
+        return save_vectors(path, encode(range(count), 32))
+
+    answer({"describe": describe, "run": run, "vectors": vectors})
 
 
 def save_vectors(path: str, vectors: Any) -> dict[str, Any]:

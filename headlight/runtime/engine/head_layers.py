@@ -47,7 +47,7 @@ class HeadLayers:
             return vectors
         session = self._session
         if session is None:
-            raise EngineError("the model is closed; send it again to another replica")
+            raise EngineError("the model was closed")
         self._faults.check()
         parts = []
         try:

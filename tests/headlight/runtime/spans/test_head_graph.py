@@ -54,7 +54,7 @@ def test_a_closed_head_raises(dense_bundle: Path) -> None:
     head = runtime.engine.head
     runtime.close()
     assert head
-    with pytest.raises(EngineError, match="the model is closed"):
+    with pytest.raises(EngineError, match="the model was closed"):
         head(np.ones((1, 36), dtype=np.float32))
 
 

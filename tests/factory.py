@@ -53,8 +53,9 @@ def small_tokenizer() -> tokenizers.Tokenizer:
 KINDS: dict[str, dict[str, Any]] = {
     "rope": {},
     "sinusoidal": {"norm": "post", "pooling": "cls", "scale_embeddings": True, "layers": 1},
-    "learned": {"norm": "post", "segments": 2, "layers": 1},
+    "learned": {"norm": "post", "pooling": "mean_sqrt_len", "segments": 2, "layers": 1},
     "alibi": {
+        "pooling": "weighted_mean",
         "ffn": "gated",
         "norm_bias": False,
         "attention_bias": False,
@@ -62,6 +63,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "layers": 1,
     },
     "none": {
+        "pooling": "max",
         "norm_type": "rms",
         "ffn": "gated",
         "activation": "silu",

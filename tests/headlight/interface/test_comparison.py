@@ -77,20 +77,20 @@ def served(
     """Return the comparisons of one position scheme."""
     kind: str = request.param
     runtime = Runtime(make_bundle(kind), threads=1)
+    pooling = runtime.bundle.manifest.pooling
+    evidence = [each for each in EVIDENCE if pooling != "max" or each.method != "attention"]
 
     async def over_the_wire() -> tuple[Comparison, Comparison]:
         async with serving(cast(FakeRuntime, runtime)) as service:
             with Client(service.target) as client:
-                plain = await asyncio.to_thread(compared, client)
-                prompted = functools.partial(
-                    compared, client, query_prompt="q: ", passage_prompt="p: "
-                )
-                return plain, await asyncio.to_thread(prompted)
+                call = functools.partial(compared, client, evidence=evidence)
+                prompted = functools.partial(call, query_prompt="q: ", passage_prompt="p: ")
+                return await asyncio.to_thread(call), await asyncio.to_thread(prompted)
 
     with runtime:
         plain, prompted = asyncio.run(over_the_wire())
     reference = Reference(load_checkpoint(make_checkpoint(kind)).eval())
-    return Served(plain, prompted, reference, runtime.bundle.manifest.pooling)
+    return Served(plain, prompted, reference, pooling)
 
 
 def segments_of(reference: Reference, tokens: Any) -> Any:
@@ -150,17 +150,28 @@ def test_attention_evidence_is_what_the_pooled_vector_reads_from(
     served: Served, prompts: bool
 ) -> None:
     plain, prompted, reference, pooling = served
+    if pooling == "max":  # refused, see the next test
+        return
     found = prompted if prompts else plain
     for passage in found:
         assert passage.tokens is not None
         count = len(passage.tokens)
         maps = outputs(reference, passage.tokens)["attention"][:, [0, -1]].mean(axis=(0, 1))
         left_out = masks_of(reference, passage.tokens).left_out
-        mean = maps[left_out:].mean(axis=0)
+        shares = np.arange(1.0, count + 1) if pooling == "weighted_mean" else np.ones(count)
+        mean = np.average(maps[left_out:], axis=0, weights=shares[left_out:])
         row = {"cls": maps[left_out], "last": maps[count - 1]}.get(pooling, mean)
         evidence = passage.evidence_by("attention")
         expected = [row[list(own)].sum() for own in evidence.units]
         np.testing.assert_allclose(evidence.weights, expected, atol=1e-5, rtol=0)
+
+
+def test_attention_evidence_of_max_pooling_is_refused(make_bundle: MakeBundle) -> None:
+    with Runtime(make_bundle("none"), threads=1) as runtime:
+        assert runtime.bundle.manifest.pooling == "max"
+        with pytest.raises(InvalidInput) as error:
+            compared(runtime)
+    assert error.value.field == "evidence[1].method"
 
 
 @pytest.mark.parametrize("prompts", [False, True], ids=["plain", "prompts"])

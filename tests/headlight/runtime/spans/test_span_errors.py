@@ -18,6 +18,7 @@ from tests.headlight.runtime.spans.conftest import Model
 from tests.span_reference import SECOND, TEXT
 
 LONG = {"beyond_max_length": True}
+MEAN = {"pooling": "mean"}
 GIVEN = "outputs.spans.given.inputs[0]"
 REFUSED: dict[str, tuple[list[Any], Any, dict[str, Any], str]] = {
     "beyond the text": ([SECOND], [[(0, 4), (5, 9)]], {}, f"{GIVEN}.spans[1]: is 5 .. 9; the text"),
@@ -34,7 +35,7 @@ REFUSED: dict[str, tuple[list[Any], Any, dict[str, Any], str]] = {
     "negative": ([SECOND], Windows(-1), {}, "must be Windows of whole numbers"),
     "ids": (["a", [5, 6]], "sentences", {}, "inputs[1].ids: needs a single text"),
     "ids given": ([[5, 6]], [[(0, 1)]], {}, "inputs[0].ids: needs a single text"),
-    "pair": (["a", ("a", "b")], Windows(2), {}, "inputs[1].pair: needs a single text"),
+    "pair": (["a", ("a", "b")], Windows(2), MEAN, "inputs[1].pair: needs a single text"),
     "many sentences": (["Go. " * 10_001], "sentences", LONG, "inputs[0].text: has 10001 spans"),
     "many windows": (["a " * 10_001], Windows(1), LONG, "inputs[0].text: has 10001 spans; 1 to"),
     "a kind": ([SECOND], "words", {}, "spans: is 'words'; must be one of sentences"),
@@ -62,12 +63,13 @@ def test_refused_by_name(dense: Model, make_bundle: MakeBundle, case: str) -> No
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["sinusoidal", "causal"])
+@pytest.mark.parametrize("kind", ["sinusoidal", "causal", "learned", "alibi", "none"])
 def test_other_poolings_are_refused_unless_the_mean_is_asked(
     make_bundle: MakeBundle, kind: str
 ) -> None:
     other = Runtime(make_bundle(kind), threads=1)
-    with pytest.raises(InvalidInput, match=r"outputs.spans.pooling: .* pools by (cls|last); ask"):
+    pooling = other.bundle.manifest.pooling
+    with pytest.raises(InvalidInput, match=rf"outputs.spans.pooling: .* pools by {pooling}; ask"):
         other.span_vectors([SECOND], "sentences")
     assert len(other.span_vectors([SECOND], "sentences", pooling="mean")[0]) == 2
 

@@ -27,6 +27,8 @@ from headlight_service.frontends.http.exchange import Options
 from headlight_service.frontends.http.http_server import HttpServer
 from tests.service.calls import text_of
 from tests.service.conftest import Service, serving
+from tests.service.core.test_comparing import REFUSED as COMPARISONS
+from tests.service.core.test_comparing import ROOMY
 from tests.service.fakes import HEADS, LAYERS, FakeRuntime
 from tests.service.frontends.http.http_service import until
 
@@ -296,6 +298,19 @@ async def test_errors_name_the_field(
     assert error["field"] == field
     assert problem in error["message"]
     assert SECRET not in error["message"]
+
+
+# JSON has no unknown numbers of an enum; this fake takes pairs; the limit of a message is gRPC's.
+@pytest.mark.parametrize(
+    "name", sorted(COMPARISONS.keys() - {"method", "unit", "no query", "large"})
+)
+async def test_a_comparison_is_refused_as_over_grpc(name: str) -> None:
+    request, field, problem = COMPARISONS[name]
+    async with rest(**ROOMY) as client:
+        error = await client.refused("/v1/compare", json_value(request))
+        assert client.service.engine.batches == []
+    assert (error["code"], error["field"]) == ("INVALID_ARGUMENT", field)
+    assert error["message"].startswith(f"{field}: {problem}")
 
 
 async def test_an_answer_that_is_too_large_is_refused_before_it_is_computed() -> None:

@@ -63,7 +63,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -193,6 +193,9 @@ spread = OMP_NUM_THREADS=1 $(1) -m pytest --numprocesses=auto --maxprocesses=4 -
 
 test: $(SETUP) ## run the tests that need no other process, machine or network
 	$(call spread,$(PY))
+
+test-export: $(SETUP) ## run the tests of the exporter
+	$(call spread,$(PY)) tests/export
 
 test-training: $(SETUP) ## run the tests of training, evaluation and the lab
 	$(call spread,$(PY)) tests/model/train tests/model/evaluate tests/model/lab

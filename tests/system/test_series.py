@@ -44,7 +44,10 @@ VALUES = {  # of the labels whose sets are closed and which every scrape shows, 
     ("headlight_batch_seconds_bucket", "priority"): {"interactive", "bulk"},
     ("headlight_stage_seconds_bucket", "priority"): {"interactive", "bulk"},
     ("headlight_stage_seconds_bucket", "stage"): {"tokenize", "queue", "infer", "total"},
-    ("headlight_output_bytes_total", "output"): {"pooled", "tokens", "attention", "hidden"},
+    ("headlight_output_bytes_total", "output"): {
+        *("pooled", "tokens", "attention", "hidden"),
+        *("spans", "comparison"),
+    },
     ("headlight_cancelled_total", "stage"): {"tokenize", "queue", "infer", "send"},
     ("headlight_log_lines_dropped_total", "reason"): {"rate", "queue_full", "failed"},
     ("headlight_rejected_total", "reason"): {

@@ -111,13 +111,21 @@ def described(answers: list[Any]) -> list[Any]:
     ]
 
 
+def check_recorded(call: Recorded, found: list[Any]) -> None:
+    """Compare answers with those recorded. A model may have got more outputs since."""
+    now = described([as_known_to(call.version, each) for each in found])
+    then = described(answers_of(call))
+    for one, other in zip(now, then, strict=True):
+        if isinstance(one, pb.ModelInfo):
+            one.outputs[:] = [name for name in one.outputs if name in other.outputs]
+    check(now, then)
+
+
 @pytest.mark.parametrize("call", RECORDED, ids=[f"{call.version}-{call.name}" for call in RECORDED])
 def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call)
-    check(
-        described([as_known_to(call.version, each) for each in found]), described(answers_of(call))
-    )
+    check_recorded(call, found)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +134,7 @@ def test_an_old_request_gets_the_recorded_answer(rope: Service, call: Recorded) 
 def test_unknown_fields_outside_specs_are_ignored(rope: Service, call: Recorded) -> None:
     with grpc.insecure_channel(rope.target) as channel:
         found = ask(pb_grpc.HeadlightServiceStub(channel), call, UNKNOWN)
-    check(
-        described([as_known_to(call.version, each) for each in found]), described(answers_of(call))
-    )
+    check_recorded(call, found)
 
 
 def test_unknown_fields_in_specs_are_refused_by_name(rope: Service) -> None:

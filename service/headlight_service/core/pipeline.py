@@ -36,6 +36,7 @@ from headlight_service.core.tokenization import (
     TokenizationJob,
     encoding_job,
     items_of,
+    room_of_spans,
     spans_of,
     tokenized,
 )
@@ -205,11 +206,14 @@ class Encoding(Handle[Answer]):
         model.density.learn(self._job.inputs, self._job.sizes, inputs)
         manifest, request = model.runtime.bundle.manifest, self.request
         items = items_of(inputs, self._selection, manifest.pooling, request.head_masks)
-        spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
-        if spans is not None:
+        spans, room = None, (0, 0)
+        if self._selection.spans is not None:
+            spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
             items = [item for work in spans for item in work.items]
             tokens = sum([len(item.ids) for item in items])
+            room = room_of_spans(spans, manifest.architecture.dim)
         sizes = output_bytes(items, manifest.architecture)
+        data_bytes = sum(sizes.values())
         self._prepared = prepared = Prepared(
             inputs,
             items,
@@ -218,8 +222,10 @@ class Encoding(Handle[Answer]):
             request.outputs.token_info,
             request.priority,
             sizes,
-            sum(sizes.values()),
+            data_bytes,
             tokens,
+            max(tokens, room[0]),
+            max(data_bytes, room[1]),
             spans,
         )
         if self._trace is not None:
@@ -370,7 +376,8 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
-        self._leave_window()
+        if self._window is not None:
+            self._leave_window()
         return kept
 
     def _leave_window(self, left: int = -1) -> None:

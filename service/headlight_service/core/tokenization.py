@@ -11,6 +11,7 @@ from headlight.runtime.bundle.prompts import Prompt
 from headlight.runtime.encode_items import EncodeItem, Selection, item_of
 from headlight.runtime.spans.span_choice import SPANS
 from headlight.runtime.spans.span_items import SpanItems, place_all
+from headlight.runtime.spans.span_sums import SUM_BYTES
 from headlight.runtime.tokenization.input_checks import Truncation, too_many_tokens
 from headlight.runtime.values import Floats, Tokenized
 from headlight.spec import SpecialTokens
@@ -204,26 +205,32 @@ def spans_of(
     items: Sequence[EncodeItem],
     selection: Selection,
     max_length: int,
-) -> list[SpanItems] | None:
-    """Return the spans of each input and the items that compute them; None: none are requested.
+) -> list[SpanItems]:
+    """Return the spans of each input and the items that compute them.
 
     Args:
         job: with the inputs as given.
         inputs: the same, tokenised.
         items: the same, without spans.
-        selection: the requested outputs.
+        selection: the requested outputs, with spans.
         max_length: tokens that the model takes.
 
     Raises:
         InvalidInput: naming the field; or there are more spans, or windows have more tokens, than
             a request may have tokens.
     """
-    if selection.spans is None:
-        return None
     works = place_all(selection, job.inputs, inputs, items, max_length, job.max_tokens)
     # Each has a vector of the model's width while it is computed, whatever width is requested.
     check_all_spans(sum(len(work.spans.begins) for work in works), job.max_tokens)
     return works
+
+
+def room_of_spans(spans: Sequence[SpanItems], dim: int) -> tuple[int, int]:
+    """Return the tokens that spans count for, one each, and the bytes of their sums."""
+    sums = sum(
+        len(item.spans.places) for work in spans for item in work.items if item.spans is not None
+    )
+    return sum(len(work.spans.begins) for work in spans), sums * dim * SUM_BYTES
 
 
 def check_all_spans(count: int, most: int) -> None:

@@ -16,7 +16,6 @@ from headlight.runtime.attention.token_units import attention_bytes
 from headlight.runtime.bundle.manifest import Architecture
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_items import SpanItems
-from headlight.runtime.spans.span_sums import SUM_BYTES
 from headlight.runtime.values import Tokenized
 from headlight.runtime.vectors.vector_forms import as_types
 from headlight.spec import Priority
@@ -53,6 +52,8 @@ class Prepared:
         output_bytes: bytes of data, by output.
         data_bytes: their sum.
         tokens: tokens of all items together.
+        queued_tokens: tokens that count for queue and quota.
+        held_bytes: bytes of data to hold while it is computed.
         spans: the spans of each input, whose items follow one another; None: none are requested,
             and each input has one item.
     """
@@ -66,22 +67,9 @@ class Prepared:
     output_bytes: dict[str, int]
     data_bytes: int
     tokens: int
+    queued_tokens: int
+    held_bytes: int
     spans: list[SpanItems] | None = None
-
-    @property
-    def queued_tokens(self) -> int:
-        """Tokens that count for queue and quota: a span counts as one, if that is more."""
-        if self.spans is None:
-            return self.tokens
-        return max(self.tokens, sum(len(work.spans.begins) for work in self.spans))
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes to hold while it is computed: sums of spans are larger than their vectors."""
-        if self.spans is None:
-            return self.data_bytes
-        sums = sum(len(item.spans.places) for item in self.items if item.spans is not None)
-        return max(self.data_bytes, sums * self.architecture.dim * SUM_BYTES)
 
     @property
     def largest(self) -> str:

@@ -48,6 +48,8 @@ def prepared(inputs: list[Tokenized], selection: Selection, *, with_info: bool =
         sizes,
         sum(sizes.values()),
         tokens,
+        queued_tokens=tokens,
+        held_bytes=sum(sizes.values()),
     )
 
 

@@ -96,7 +96,8 @@ class Comparing(WaveEncoding):
         self._occluded, self._numbers = plan.occluded, ComparisonNumbers(plan)
         prepared.items = plan.items(prepared.items)
         prepared.output_bytes = output_bytes(prepared.items, manifest.architecture)
-        prepared.data_bytes = held = sum(prepared.output_bytes.values()) + plan.cosine_bytes
+        held = sum(prepared.output_bytes.values()) + plan.cosine_bytes
+        prepared.data_bytes = prepared.held_bytes = held
         size = self._comparison_form.overhead_bytes(model.ref, prepared, plan)
         most = largest_output(model.admission.outputs.limit)
         if held + size > most and not request.dry_run:

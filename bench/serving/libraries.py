@@ -85,7 +85,9 @@ class Library(Contestant):
     def start(self) -> None:
         module, *arguments = self._worker()
         self.process: Worker = Worker(installed(self._python), module, *arguments, log=self.log)
-        self.process.ask("describe")
+        told = self.process.ask("describe")["precision_told"]
+        if (self.precision, told) == ("bf16", "f32"):
+            raise Failed("its bf16 runs in f32 on this processor")
 
     def _worker(self) -> tuple[str, ...]:
         """Return the module of its worker, and its arguments."""

@@ -22,6 +22,7 @@ PAGES = (
     "docs/**/*.md",
     "deploy/**/*.md",
     "bench/results/*.md",
+    "bench/results/avx2/*.md",
 )
 NOTEBOOKS = "docs/notebooks/*.ipynb"
 PICTURES = {".gif", ".jpg", ".png", ".svg", ".webp"}

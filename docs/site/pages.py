@@ -21,8 +21,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "docs/**/*.md",
     "deploy/**/*.md",
-    "bench/results/*.md",
-    "bench/results/avx2/*.md",
+    "bench/results/**/*.md",
 )
 NOTEBOOKS = "docs/notebooks/*.ipynb"
 PICTURES = {".gif", ".jpg", ".png", ".svg", ".webp"}

@@ -147,6 +147,8 @@ def combined(spec: AttentionSpec, maps: Doubles, text: Text) -> Doubles:
         tokens = [i for i in range(n) if not (spec.drop_special and text.special[i])]
         if text.pooling in ("cls", "last"):
             tokens = [0 if text.pooling == "cls" else n - 1]
+        elif text.pooling not in ("mean", "mean_sqrt_len", "weighted_mean"):
+            raise NotImplementedError(f"pooling {text.pooling}")
         shares = [token + 1 if text.pooling == "weighted_mean" else 1 for token in tokens]
         mean: Doubles = np.average(maps[:, :, tokens], axis=2, weights=shares)
         return mean[:, :, None]

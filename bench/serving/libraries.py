@@ -86,6 +86,7 @@ class Library(Contestant):
         module, *arguments = self._worker()
         self.process: Worker = Worker(installed(self._python), module, *arguments, log=self.log)
         told = self.process.ask("describe")["precision_told"]
+        # OpenVINO computes bf16 in f32 where the processor has no bfloat16.
         if (self.precision, told) == ("bf16", "f32"):
             raise Failed("its bf16 runs in f32 on this processor")
 

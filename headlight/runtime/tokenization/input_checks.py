@@ -76,7 +76,7 @@ def _checked(field: str, what: str, values: Sequence[int], count: int) -> Ids:
         InvalidInput: for `field`, unless each is in 0 .. count-1.
     """
     if isinstance(values, array) and values.typecode == "q":
-        # The same memory. As NumPy's own type of 64 bits: OpenVINO refuses `longlong`.
+        # The same memory, as NumPy's int64: OpenVINO refuses `longlong`.
         found = np.asarray(values).view(np.int64)
     else:
         try:

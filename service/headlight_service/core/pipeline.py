@@ -36,7 +36,7 @@ from headlight_service.core.tokenization import (
     TokenizationJob,
     encoding_job,
     items_of,
-    room_of_spans,
+    span_sizes,
     spans_of,
     tokenized,
 )
@@ -206,12 +206,12 @@ class Encoding(Handle[Answer]):
         model.density.learn(self._job.inputs, self._job.sizes, inputs)
         manifest, request = model.runtime.bundle.manifest, self.request
         items = items_of(inputs, self._selection, manifest.pooling, request.head_masks)
-        spans, room = None, (0, 0)
+        spans, span_count, sum_bytes = None, 0, 0
         if self._selection.spans is not None:
             spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
             items = [item for work in spans for item in work.items]
             tokens = sum([len(item.ids) for item in items])
-            room = room_of_spans(spans, manifest.architecture.dim)
+            span_count, sum_bytes = span_sizes(spans, manifest.architecture.dim)
         sizes = output_bytes(items, manifest.architecture)
         data_bytes = sum(sizes.values())
         self._prepared = prepared = Prepared(
@@ -224,9 +224,9 @@ class Encoding(Handle[Answer]):
             sizes,
             data_bytes,
             tokens,
-            max(tokens, room[0]),
-            max(data_bytes, room[1]),
-            spans,
+            queued_tokens=max(tokens, span_count),
+            held_bytes=max(data_bytes, sum_bytes),
+            spans=spans,
         )
         if self._trace is not None:
             self._trace.stage("")

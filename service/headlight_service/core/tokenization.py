@@ -225,8 +225,8 @@ def spans_of(
     return works
 
 
-def room_of_spans(spans: Sequence[SpanItems], dim: int) -> tuple[int, int]:
-    """Return the tokens that spans count for, one each, and the bytes of their sums."""
+def span_sizes(spans: Sequence[SpanItems], dim: int) -> tuple[int, int]:
+    """Return the number of spans, and the bytes of their sums."""
     sums = sum(
         len(item.spans.places) for work in spans for item in work.items if item.spans is not None
     )

@@ -52,8 +52,8 @@ class Prepared:
         output_bytes: bytes of data, by output.
         data_bytes: their sum.
         tokens: tokens of all items together.
-        queued_tokens: tokens that count for queue and quota.
-        held_bytes: bytes of data to hold while it is computed.
+        queued_tokens: tokens that count for queue and quota: a span counts as one, if that is more.
+        held_bytes: bytes to hold while it is computed: sums of spans may be larger than vectors.
         spans: the spans of each input, whose items follow one another; None: none are requested,
             and each input has one item.
     """

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import headlight
+from headlight.bulk.signals import Terminated
 from headlight.cli import result_output
 from headlight.cli.attention.attend_command import add_attend
 from headlight.cli.attention.heads_command import add_heads
@@ -41,7 +42,6 @@ from headlight.cli.shared_options import (
     command,
     connect,
 )
-from headlight.cli.signals import Terminated
 from headlight.command_parser import CommandParser
 from headlight.errors import HeadlightError, InvalidInput
 

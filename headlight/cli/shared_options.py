@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headlight.bulk.signals import undisturbed
 from headlight.cli.files import UsageError
 from headlight.cli.output_files import SUFFIXES
-from headlight.cli.signals import undisturbed
 from headlight.client.channel import DEFAULT_TARGET, READY_SECONDS, default_target
 from headlight.client.sync_client import Client
 from headlight.command_parser import CommandParser, examples_text

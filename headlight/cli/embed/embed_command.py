@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from headlight.bulk.row_blocks import BLOCK, JobRetries, check_weights, encode_blocks
+from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import partial_folder, write
-from headlight.cli.embed.embed_job import JobRetries, fill
 from headlight.cli.embed.job_checkpoint import Rows, opened_rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
+from headlight.cli.error_advice import in_words
 from headlight.cli.files import UsageError, say, writing
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
@@ -27,7 +29,6 @@ from headlight.cli.shared_options import (
     reading,
     seconds,
 )
-from headlight.cli.signals import ended_by_sigterm
 from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
@@ -154,15 +155,26 @@ def run_embed(arguments: argparse.Namespace) -> None:
         ) as rows:
             try:
                 progress.begin(len(rows))
-                fill(
-                    rows,
-                    inputs,
-                    client,
+                problems = dict(inputs.problems)
+
+                def take(block: range, found: Embeddings | None) -> None:
+                    if found is not None:
+                        check_weights(model.ref, found.model)
+                    skipped = {at - block.start: problems[at] for at in block if at in problems}
+                    rows.append(texts[block.start : block.stop], found, skipped)
+                    progress.tell(len(rows))
+
+                encode_blocks(
+                    texts,
+                    problems,
                     encode,
-                    skip=arguments.skip_bad,
-                    model=model,
+                    take,
                     retries=retries,
-                    tell=progress.tell,
+                    stop=client.close,
+                    skip=arguments.skip_bad,
+                    first=len(rows),
+                    block=model.limits.max_items or BLOCK,
+                    reword=in_words,
                 )
             finally:
                 progress.clear()

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from headlight import Client
+from headlight.bulk.row_blocks import JobRetries
 from headlight.cli.commands import main
-from headlight.cli.embed.embed_job import JobRetries
 from headlight.client.call_flow import Retries
 from headlight.errors import HeadlightError
 from headlight.pb import headlight_pb2 as pb
@@ -53,7 +53,7 @@ def test_mixed_weights_within_one_block_end_a_job(
     A job with vectors of the old weights cannot continue with the new ones.
     """
     # Requests of several blocks may be interleaved, so that each block has answers of one version.
-    monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr("headlight.bulk.row_blocks.BLOCKS_AT_ONCE", 1)
     other = pb.ModelRef(
         name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
     )
@@ -79,7 +79,7 @@ def test_a_job_waits_for_an_unavailable_service(
         if len(pauses) == 3:
             servicer.do = lambda: None
 
-    monkeypatch.setattr("headlight.cli.embed.embed_job.time.sleep", sleep)
+    monkeypatch.setattr("headlight.bulk.row_blocks.time.sleep", sleep)
     servicer.fail(grpc.StatusCode.UNAVAILABLE)
     assert embed("--retry-for", "0")[0] == 1
     assert pauses == []
@@ -109,7 +109,7 @@ def test_the_client_leaves_waiting_for_a_service_to_the_command(
         return 1e-9
 
     monkeypatch.setattr(Retries, "delay", noted)
-    monkeypatch.setattr("headlight.cli.embed.embed_job.BLOCKS_AT_ONCE", 1)
+    monkeypatch.setattr("headlight.bulk.row_blocks.BLOCKS_AT_ONCE", 1)
     servicer.limits.max_request_tokens = 12  # a block has several requests
     servicer.fail(grpc.StatusCode.UNAVAILABLE)
     assert embed("--retry-for", "0")[0] == 1
@@ -123,7 +123,7 @@ def test_connection_errors_after_the_first_answer_are_retried(
     for example a proxy without a backend for a while.
     """
     monkeypatch.setattr(
-        "headlight.cli.embed.embed_job.time.sleep",
+        "headlight.bulk.row_blocks.time.sleep",
         lambda seconds: setattr(servicer, "do", lambda: None),
     )
 
@@ -247,7 +247,7 @@ def test_the_timeout_applies_to_the_whole_job(
     embed: Embed, servicer: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("headlight.cli.embed.embed_job.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("headlight.bulk.row_blocks.time.monotonic", lambda: clock[0])
     servicer.do = lambda: clock.__setitem__(0, 1e9)
     code, err = embed("--timeout", "1e8")
     assert (code, err.splitlines()[-1]) == (

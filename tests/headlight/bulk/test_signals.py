@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headlight import Client
+from headlight.bulk.signals import NOTICED_SECONDS, result_of
 from headlight.cli.commands import parser
 from headlight.cli.shared_options import connect
-from headlight.cli.signals import NOTICED_SECONDS, result_of
 
 
 def test_signals_do_not_interrupt_closing_the_client_of_a_command(

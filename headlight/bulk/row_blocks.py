@@ -1,4 +1,4 @@
-"""Embedding job for a long list: blocks in flight at once, rows in order, waits for the service."""
+"""Blocks of a long list: several in flight, results in order, bad inputs apart, retries."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
-from headlight.cli.embed.job_checkpoint import Rows
-from headlight.cli.error_advice import in_words
-from headlight.cli.input_lines import Given
-from headlight.cli.signals import result_of, undisturbed
+from headlight.bulk.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
 from headlight.client.calls.list_work import WHEN_MIXED
 from headlight.client.connection_advice import misdirected
-from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.errors import (
     DeadlineExceeded,
@@ -26,9 +22,11 @@ from headlight.errors import (
     Unavailable,
 )
 from headlight.interface.arguments import Input
-from headlight.results import Embeddings, ModelRef
+from headlight.results import ModelRef
 from headlight.wire.printable import escaped
 from headlight.wire.status_errors import INPUT_INDEX
+
+ResultT = TypeVar("ResultT")
 
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, if the service reports no limit for a request
@@ -121,108 +119,111 @@ class JobRetries(Retries):
                     raise DeadlineExceeded("the client's timeout passed") from None
 
 
-def fill(
-    rows: Rows,
-    given: Given,
-    client: Client,
-    encode: Callable[[Sequence[Input]], Embeddings],
+def encode_blocks(
+    inputs: Sequence[Input],
+    problems: dict[int, str],
+    encode: Callable[[Sequence[Input]], ResultT],
+    take: Callable[[range, ResultT | None], None],
     *,
-    skip: bool,
-    model: ModelDescription,
     retries: JobRetries,
-    tell: Callable[[int], None],
+    stop: Callable[[], None],
+    skip: bool,
+    first: int = 0,
+    block: int = BLOCK,
+    at_once: int | None = None,
+    reword: Callable[[str], str] = str,
 ) -> None:
-    """Add the missing rows.
+    """Encode a list in blocks, several at once, and take the results in order.
 
     Args:
-        rows: the rows of the first inputs; the others are appended.
-        given: all inputs, and known problems with some.
-        client: closed if the job ends early.
-        encode: requests the vectors of some inputs.
-        skip: whether to leave out inputs that cannot be encoded, instead of raising an error.
-        model: the model whose weights must have made all vectors.
+        inputs: all inputs.
+        problems: the reasons, by place, of inputs that are left out; more are added if `skip`.
+        encode: returns the result of some inputs.
+        take: receives the places of a block, and the result of those that are not left out; None:
+            all are.
         retries: retry policy for an unavailable service.
-        tell: called with the number of rows each time that it grows.
+        stop: ends the calls in flight, if the job ends early.
+        skip: whether to leave out inputs that cannot be encoded, instead of raising an error.
+        first: the first place to encode.
+        block: most inputs of a block.
+        at_once: blocks in flight; None: BLOCKS_AT_ONCE.
+        reword: the wording of a problem for its reader.
 
     Raises:
-        HeadlightError: an error of the client; `rows` has the earlier vectors.
-        OSError: rows cannot be written.
+        HeadlightError: an error of `encode`; the earlier results have been taken.
+        OSError: of `take`.
     """
-    inputs, problems, pool = given.texts, dict(given.problems), ThreadPoolExecutor(BLOCKS_AT_ONCE)
+    at_once = at_once or BLOCKS_AT_ONCE
+    pool = ThreadPoolExecutor(at_once)
 
     def good(block: range) -> list[int]:
         return [place for place in block if place not in problems]
 
-    def begin(block: range) -> Future[Embeddings | None]:
+    def begin(block: range) -> Future[ResultT | None]:
         asked = [inputs[place] for place in good(block)]
         return pool.submit(lambda: encode(asked) if asked else None)
 
-    def take(block: range, future: Future[Embeddings | None]) -> Flow[Sequence[range] | None]:
+    def receive(block: range, future: Future[ResultT | None]) -> Flow[Sequence[range] | None]:
         try:
-            found: Embeddings | None = yield Wait(future)
+            found: ResultT | None = yield Wait(future)
         except InvalidInput as error:
-            return parts_around(block, good(block), error, problems, skip)
+            place = refused_place(good(block), error)
+            if not skip:
+                raise InvalidInput(
+                    INPUT_INDEX.sub(str(place), error.field), error.problem
+                ) from None
+            problems[place] = reword(error.problem)
+            # The inputs before it are good.
+            halves = range(block.start, place), range(place, block.stop)
+            return [part for part in halves if part]
         except MixedWeights as error:
-            # One block had different weights. The advice to call again is wrong here: all rows must
-            # come from the weights of `model`.
+            # One block had different weights. The advice to call again is wrong here: all results
+            # must come from the same weights.
             raise MixedWeights(error.message.removesuffix(WHEN_MIXED)) from None
-        if found is not None and not found.model.compares_with(model.ref):
-            raise changed(model.ref, found.model)
-        skipped = {place - block.start: problems[place] for place in block if place in problems}
-        rows.append(inputs[block.start : block.stop], found, skipped)
-        tell(len(rows))
+        take(block, found)
         return None
 
-    blocks = blocks_of(len(rows), len(inputs), model.limits.max_items or BLOCK)
+    blocks = blocks_of(first, len(inputs), block, at_once)
     try:
-        run(in_order(blocks, BLOCKS_AT_ONCE, begin, take, retries), retries.execute)
+        run(in_order(blocks, at_once, begin, receive, retries), retries.execute)
     except BaseException:
         with undisturbed():
-            client.close()  # ends the calls in flight, for which the pool would wait
+            stop()  # the pool would wait for the calls in flight
             pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 
 
-def blocks_of(done: int, total: int, most: int) -> Iterator[range]:
+def blocks_of(done: int, total: int, most: int, at_once: int) -> Iterator[range]:
     """Return ranges of the missing places, up to `most` each.
 
-    A short list is split into smaller blocks, so that BLOCKS_AT_ONCE of them run at once.
+    A short list is split into smaller blocks, so that `at_once` of them run at once.
     """
-    size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / BLOCKS_AT_ONCE)))
+    size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / at_once)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
 
 
-def parts_around(
-    block: range, asked: Sequence[int], error: InvalidInput, problems: dict[int, str], skip: bool
-) -> list[range]:
-    """Split a block in two before the input that was refused. The inputs before it are good.
+def refused_place(asked: Sequence[int], error: InvalidInput) -> int:
+    """Return the place in the whole list of an input that was refused.
 
     Args:
-        block: places in the whole list.
-        asked: the places of the block that were in the request.
+        asked: the places of the inputs of the request.
         error: the refusal; its index counts within `asked`.
-        problems: the problem is added here if the input may be left out.
-        skip: whether the input may be left out.
 
     Raises:
-        InvalidInput: with the place in the whole list, if the input may not be left out; the error
-            itself, if it names no input.
+        InvalidInput: the error itself, if it names no input.
     """
     index = INPUT_INDEX.search(error.field)
     if index is None or int(index[0]) >= len(asked):
         raise error
-    place = asked[int(index[0])]
-    if not skip:
-        raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
-    problems[place] = in_words(error.problem)
-    return [part for part in (range(block.start, place), range(place, block.stop)) if part]
+    return asked[int(index[0])]
 
 
-def changed(before: ModelRef, now: ModelRef) -> MixedWeights:
-    """Return the error for a service whose weights were replaced meanwhile."""
-    names = (escaped(f"{ref.name} {ref.version} {ref.precision}") for ref in (before, now))
-    return MixedWeights(
-        f"the service's weights were replaced meanwhile ({', now '.join(names)}): "
-        "vectors would not compare"
-    )
+def check_weights(before: ModelRef, now: ModelRef) -> None:
+    """Raise MixedWeights if the service's weights were replaced meanwhile."""
+    if not now.compares_with(before):
+        names = (escaped(f"{ref.name} {ref.version} {ref.precision}") for ref in (before, now))
+        raise MixedWeights(
+            f"the service's weights were replaced meanwhile ({', now '.join(names)}): "
+            "vectors would not compare"
+        )

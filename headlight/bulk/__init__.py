@@ -1,0 +1,1 @@
+"""Bulk jobs: blocks of texts with retries, and tables (Parquet, Arrow) in and out."""

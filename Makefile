@@ -33,7 +33,7 @@ PROTO_TOOLS := grpcio-tools==1.76.0
 PROTO := proto/headlight/v1/headlight.proto
 STUBS := headlight_pb2.py headlight_pb2.pyi headlight_pb2_grpc.py
 
-EXTRAS := runtime,openvino,serve,plot,completion,train,export,int8,dev
+EXTRAS := runtime,openvino,serve,parquet,plot,completion,train,export,int8,dev
 SETUP := $(VENV)/.installed
 PROTO_SETUP := $(PROTO_VENV)/.installed
 ADAPTERS_SETUP := $(ADAPTERS_VENV)/.installed

@@ -96,6 +96,13 @@ ALLOWED = {
         "headlight.client",
     ),
     "headlight.client.calls": (*VALUES, "headlight.pb", "headlight.wire", "headlight.client.calls"),
+    # Bulk jobs: over a service, or over a runtime that the caller has opened.
+    "headlight.bulk": (*VALUES, "headlight.client", "headlight.wire", "headlight.bulk"),
+    # Opens either itself.
+    "headlight.ray": (
+        *(*VALUES, "headlight.extras", "headlight.bulk"),
+        *("headlight.client", "headlight.runtime"),
+    ),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),
     # Inference without a server: plain values, without the client, the wire or the command

@@ -32,10 +32,11 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".npz": "npz",
     ".npy": "npy",
+    ".parquet": "parquet",
 }
 # Endings of files that have one form.
 DRAWN = {"--png": (".png",), "--html": (".html", ".htm")}
-BINARY = ("npz", "npy")
+BINARY = ("npz", "npy", "parquet")
 WRITTEN = ("--out", "--png", "--html")
 READ = ("--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key")
 
@@ -46,6 +47,8 @@ def check_output(arguments: argparse.Namespace) -> None:
     Raises:
         UsageError: an output cannot be written, or its name contradicts its format.
     """
+    if getattr(arguments, "text_column", None) is not None:
+        return  # a table's output may be a folder or a URL: headlight.cli.tables.table_options
     if arguments.out is not None:
         arguments.format = format_of(arguments.out, arguments.format, arguments.formats)
     if arguments.format in BINARY and arguments.out is None:

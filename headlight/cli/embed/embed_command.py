@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headlight.bulk.row_blocks import BLOCK, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import partial_folder, write
+from headlight.cli.embed.encoder_choice import add_local, encoder_of, is_service
 from headlight.cli.embed.job_checkpoint import Rows, opened_rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
@@ -25,17 +27,19 @@ from headlight.cli.shared_options import (
     add_reading,
     add_texts,
     command,
-    connect,
     reading,
     seconds,
 )
+from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
 from headlight.errors import MixedWeights
+from headlight.extras import MissingExtra, require
 from headlight.interface.arguments import Input
-from headlight.results import Embeddings
+from headlight.results import Embeddings, ModelRef
 
 RETRY_SECONDS = 60.0
+LOCAL_BLOCKS_AT_ONCE = 2  # so that one is tokenised while another is computed
 NOTES = """\
 Of texts from a file or standard input, with --out OUT, vectors are kept in
 OUT.partial as they come; OUT is written at the end. After an error, Ctrl-C or
@@ -46,6 +50,7 @@ EXAMPLES = (
     "headlight embed --file texts.txt --out vectors.npz",
     "headlight embed --file texts.jsonl --id-field id --truncate end --out vectors.jsonl",
     "headlight embed --file texts.txt --spans sentences --out sentences.jsonl",
+    "headlight embed docs.parquet --text-column body --id-column id --out vectors.parquet",
 )
 
 
@@ -88,7 +93,7 @@ def add_embed(commands: Any) -> None:
     )
     add_reading(made, several=True)
     add_spans(add_vectors(made))
-    add_output(made, ("text", "json", "jsonl", "npz", "npy")).add_argument(
+    add_output(made, ("text", "json", "jsonl", "npz", "npy", "parquet")).add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         help=(
@@ -96,6 +101,8 @@ def add_embed(commands: Any) -> None:
             "for texts from a file or standard input"
         ),
     )
+    add_tables(made)
+    add_local(made)
     add_connection(made).add_argument(
         "--retry-for",
         type=seconds,
@@ -109,6 +116,9 @@ def add_embed(commands: Any) -> None:
 
 def run_embed(arguments: argparse.Namespace) -> None:
     """Run `headlight embed`."""
+    if is_table(arguments):
+        table_command().run_table(arguments, RETRY_SECONDS)
+        return
     if arguments.spans is not None:
         embed_spans(arguments, check_kind)
         return
@@ -120,9 +130,9 @@ def run_embed(arguments: argparse.Namespace) -> None:
             "--id-field: text and npy hold vectors alone; use --format json, jsonl or npz"
         )
     inputs = given(arguments)
-    listed, texts = inputs.name is not None, inputs.texts
+    listed = inputs.name is not None
     progress = Progress(
-        len(texts), wanted=arguments.progress if listed else bool(arguments.progress)
+        len(inputs.texts), wanted=arguments.progress if listed else bool(arguments.progress)
     )
 
     def tell(line: str) -> None:
@@ -135,12 +145,12 @@ def run_embed(arguments: argparse.Namespace) -> None:
     retries = JobRetries(
         usual if arguments.retry_for is None else arguments.retry_for, arguments.timeout, tell
     )
-    with ended_by_sigterm(), connect(arguments, 1, ready) as client:
-        model = retries.persist(client.model)
+    with ended_by_sigterm(), encoder_of(arguments, 1, ready) as encoder:
+        model = retries.persist(encoder.model)
         check_kind(arguments, model)
 
         def encode(some: Sequence[Input]) -> Embeddings:
-            return client.encode_with_info(
+            return encoder.encode_with_info(
                 some,
                 dimensions=arguments.dimensions,
                 normalize=arguments.normalize,
@@ -150,36 +160,54 @@ def run_embed(arguments: argparse.Namespace) -> None:
 
         nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
-        with rows_in(
-            folder, made_with(arguments, nothing), nothing, texts, arguments.skip_bad
-        ) as rows:
+        settings = made_with(arguments, nothing)
+        with rows_in(folder, settings, nothing, inputs.texts, arguments.skip_bad) as rows:
+            options = {
+                "retries": retries,
+                "stop": encoder.close,
+                "block": model.limits.max_items or BLOCK,
+                "at_once": None if is_service(encoder) else LOCAL_BLOCKS_AT_ONCE,
+            }
             try:
-                progress.begin(len(rows))
-                problems = dict(inputs.problems)
-
-                def take(block: range, found: Embeddings | None) -> None:
-                    if found is not None:
-                        check_weights(model.ref, found.model)
-                    skipped = {at - block.start: problems[at] for at in block if at in problems}
-                    rows.append(texts[block.start : block.stop], found, skipped)
-                    progress.tell(len(rows))
-
-                encode_blocks(
-                    texts,
-                    problems,
-                    encode,
-                    take,
-                    retries=retries,
-                    stop=client.close,
-                    skip=arguments.skip_bad,
-                    first=len(rows),
-                    block=model.limits.max_items or BLOCK,
-                    reword=in_words,
-                )
+                add_rows(rows, inputs, encode, arguments.skip_bad, model.ref, progress, options)
             finally:
                 progress.clear()
             tell_left_out(rows, inputs)
             write(rows, inputs, model.ref, arguments, folder)
+
+
+def add_rows(
+    rows: Rows,
+    inputs: Given,
+    encode: Callable[[Sequence[Input]], Embeddings],
+    skip: bool,
+    ref: ModelRef,
+    progress: Progress,
+    options: Mapping[str, Any],
+) -> None:
+    """Add the missing rows of a job, of the weights `ref`; `options` are of `encode_blocks`."""
+    texts, problems = inputs.texts, dict(inputs.problems)
+
+    def take(block: range, found: Embeddings | None) -> None:
+        if found is not None:
+            check_weights(ref, found.model)
+        skipped = {at - block.start: problems[at] for at in block if at in problems}
+        rows.append(texts[block.start : block.stop], found, skipped)
+        progress.tell(len(rows))
+
+    progress.begin(len(rows))
+    encode_blocks(
+        texts, problems, encode, take, skip=skip, first=len(rows), reword=in_words, **options
+    )
+
+
+def table_command() -> Any:
+    """Return the module for tables. Raises UsageError if its libraries are not installed."""
+    try:
+        require("headlight embed --text-column", "parquet", "pyarrow", "fsspec")
+    except MissingExtra as error:
+        raise UsageError(str(error)) from None
+    return importlib.import_module("headlight.cli.tables.table_command")
 
 
 def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:

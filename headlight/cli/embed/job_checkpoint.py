@@ -215,7 +215,7 @@ def opened_rows(
     made_with = {**made_with, "version of this command": FORMAT}
     with contextlib.ExitStack() as stack:
         file = stack.enter_context((folder / ROWS).open("a+b", buffering=0))
-        lock(file, folder)
+        lock(file, folder / ROWS)
         notes = stack.enter_context((folder / SKIPPED).open("a+b", buffering=0))
         if file.seek(0, io.SEEK_END):
             check(folder, made_with)
@@ -252,17 +252,17 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
         )
 
 
-def lock(file: BinaryIO, folder: Path) -> None:
-    """Lock the rows for this process until the file is closed.
+def lock(file: BinaryIO, path: Path) -> None:
+    """Lock a file of a job's folder for this process until the file is closed.
 
-    Raises UsageError if another process uses them or is removing them.
+    Raises UsageError if another process uses the folder or is removing it.
     """
     if sys.platform == "win32":
         return
     import fcntl  # noqa: PLC0415 # Windows has no fcntl
 
     busy = UsageError(
-        f"{folder}: another process is at work in it; wait for it, or name another --out"
+        f"{path.parent}: another process is at work in it; wait for it, or name another --out"
     )
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -271,7 +271,7 @@ def lock(file: BinaryIO, folder: Path) -> None:
     except OSError:
         pass  # a file system without locks
     with contextlib.suppress(FileNotFoundError):
-        if os.path.samestat(os.fstat(file.fileno()), (folder / ROWS).stat()):
+        if os.path.samestat(os.fstat(file.fileno()), path.stat()):
             return
     raise busy
 

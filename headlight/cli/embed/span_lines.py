@@ -10,10 +10,12 @@ from typing import Literal
 from headlight.archive import to_json
 from headlight.cli.embed.embed_files import replacing
 from headlight.cli.embed.embed_output import json_numbers
+from headlight.cli.embed.encoder_choice import encoder_of
 from headlight.cli.files import UsageError, show
 from headlight.cli.input_lines import Given, given
 from headlight.cli.output_files import count_text, say_written
-from headlight.cli.shared_options import connect, reading
+from headlight.cli.shared_options import reading
+from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
 from headlight.span_vectors import SpanVectors, Windows
 
@@ -62,7 +64,7 @@ def embed_spans(
         if value is not None:
             raise UsageError(f"--{option}: is not for --spans; leave it out")
     inputs = given(arguments)
-    with connect(arguments, 1) as client:
+    with encoder_of(arguments, 1, READY_SECONDS) as client:
         check(arguments, client.model())
         found = client.span_vectors(
             inputs.texts,

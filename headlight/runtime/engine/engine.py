@@ -82,6 +82,9 @@ class Engine:
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
         self._sessions: dict[Role, Session] = {}
         self._workers, self._lent = workers, workers.lent and attend
+        # Of all callers of `run_in_batches` together: more batches at once than there are workers
+        # are slower. Its threads start with the first batch.
+        self._threads = ThreadPoolExecutor(workers.streams)
         # Two batches that share a session's threads take a sixth longer than one after the other.
         self._turn: Lock = threading.Lock() if self._lent else contextlib.nullcontext()
         workers_of: dict[Role, Workers] = {"embed": workers}
@@ -105,6 +108,7 @@ class Engine:
 
     def close(self) -> None:
         """Give the memory of the graphs back. No batch may run afterwards."""
+        self._threads.shutdown(cancel_futures=True)
         self._sessions = {}
         self.head.close()
 
@@ -156,7 +160,8 @@ class Engine:
     def run_in_batches(self, items: Sequence[EncodeItem]) -> list[ItemResult]:
         """Encode any number of items of one role, in batches of similar lengths.
 
-        As many batches run at once as there are workers (`Workers.streams`).
+        As many batches run at once as there are workers (`Workers.streams`), for all callers
+        together.
 
         Returns:
             One result per item, in their order.
@@ -171,10 +176,9 @@ class Engine:
         if len(batches) == 1 or self._workers.streams == 1:
             found = [self.run([items[row] for row in rows], wide=True) for rows in batches]
         else:
-            with ThreadPoolExecutor(self._workers.streams) as streams:
-                found = list(
-                    streams.map(lambda rows: self.run([items[row] for row in rows]), batches)
-                )
+            found = list(
+                self._threads.map(lambda rows: self.run([items[row] for row in rows]), batches)
+            )
         results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
         return [results[row] for row in range(len(items))]
 

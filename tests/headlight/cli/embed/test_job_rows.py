@@ -164,4 +164,4 @@ def test_a_job_does_not_start_in_a_folder_removed_by_a_finishing_job(tmp_path: P
             rows.spent = True
         assert not folder.exists()
         with pytest.raises(UsageError, match="another process is at work in it"):
-            lock(other, folder)
+            lock(other, folder / ROWS)

@@ -1,0 +1,1 @@
+"""`headlight embed` of tables: Parquet and Arrow files in, Parquet out."""

@@ -1,0 +1,228 @@
+"""Folder of finished parts, so that a later run can resume.
+
+FOLDER/  _manifest.json            settings and inputs of the job; at the end also its parts
+         part-00000000.parquet     the vectors of some rows, in order
+         _rejected-00000000.jsonl  rows of that part that could not be encoded, with the reasons
+
+A part is written elsewhere, synced and renamed, after its rejected rows. So a part that is there is
+whole. Readers of Parquet skip names that begin with "_".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec.implementations.local
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headlight.cli.embed.job_checkpoint import lock
+from headlight.cli.files import OutputError, UsageError
+
+MANIFEST = "_manifest.json"
+LOCK = "_lock"
+PART = re.compile(r"part-(\d{8})\.parquet")
+FORMAT = 1  # version of the folder: parts of another version are useless
+GROUP_BYTES = 64 * 2**20  # a row group of the joined file
+
+
+class PartFolder:
+    """The parts of one job.
+
+    Attributes:
+        name: of the folder, as messages show it.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Name the folder; `opened` creates it."""
+        self.name = name
+        with self._writing():
+            self._fs, self._path = fsspec.core.url_to_fs(name)
+        self._local = isinstance(self._fs, fsspec.implementations.local.LocalFileSystem)
+
+    @contextlib.contextmanager
+    def opened(self, settings: Mapping[str, object]) -> Iterator[None]:
+        """Open the folder for a job, alone if it is local.
+
+        Args:
+            settings: of the job, with values as in JSON; names are those of options.
+
+        Raises:
+            UsageError: the folder belongs to another job, or another process uses it.
+            OutputError: it cannot be written.
+        """
+        with contextlib.ExitStack() as stack:
+            with self._writing():
+                self._fs.makedirs(self._path, exist_ok=True)
+                if self._local:
+                    path = Path(self._join(LOCK))
+                    lock(stack.enter_context(path.open("ab")), path)
+                self._check(settings)
+            yield
+
+    def _check(self, settings: Mapping[str, object]) -> None:
+        before = self._read(MANIFEST)
+        if before is None:
+            if strangers := self._numbers():
+                raise UsageError(
+                    f"{self.name}: holds part {strangers[0]} of a job without {MANIFEST}; "
+                    "name another --out"
+                )
+            self._put(MANIFEST, _json({"format": FORMAT, **settings}))
+            return
+        wanted = json.loads(_json({"format": FORMAT, **settings}))
+        if other := [name for name, value in wanted.items() if before.get(name) != value]:
+            raise UsageError(
+                f"{self.name}: was made with another {', '.join(other)}; "
+                "remove it to begin anew, or name another --out"
+            )
+
+    def done(self) -> set[int]:
+        """Return the numbers of the finished parts."""
+        with self._writing():
+            return set(self._numbers())
+
+    def add(self, number: int, table: pa.Table, rejected: Sequence[Mapping[str, object]]) -> None:
+        """Write a part and its rejected rows. Raises OutputError."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, use_dictionary=_small(table.schema))
+        with self._writing():
+            if rejected:
+                self._put(_rejected(number), b"".join(_json(row) + b"\n" for row in rejected))
+            self._put(_part(number), sink.getvalue().to_pybytes())
+
+    def finish(self, settings: Mapping[str, object]) -> tuple[int, int]:
+        """Write the list of parts. Return the numbers of rows and of rejected rows."""
+        with self._writing():
+            parts = []
+            for number in self._numbers():
+                with self._fs.open(self._join(_part(number)), "rb") as file:
+                    rows = pq.read_metadata(file).num_rows
+                rejected = len((self._data(_rejected(number)) or b"").splitlines())
+                parts.append({"file": _part(number), "rows": rows, "rejected": rejected})
+            self._put(MANIFEST, _json({"format": FORMAT, **settings, "parts": parts}))
+        return sum(part["rows"] for part in parts), sum(part["rejected"] for part in parts)
+
+    def join(self, out: str, rejected_out: str) -> None:
+        """Write all parts into one file, and their rejected rows into another; remove the folder.
+
+        Both files appear whole. Raises OutputError.
+        """
+        with self._writing(out):
+            numbers = self._numbers()
+            rejected = b"".join(self._data(_rejected(number)) or b"" for number in numbers)
+            if rejected:
+                self._replace(rejected_out, [rejected])
+            self._join_parts(out, numbers)
+        with self._writing():
+            self._fs.rm(self._path, recursive=True)
+
+    def _join_parts(self, out: str, numbers: Sequence[int]) -> None:
+        fs, path = fsspec.core.url_to_fs(out)
+        target = self._join("_joined") if self._local else path
+        with contextlib.ExitStack() as stack:
+            file = fs.open(target, "wb") if self._local else fs.open(target, "wb", autocommit=False)
+            if self._local:
+                stack.enter_context(file)
+            else:
+                stack.push(lambda kind, *_: file.discard() if kind else None)
+            self._write_groups(file, numbers)
+            if self._local:
+                file.flush()
+                os.fsync(file.fileno())
+            else:
+                file.close()
+                file.commit()
+        if self._local:
+            os.replace(target, os.path.realpath(path))
+
+    def _write_groups(self, file: Any, numbers: Sequence[int]) -> None:
+        writer: pq.ParquetWriter | None = None
+        held: list[pa.Table] = []
+        for number in numbers:
+            with self._fs.open(self._join(_part(number)), "rb") as part:
+                held.append(pq.read_table(part))
+            if writer is None:
+                schema = held[0].schema
+                writer = pq.ParquetWriter(file, schema, use_dictionary=_small(schema))
+            if number == numbers[-1] or sum(table.nbytes for table in held) >= GROUP_BYTES:
+                group = pa.concat_tables(held)
+                writer.write_table(group, row_group_size=max(1, len(group)))
+                held = []
+        if writer is not None:
+            writer.close()
+
+    def _numbers(self) -> list[int]:
+        names = (entry.rpartition("/")[2] for entry in self._fs.ls(self._path, detail=False))
+        return sorted(int(found[1]) for name in names if (found := PART.fullmatch(name)))
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        data = self._data(name)
+        try:
+            found = None if data is None else json.loads(data)
+        except ValueError:
+            found = {}
+        return found if found is None or isinstance(found, dict) else {}
+
+    def _data(self, name: str) -> bytes | None:
+        path = self._join(name)
+        return bytes(self._fs.cat_file(path)) if self._fs.exists(path) else None
+
+    def _put(self, name: str, data: bytes) -> None:
+        self._replace(self._join(name), [data])
+
+    def _replace(self, path: str, data: Sequence[bytes]) -> None:
+        """Write a file that appears whole: renamed if local, else uploaded in one piece."""
+        if not self._local:
+            self._fs.pipe_file(self._fs._strip_protocol(path), b"".join(data))
+            return
+        path = self._fs._strip_protocol(path)
+        with open(f"{path}.new", "wb") as file:
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.new", path)
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else the name may be lost with the power
+        finally:
+            os.close(folder)
+
+    def _join(self, name: str) -> str:
+        return f"{self._path.rstrip('/')}/{name}"
+
+    @contextlib.contextmanager
+    def _writing(self, name: str | None = None) -> Iterator[None]:
+        """Raise OutputError for what a file system or its driver raises."""
+        try:
+            yield
+        except (UsageError, OutputError, MemoryError):
+            raise
+        except ImportError as error:
+            raise UsageError(f"{name or self.name}: {error}") from None
+        except Exception as error:  # drivers have exceptions of their own
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise OutputError(f"{name or self.name}: cannot write it: {reason}") from None
+
+
+def _small(schema: pa.Schema) -> list[str]:
+    """Return the columns whose values may repeat; those of vectors never do."""
+    return [field.name for field in schema if not pa.types.is_fixed_size_list(field.type)]
+
+
+def _part(number: int) -> str:
+    return f"part-{number:08}.parquet"
+
+
+def _rejected(number: int) -> str:
+    return f"_rejected-{number:08}.jsonl"
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, default=str).encode()

@@ -1,0 +1,183 @@
+"""Job over a table: parts are read, encoded and written, two at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headlight.bulk.row_blocks import JobRetries, check_weights, encode_blocks
+from headlight.bulk.signals import result_of, undisturbed
+from headlight.bulk.table_columns import vector_column
+from headlight.cli.embed.progress import Progress
+from headlight.cli.error_advice import in_words
+from headlight.cli.tables.part_folder import PartFolder
+from headlight.cli.tables.table_source import TableSource
+from headlight.interface.arguments import Input
+from headlight.results import Embeddings, ModelRef
+
+# While one part waits for its last blocks, the next one keeps the encoder busy. It also reads and
+# tokenises beside the computing.
+PARTS_AT_ONCE = 2
+NO_TEXT = {True: "has no text", False: "is empty"}  # by whether it is null
+
+
+class PartEncoder:
+    """Encodes the rows of one part.
+
+    The blocks of a part depend on nothing else. So an encoder in this process returns the same bits
+    in each run.
+
+    Args:
+        encode: returns the vectors of some texts.
+        ref: the weights that must have made all vectors.
+        retries: retry policy for an unavailable service.
+        block: most texts of a call.
+        at_once: calls in flight.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[Sequence[Input]], Embeddings],
+        ref: ModelRef,
+        *,
+        retries: JobRetries,
+        block: int,
+        at_once: int | None,
+    ) -> None:
+        self._encode, self._ref = encode, ref
+        self._options: dict[str, Any] = {"retries": retries, "block": block, "at_once": at_once}
+
+    def __call__(self, texts: Sequence[str | None]) -> tuple[list[Embeddings], dict[int, str]]:
+        """Return the vectors of the good texts, in order and in pieces, and the bad ones' reasons.
+
+        Raises HeadlightError as `encode`, unless it names a text.
+        """
+        problems = {at: NO_TEXT[text is None] for at, text in enumerate(texts) if not text}
+        found: list[Embeddings] = []
+
+        def take(block: range, some: Embeddings | None) -> None:
+            if some is not None:
+                check_weights(self._ref, some.model)
+                found.append(some)
+
+        encode_blocks(
+            [text or "" for text in texts],
+            problems,
+            self._encode,
+            take,
+            stop=lambda: None,  # an error of one part leaves the others in flight to end
+            skip=True,
+            reword=in_words,
+            **self._options,
+        )
+        return found, problems
+
+
+class TableJob:
+    """Encodes the missing parts of a table into a folder.
+
+    Args:
+        source: the input.
+        folder: of the parts, opened.
+        encode: encodes the texts of a part.
+        nothing: the vectors of no texts, for their types.
+        text: the column of texts.
+        kept: the columns that the output has too.
+        identity: the column that names a rejected row; None: its number.
+        metadata: of the output.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        folder: PartFolder,
+        encode: PartEncoder,
+        nothing: Embeddings,
+        *,
+        text: str,
+        kept: Sequence[str],
+        identity: str | None,
+        metadata: Mapping[str, str],
+    ) -> None:
+        self._source, self._folder, self._encode = source, folder, encode
+        self._nothing, self._text, self._kept = nothing, text, kept
+        self._identity, self._metadata = identity, metadata
+
+    def run(self, size: int, progress: Progress, stop: Callable[[], None]) -> None:
+        """Encode and write the missing parts.
+
+        Args:
+            size: rows of a part.
+            progress: receives the number of finished rows.
+            stop: ends the calls in flight.
+
+        Raises:
+            HeadlightError, OutputError: finished parts are kept.
+            UsageError: an input file is damaged.
+        """
+        done, rows = self._folder.done(), self._source.rows
+        finished = sum(min(size, rows - part * size) for part in done)
+        progress.begin(finished)
+        pending = deque[Future[int]]()
+        pool = ThreadPoolExecutor(PARTS_AT_ONCE)
+        with _stopping(pool, stop):
+            for number, table in self._source.parts(size, lambda part: part not in done):
+                pending.append(pool.submit(self._part, number, number * size, table))
+                if len(pending) > PARTS_AT_ONCE:  # one is read ahead
+                    finished += result_of(pending.popleft(), None)
+                    progress.tell(finished)
+            for future in pending:
+                finished += result_of(future, None)
+                progress.tell(finished)
+
+    def _part(self, number: int, first: int, table: pa.Table) -> int:
+        """Encode and write one part, whose first row has the given number. Return its rows."""
+        found, problems = self._encode(table.column(self._text).to_pylist())
+        good = [at for at in range(len(table)) if at not in problems]
+        rejected = [self._rejected(first, at, table, why) for at, why in sorted(problems.items())]
+        self._folder.add(number, self._output(table, first, good, found), rejected)
+        return len(table)
+
+    def _output(
+        self, table: pa.Table, first: int, good: Sequence[int], found: Sequence[Embeddings]
+    ) -> pa.Table:
+        chosen = table.select(self._kept).take(pa.array(good, pa.int64()))
+        if self._identity is None:
+            rows = pa.array(np.array(good, np.int64) + first)
+            chosen = chosen.add_column(0, "row", rows)
+        several = len(self._nothing.by_type) > 1
+        for name, width_of in self._nothing.by_type.items():
+            vectors = np.concatenate([width_of, *(each.by_type[name] for each in found)])
+            title = f"embedding_{name}" if several else "embedding"
+            chosen = chosen.append_column(
+                title, vector_column(vectors, range(len(good)), len(good))
+            )
+        counts = np.concatenate([[], *(each.token_counts for each in found)]).astype(np.int32)
+        cut = np.concatenate([np.zeros(0, bool), *(each.truncated for each in found)])
+        chosen = chosen.append_column("token_count", pa.array(counts))
+        chosen = chosen.append_column("truncated", pa.array(cut))
+        return chosen.replace_schema_metadata(self._metadata)
+
+    def _rejected(self, first: int, at: int, table: pa.Table, why: str) -> dict[str, object]:
+        file, row = self._source.place(first + at)
+        name = {} if self._identity is None else {"id": table.column(self._identity)[at].as_py()}
+        return {**name, "row": first + at, "file": file, "file_row": row, "error": why}
+
+
+@contextlib.contextmanager
+def _stopping(pool: ThreadPoolExecutor, stop: Callable[[], None]) -> Iterator[None]:
+    """Shut a pool down at the end; after an error, stop what its threads wait for."""
+    try:
+        yield
+    except BaseException:
+        with undisturbed():
+            stop()
+            pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()

@@ -1,0 +1,179 @@
+"""Options of `headlight embed` for tables, and what depends on them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headlight.cli.files import UsageError, check_writable
+from headlight.description import ModelDescription
+from headlight.results import Embeddings
+from headlight.spec import VECTOR_BITS
+
+if TYPE_CHECKING:
+    from headlight.cli.tables.table_source import TableSource
+
+PART_ROWS = 4096
+JOINED = ".parquet"
+# Options of other inputs or outputs, with the value that each has if it is not given.
+OTHERS = {
+    "file": None,
+    "text_field": None,
+    "id_field": None,
+    "token_ids": False,
+    "skip_bad": False,
+    "spans": None,
+    "beyond_max_length": False,
+}
+
+
+def add_tables(made: argparse.ArgumentParser) -> None:
+    """Add options for tables."""
+    group = made.add_argument_group("tables (needs the extra [parquet])")
+    group.add_argument(
+        "--text-column",
+        metavar="NAME",
+        help=(
+            "the arguments are Parquet or Arrow files, folders of them or globs, local or URLs "
+            "such as s3://bucket/docs; their texts are in this column"
+        ),
+    )
+    group.add_argument(
+        "--id-column", metavar="NAME", help="keep this column, and name rejected rows by it"
+    )
+    group.add_argument(
+        "--keep-column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="keep this column too; several times for several",
+    )
+    group.add_argument(
+        "--part-rows",
+        type=int,
+        metavar="N",
+        help=(
+            f"rows of a part, default {PART_ROWS}: after an end by force, at most two parts are "
+            "computed again"
+        ),
+    )
+
+
+def is_table(arguments: argparse.Namespace) -> bool:
+    """Return whether the arguments are tables.
+
+    Raises UsageError for tables without a column of texts, and options that need one.
+    """
+    if arguments.text_column is not None:
+        return True
+    for option in ("id_column", "keep_column", "part_rows"):
+        if getattr(arguments, option):
+            raise UsageError(f"--{option.replace('_', '-')}: is for tables; add --text-column")
+    if arguments.format == "parquet":
+        raise UsageError("--format parquet: is for tables; name their texts by --text-column")
+    for text in arguments.texts:
+        if text.endswith(JOINED):
+            raise UsageError(
+                f"{text}: name its column of texts by --text-column; "
+                "give a text that ends so by --file"
+            )
+    return False
+
+
+def check_table_options(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options that tables do not have, or without an output."""
+    for name, usual in OTHERS.items():
+        if getattr(arguments, name) != usual:
+            raise UsageError(f"--{name.replace('_', '-')}: is not for tables; leave it out")
+    if not arguments.texts:
+        raise UsageError("--text-column: name tables, as docs.parquet or a folder of such files")
+    if arguments.format not in (None, "parquet"):
+        raise UsageError(f"--format {arguments.format}: of a table, only parquet is written")
+    if arguments.out is None:
+        raise UsageError(
+            f"--text-column: name the output by --out, as vectors{JOINED} or a folder of parts"
+        )
+    if arguments.part_rows is None:
+        arguments.part_rows = PART_ROWS
+    if not 1 <= arguments.part_rows <= 1_000_000:
+        raise UsageError(f"--part-rows: is {arguments.part_rows}; must be from 1 to 1,000,000")
+    if is_joined(arguments) and "://" not in arguments.out:
+        check_writable("--out", arguments.out)
+    kept = kept_columns(arguments)
+    for name in added_columns(arguments):
+        if name in kept:
+            raise UsageError(
+                f"--keep-column {name}: the output has a column of that name; leave it out"
+            )
+
+
+def is_joined(arguments: argparse.Namespace) -> bool:
+    """Return whether the output is one file, and not a folder of parts."""
+    return str(arguments.out).endswith(JOINED)
+
+
+def kept_columns(arguments: argparse.Namespace) -> list[str]:
+    """Return the columns that the output has from the input, the id first."""
+    ids = [] if arguments.id_column is None else [arguments.id_column]
+    return list(dict.fromkeys([*ids, *arguments.keep_column]))
+
+
+def added_columns(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of the columns that the job adds."""
+    dtypes = arguments.dtype or []
+    several = len(dtypes) > 1
+    vectors = [f"embedding_{name}" for name in dtypes] if several else ["embedding"]
+    return [
+        *(["row"] if arguments.id_column is None else []),
+        *vectors,
+        "token_count",
+        "truncated",
+    ]
+
+
+def settings_of(
+    arguments: argparse.Namespace, source: TableSource, nothing: Embeddings
+) -> dict[str, object]:
+    """Return all on which the output depends; names are those of options, for error messages."""
+    return {
+        "input": [[file.name, sum(file.groups), file.digest] for file in source.files],
+        "--text-column": arguments.text_column,
+        "--id-column or --keep-column": kept_columns(arguments),
+        "--part-rows": arguments.part_rows,
+        "model or precision": [
+            nothing.model.name,
+            nothing.model.bundle_sha256,
+            nothing.model.precision,
+        ],
+        "--dtype or --dimensions": [
+            [name, each.shape[1]] for name, each in nothing.by_type.items()
+        ],
+        "--normalize": arguments.normalize,
+        "--truncate": arguments.truncate,
+        "--prompt": [arguments.prompt_name, arguments.prompt],
+        "--special-tokens": arguments.special_tokens,
+    }
+
+
+def metadata_of(
+    arguments: argparse.Namespace, model: ModelDescription, nothing: Embeddings
+) -> dict[str, str]:
+    """Return the metadata of the output: how its vectors were made."""
+    name, vectors = next(iter(nothing.by_type.items()))
+    width = 8 * vectors.shape[1] * vectors.dtype.itemsize
+    facts = {
+        "model": nothing.model.name,
+        "version": nothing.model.version,
+        "bundle_sha256": nothing.model.bundle_sha256,
+        "provider": nothing.model.provider,
+        "precision": nothing.model.precision,
+        "dimensions": str(width // VECTOR_BITS[name]),
+        "dtype": ",".join(nothing.by_type),
+        "normalized": str(
+            model.normalized if arguments.normalize is None else arguments.normalize
+        ).lower(),
+        "prompt_name": arguments.prompt_name or "",
+        "prompt": arguments.prompt or "",
+        "truncate": arguments.truncate or "",
+    }
+    return {f"headlight.{key}": value for key, value in facts.items()}

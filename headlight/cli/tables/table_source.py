@@ -1,0 +1,221 @@
+"""Input tables: Parquet and Arrow files, folders and globs, local or wherever fsspec reads.
+
+Only footers are read at first. Rows are then read row group by row group, so memory does not grow
+with the size of a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import IO, Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headlight.cli.files import UsageError
+
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")
+BUFFER_BYTES = 2**20  # read ahead in a column, instead of a whole row group
+FOOTER_BYTES = {".parquet": (4, 4), ".arrow": (4, 6)}  # its length, and the magic at the end
+
+
+@dataclasses.dataclass(frozen=True)
+class TableFile:
+    """One input file.
+
+    Attributes:
+        name: as messages show it.
+        groups: rows of each row group, or of each record batch of an Arrow file.
+        digest: SHA-256 of the footer, which a file that is written anew does not keep.
+        schema: types of all columns.
+    """
+
+    name: str
+    groups: tuple[int, ...]
+    digest: str
+    schema: pa.Schema
+
+
+class TableSource:
+    """The rows of all files, in the order of their names.
+
+    Attributes:
+        files: the files.
+        rows: number of all rows.
+        schema: the columns that are read, the text first.
+    """
+
+    def __init__(self, sources: Sequence[str], text: str, others: Sequence[str]) -> None:
+        """Find the files and read their footers.
+
+        Args:
+            sources: files, folders and globs; URLs for fsspec.
+            text: the column of texts.
+            others: more columns to read.
+
+        Raises:
+            UsageError: a file is missing or damaged, or lacks a column.
+        """
+        self._places = [place for source in sources for place in _found(source)]
+        self.files = [_read_footer(*place) for place in self._places]
+        names = list(dict.fromkeys([text, *others]))
+        first = self.files[0]
+        for file in self.files:
+            _check_columns(file, names, text, first)
+        fields = [pa.field(text, pa.string()), *(first.schema.field(name) for name in names[1:])]
+        self.schema = pa.schema([field.remove_metadata() for field in fields])
+        self.rows = sum(sum(file.groups) for file in self.files)
+
+    def parts(self, size: int, wanted: Callable[[int], bool]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the wanted parts with their numbers: part i has the rows from i * size on.
+
+        Raises UsageError if a file is damaged.
+        """
+        row, chunks = 0, list[pa.Table]()
+        for (fs, path), file in zip(self._places, self.files, strict=True):
+            with _reading(file.name), fs.open(path, "rb") as stream:
+                reader = _opened(file.name, stream)
+                for group, count in enumerate(file.groups):
+                    numbers = range(row // size, -(-(row + count) // size))
+                    if not any(map(wanted, numbers)):
+                        row += count
+                        continue
+                    for batch in _batches(reader, group, self.schema.names, size):
+                        for piece in _pieces(batch.cast(self.schema), row, size):
+                            number, row = row // size, row + len(piece)
+                            if wanted(number):
+                                chunks.append(piece)
+                            if chunks and (row % size == 0 or row == self.rows):
+                                yield number, pa.concat_tables(chunks)
+                                chunks = []
+
+    def place(self, row: int) -> tuple[str, int]:
+        """Return the file of a row, and the row's number in it, from 0."""
+        for file in self.files:
+            if row < (count := sum(file.groups)):
+                return file.name, row
+            row -= count
+        raise IndexError(row)
+
+
+def _pieces(table: pa.Table, row: int, size: int) -> Iterator[pa.Table]:
+    """Yield a table in pieces that end where parts end."""
+    at = 0
+    while at < len(table):
+        count = min(len(table) - at, size - (row + at) % size)
+        yield table.slice(at, count)
+        at += count
+
+
+def _found(source: str) -> list[tuple[Any, str]]:
+    """Return the files of a source, each with its file system."""
+    with _reading(source):
+        fs, path = fsspec.core.url_to_fs(source)
+        if fs.isdir(path):
+            names = [name for name in sorted(fs.find(path)) if _is_table(name[len(path) :])]
+            problem = f"has no files that end in {', '.join((*PARQUET, *ARROW))}"
+        elif any(sign in path for sign in "*?["):
+            names, problem = sorted(fs.glob(path)), "no file has such a name"
+        else:
+            names, problem = [path] if fs.exists(path) else [], "there is no such file"
+        if not names:
+            raise UsageError(f"{source}: {problem}; name Parquet or Arrow files")
+        return [(fs, name) for name in names]
+
+
+def _is_table(name: str) -> bool:
+    """Return whether a name below a folder is a table: not hidden, as for Spark and pyarrow."""
+    parts = PurePosixPath(name).parts
+    return PurePosixPath(name).suffix in (*PARQUET, *ARROW) and not any(
+        part.startswith(("_", ".")) for part in parts
+    )
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Raise UsageError for what a file or its driver raises."""
+    try:
+        yield
+    except (UsageError, MemoryError):
+        raise
+    except ImportError as error:
+        raise UsageError(f"{name}: {error}") from None
+    except pa.ArrowException as error:
+        raise UsageError(
+            f"{name}: is no whole Parquet or Arrow file, perhaps truncated; replace it "
+            f"({' '.join(str(error).split()):.200})"
+        ) from None
+    except Exception as error:  # drivers have exceptions of their own
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UsageError(f"{name}: cannot read it: {reason}") from None
+
+
+def _read_footer(fs: Any, path: str) -> TableFile:
+    name = path if "file" in _protocols(fs) else fs.unstrip_protocol(path)
+    with _reading(name), fs.open(path, "rb") as stream:
+        reader = _opened(name, stream)
+        if isinstance(reader, pq.ParquetFile):
+            found = reader.metadata
+            groups = [found.row_group(at).num_rows for at in range(found.num_row_groups)]
+            schema, kind = reader.schema_arrow, ".parquet"
+        else:
+            groups = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
+            schema, kind = reader.schema, ".arrow"
+        return TableFile(name, tuple(groups), _footer_digest(stream, kind), schema)
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
+
+
+def _footer_digest(stream: IO[bytes], kind: str) -> str:
+    length_bytes, magic_bytes = FOOTER_BYTES[kind]
+    size = stream.seek(0, 2)
+    stream.seek(size - length_bytes - magic_bytes)
+    length = int.from_bytes(stream.read(length_bytes), "little")
+    stream.seek(max(0, size - length_bytes - magic_bytes - length))
+    return hashlib.sha256(stream.read(length) + str(size).encode()).hexdigest()
+
+
+def _opened(name: str, stream: IO[bytes]) -> Any:
+    """Return a reader; any file that does not end as an Arrow file is read as Parquet."""
+    if name.endswith(ARROW):
+        return pa.ipc.open_file(stream)
+    return pq.ParquetFile(stream, buffer_size=BUFFER_BYTES, pre_buffer=False)
+
+
+def _batches(reader: Any, group: int, names: Sequence[str], size: int) -> Iterator[pa.Table]:
+    if isinstance(reader, pq.ParquetFile):
+        found = reader.iter_batches(size, row_groups=[group], columns=names, use_threads=False)
+    else:
+        found = iter([reader.get_batch(group)])
+    return (pa.Table.from_batches([batch]).select(names) for batch in found)
+
+
+def _check_columns(file: TableFile, names: Sequence[str], text: str, first: TableFile) -> None:
+    """Raise UsageError if a file lacks a column, or has one of another type."""
+    for name in names:
+        if file.schema.get_field_index(name) < 0:
+            columns = ", ".join(file.schema.names[:20])
+            raise UsageError(
+                f"{file.name}: has no column {name!r}, or several; its columns are {columns}"
+            )
+        kind, expected = file.schema.field(name).type, first.schema.field(name).type
+        if name != text and kind != expected:
+            raise UsageError(
+                f"{file.name}: column {name!r} is {kind}, and {expected} in {first.name}; "
+                "give files of one type"
+            )
+    kind = file.schema.field(text).type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ):
+        raise UsageError(
+            f"{file.name}: column {text!r} is {kind}, not text; name another by --text-column"
+        )

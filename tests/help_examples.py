@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet
+
 
 def examples(shown: str, title: str = "examples") -> list[str]:
     """Return the command lines below a title of a help."""
@@ -18,6 +20,8 @@ def write_texts(folder: Path) -> None:
     (folder / "text.txt").write_text(
         "def read(path):\n    return open(path).read()\n", encoding="utf-8"
     )
+    rows = {"id": [7, 8], "body": ["join two paths", "parse a date"]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), folder / "docs.parquet")
     lines = ({"id": number, "text": f"text {number}"} for number in range(3))
     (folder / "texts.jsonl").write_text(
         "".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8"

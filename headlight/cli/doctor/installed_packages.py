@@ -35,6 +35,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "int8": {"nncf": ">=3.4"},
     "otel": {"opentelemetry-sdk": ">=1.45", "opentelemetry-exporter-otlp-proto-grpc": ">=1.45"},
     "parquet": {"pyarrow": ">=18", "fsspec": ">=2024.6"},
+    "ray": {"ray": ">=2.56", "pyarrow": ">=18", "fsspec": ">=2024.6"},
     "plot": {"matplotlib": ">=3.8"},
     "completion": {"shtab": ">=1.13"},
     "safetensors": {"safetensors": ">=0.5"},

@@ -14,7 +14,7 @@ from headlight.bulk.row_blocks import BLOCK, JobRetries, check_weights, encode_b
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import partial_folder, write
 from headlight.cli.embed.encoder_choice import add_local, encoder_of, is_service
-from headlight.cli.embed.job_checkpoint import Rows, opened_rows
+from headlight.cli.embed.job_checkpoint import Rows, how_to_resume, opened_rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
@@ -33,7 +33,6 @@ from headlight.cli.shared_options import (
 from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
 from headlight.description import ModelDescription
-from headlight.errors import MixedWeights
 from headlight.extras import MissingExtra, require
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
@@ -290,15 +289,7 @@ def rows_in(
             yield rows
         except BaseException as error:
             if len(rows):
-                # The rows may be comparable again later: after a rollback, or if only some replicas
-                # have the new weights so far.
-                mixed = (
-                    ", once the weights before answer again; else remove it"
-                    if isinstance(error, MixedWeights)
-                    else ""
-                )
                 say(
-                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; "
-                    f"the same command goes on from there{mixed}"
+                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; {how_to_resume(error)}"
                 )
             raise

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headlight.cli.files import UsageError, write_all
+from headlight.errors import MixedWeights
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings
 
@@ -250,6 +251,15 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
             f"{folder}: holds vectors made with another {', '.join(other)}; "
             "remove it to begin anew, or name another --out"
         )
+
+
+def how_to_resume(error: BaseException) -> str:
+    """Return the advice after an error that ended a job."""
+    # The vectors may be comparable again later: after a rollback, or if only some replicas have the
+    # new weights so far.
+    mixed = isinstance(error, MixedWeights)
+    until = ", once the weights before answer again; else remove it" if mixed else ""
+    return f"the same command goes on from there{until}"
 
 
 def lock(file: BinaryIO, path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from headlight.bulk.row_blocks import BLOCK, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.encoder_choice import encoder_of, is_service
+from headlight.cli.embed.job_checkpoint import how_to_resume
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.vector_options import vector_types
 from headlight.cli.files import say
@@ -18,7 +19,7 @@ from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
     check_table_options,
     is_joined,
-    kept_columns,
+    copied_columns,
     metadata_of,
     settings_of,
 )
@@ -32,7 +33,7 @@ def run_table(arguments: argparse.Namespace, patience: float) -> None:
     """Run `headlight embed` on tables; `patience` is the default of --retry-for."""
     check_table_options(arguments)
     arguments.priority = arguments.priority or "bulk"
-    source = TableSource(arguments.texts, arguments.text_column, kept_columns(arguments))
+    source = TableSource(arguments.texts, arguments.text_column, copied_columns(arguments))
     progress = Progress(source.rows, wanted=arguments.progress)
 
     def tell(line: str) -> None:
@@ -84,7 +85,7 @@ def run_job(
             ),
             nothing,
             text=arguments.text_column,
-            kept=kept_columns(arguments),
+            copied=copied_columns(arguments),
             identity=arguments.id_column,
             metadata=metadata_of(arguments, model, nothing),
         )
@@ -93,12 +94,12 @@ def run_job(
             say(f"going on from {folder.name}, which has {count_text(begun, 'finished part')}")
         try:
             job.run(arguments.part_rows, progress, encoder.close)
-        except BaseException:
+        except BaseException as error:
             progress.clear()
             if parts := len(folder.done()):
                 say(
                     f"{count_text(parts, 'part')} of {arguments.part_rows:,} rows are kept in "
-                    f"{folder.name}; the same command goes on from there"
+                    f"{folder.name}; {how_to_resume(error)}"
                 )
             raise
         progress.clear()

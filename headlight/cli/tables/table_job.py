@@ -88,7 +88,7 @@ class TableJob:
         encode: encodes the texts of a part.
         nothing: the vectors of no texts, for their types.
         text: the column of texts.
-        kept: the columns that the output has too.
+        copied: the columns that the output has too.
         identity: the column that names a rejected row; None: its number.
         metadata: of the output.
     """
@@ -101,12 +101,12 @@ class TableJob:
         nothing: Embeddings,
         *,
         text: str,
-        kept: Sequence[str],
+        copied: Sequence[str],
         identity: str | None,
         metadata: Mapping[str, str],
     ) -> None:
         self._source, self._folder, self._encode = source, folder, encode
-        self._nothing, self._text, self._kept = nothing, text, kept
+        self._nothing, self._text, self._copied = nothing, text, copied
         self._identity, self._metadata = identity, metadata
 
     def run(self, size: int, progress: Progress, stop: Callable[[], None]) -> None:
@@ -147,7 +147,7 @@ class TableJob:
     def _output(
         self, table: pa.Table, first: int, good: Sequence[int], found: Sequence[Embeddings]
     ) -> pa.Table:
-        chosen = table.select(self._kept).take(pa.array(good, pa.int64()))
+        chosen = table.select(self._copied).take(pa.array(good, pa.int64()))
         if self._identity is None:
             rows = pa.array(np.array(good, np.int64) + first)
             chosen = chosen.add_column(0, "row", rows)

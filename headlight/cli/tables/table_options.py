@@ -29,7 +29,7 @@ OTHERS = {
 
 def add_tables(made: argparse.ArgumentParser) -> None:
     """Add options for tables."""
-    group = made.add_argument_group("tables (needs the extra [parquet])")
+    group = made.add_argument_group("tables")
     group.add_argument(
         "--text-column",
         metavar="NAME",
@@ -99,9 +99,9 @@ def check_table_options(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--part-rows: is {arguments.part_rows}; must be from 1 to 1,000,000")
     if is_joined(arguments) and "://" not in arguments.out:
         check_writable("--out", arguments.out)
-    kept = kept_columns(arguments)
+    copied = copied_columns(arguments)
     for name in added_columns(arguments):
-        if name in kept:
+        if name in copied:
             raise UsageError(
                 f"--keep-column {name}: the output has a column of that name; leave it out"
             )
@@ -112,7 +112,7 @@ def is_joined(arguments: argparse.Namespace) -> bool:
     return str(arguments.out).endswith(JOINED)
 
 
-def kept_columns(arguments: argparse.Namespace) -> list[str]:
+def copied_columns(arguments: argparse.Namespace) -> list[str]:
     """Return the columns that the output has from the input, the id first."""
     ids = [] if arguments.id_column is None else [arguments.id_column]
     return list(dict.fromkeys([*ids, *arguments.keep_column]))
@@ -138,7 +138,7 @@ def settings_of(
     return {
         "input": [[file.name, sum(file.groups), file.digest] for file in source.files],
         "--text-column": arguments.text_column,
-        "--id-column or --keep-column": kept_columns(arguments),
+        "--id-column or --keep-column": copied_columns(arguments),
         "--part-rows": arguments.part_rows,
         "model or precision": [
             nothing.model.name,

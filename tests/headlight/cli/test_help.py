@@ -15,7 +15,9 @@ from headlight_service.config.options import Config
 from tests.help_examples import examples
 
 GROUPS = {
-    "embed": ["input", "reading", "vectors", "output", "connection"],
+    "embed": [
+        *("input", "reading", "vectors", "output", "tables", "in this process", "connection"),
+    ],
     "compare": ["input", "evidence", "reading", "output", "connection"],
     "attend": ["input", "heads", "reading", "output", "connection"],
     "heads": ["input", "reading", "output", "connection"],

@@ -289,7 +289,6 @@ def rows_in(
             yield rows
         except BaseException as error:
             if len(rows):
-                say(
-                    f"{len(rows)} of {len(inputs)} texts are kept in {folder}; {how_to_resume(error)}"
-                )
+                kept = f"{len(rows)} of {len(inputs)} texts are kept in {folder}"
+                say(f"{kept}; {how_to_resume(error)}")
             raise

@@ -26,7 +26,7 @@ def add_vectors(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         choices=tuple(VECTOR_BITS),
         help=(
             "type of the numbers, default float32; several times for several, "
-            "in the formats json, jsonl and npz"
+            "in the formats json, jsonl, npz and parquet"
         ),
     )
     return group

@@ -18,8 +18,8 @@ from headlight.cli.tables.part_folder import PartFolder
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
     check_table_options,
-    is_joined,
     copied_columns,
+    is_joined,
     metadata_of,
     settings_of,
 )

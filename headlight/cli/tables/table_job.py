@@ -147,22 +147,19 @@ class TableJob:
     def _output(
         self, table: pa.Table, first: int, good: Sequence[int], found: Sequence[Embeddings]
     ) -> pa.Table:
-        chosen = table.select(self._copied).take(pa.array(good, pa.int64()))
-        if self._identity is None:
-            rows = pa.array(np.array(good, np.int64) + first)
-            chosen = chosen.add_column(0, "row", rows)
+        places = np.array(good, np.int64)
+        columns = {} if self._identity is not None else {"row": pa.array(places + first)}
+        columns |= {name: table.column(name).take(places) for name in self._copied}
         several = len(self._nothing.by_type) > 1
-        for name, width_of in self._nothing.by_type.items():
-            vectors = np.concatenate([width_of, *(each.by_type[name] for each in found)])
+        for name, empty in self._nothing.by_type.items():
+            vectors = np.concatenate([empty, *(each.by_type[name] for each in found)])
             title = f"embedding_{name}" if several else "embedding"
-            chosen = chosen.append_column(
-                title, vector_column(vectors, range(len(good)), len(good))
-            )
-        counts = np.concatenate([[], *(each.token_counts for each in found)]).astype(np.int32)
-        cut = np.concatenate([np.zeros(0, bool), *(each.truncated for each in found)])
-        chosen = chosen.append_column("token_count", pa.array(counts))
-        chosen = chosen.append_column("truncated", pa.array(cut))
-        return chosen.replace_schema_metadata(self._metadata)
+            columns[title] = vector_column(vectors, range(len(good)), len(good))
+        every = [self._nothing, *found]
+        counts = np.concatenate([each.token_counts for each in every])
+        columns["token_count"] = pa.array(counts.astype(np.int32))
+        columns["truncated"] = pa.array(np.concatenate([each.truncated for each in every]))
+        return pa.table(columns).replace_schema_metadata(self._metadata)
 
     def _rejected(self, first: int, at: int, table: pa.Table, why: str) -> dict[str, object]:
         file, row = self._source.place(first + at)

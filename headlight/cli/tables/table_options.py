@@ -93,6 +93,7 @@ def check_table_options(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--text-column: name the output by --out, as vectors{JOINED} or a folder of parts"
         )
+    arguments.format = "parquet"
     if arguments.part_rows is None:
         arguments.part_rows = PART_ROWS
     if not 1 <= arguments.part_rows <= 1_000_000:

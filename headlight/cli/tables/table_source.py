@@ -21,6 +21,10 @@ from headlight.cli.files import UsageError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")
 BUFFER_BYTES = 2**20  # read ahead in a column, instead of a whole row group
+TEXT_TYPES = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    pa.types.is_null,  # of a column without values
+)
 FOOTER_BYTES = {".parquet": (4, 4), ".arrow": (4, 6)}  # its length, and the magic at the end
 
 
@@ -64,11 +68,10 @@ class TableSource:
         self._places = [place for source in sources for place in _found(source)]
         self.files = [_read_footer(*place) for place in self._places]
         names = list(dict.fromkeys([text, *others]))
-        first = self.files[0]
         for file in self.files:
-            _check_columns(file, names, text, first)
-        fields = [pa.field(text, pa.string()), *(first.schema.field(name) for name in names[1:])]
-        self.schema = pa.schema([field.remove_metadata() for field in fields])
+            _check_columns(file, names, text)
+        kinds = {name: _common_type(self.files, name) for name in names[1:]}
+        self.schema = pa.schema({text: pa.string(), **kinds})
         self.rows = sum(sum(file.groups) for file in self.files)
 
     def parts(self, size: int, wanted: Callable[[int], bool]) -> Iterator[tuple[int, pa.Table]]:
@@ -120,7 +123,9 @@ def _found(source: str) -> list[tuple[Any, str]]:
             names = [name for name in sorted(fs.find(path)) if _is_table(name[len(path) :])]
             problem = f"has no files that end in {', '.join((*PARQUET, *ARROW))}"
         elif any(sign in path for sign in "*?["):
-            names, problem = sorted(fs.glob(path)), "no file has such a name"
+            found = fs.glob(path, detail=True)
+            names = sorted(name for name, entry in found.items() if entry["type"] == "file")
+            problem = "no file has such a name"
         else:
             names, problem = [path] if fs.exists(path) else [], "there is no such file"
         if not names:
@@ -197,25 +202,32 @@ def _batches(reader: Any, group: int, names: Sequence[str], size: int) -> Iterat
     return (pa.Table.from_batches([batch]).select(names) for batch in found)
 
 
-def _check_columns(file: TableFile, names: Sequence[str], text: str, first: TableFile) -> None:
-    """Raise UsageError if a file lacks a column, or has one of another type."""
+def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:
+    """Raise UsageError if a file lacks a column, or its texts are none."""
     for name in names:
         if file.schema.get_field_index(name) < 0:
             columns = ", ".join(file.schema.names[:20])
             raise UsageError(
                 f"{file.name}: has no column {name!r}, or several; its columns are {columns}"
             )
-        kind, expected = file.schema.field(name).type, first.schema.field(name).type
-        if name != text and kind != expected:
-            raise UsageError(
-                f"{file.name}: column {name!r} is {kind}, and {expected} in {first.name}; "
-                "give files of one type"
-            )
     kind = file.schema.field(text).type
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    ):
+    if not any(check(kind) for check in TEXT_TYPES):
         raise UsageError(
             f"{file.name}: column {text!r} is {kind}, not text; name another by --text-column"
         )
+
+
+def _common_type(files: Sequence[TableFile], name: str) -> pa.DataType:
+    """Return the type of a column in all files. Raises UsageError if it has several."""
+    common, origin = pa.null(), ""
+    for file in files:
+        kind = file.schema.field(name).type
+        if pa.types.is_null(common):
+            common, origin = kind, file.name
+        elif kind not in (common, pa.null()):  # a column without values may have no type
+            raise UsageError(
+                f"{file.name}: column {name!r} is {kind}, and {common} in {origin}; "
+                "give files of one type"
+            )
+    return common

@@ -1,0 +1,251 @@
+"""`headlight embed --text-column`, against a fake service and in this process."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headlight import Client
+from headlight.cli.commands import main
+from headlight.cli.files import OutputError
+from headlight.cli.tables.part_folder import PartFolder
+from headlight.pb import headlight_pb2 as pb
+from headlight.runtime import Runtime
+from headlight.spec import VectorType
+from tests.headlight.cli.embed.failing import Failing
+from tests.headlight.cli.tables.making import LONG, Run, texts, write
+from tests.headlight.fake_server import default_limits
+
+ROWS = 60
+
+
+@pytest.fixture
+def servicer() -> Failing:
+    return Failing(default_limits())
+
+
+def matrix(table: pa.Table, name: str = "embedding") -> np.ndarray[Any, Any]:
+    column = table.column(name).combine_chunks()
+    return np.array(column.flatten()).reshape(len(table), -1)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_output_has_every_row_in_order(
+    run: Run, tmp_path: Path, target: str, client: Client
+) -> None:
+    write(tmp_path / "in.parquet", texts(ROWS))
+    code, err = run("--target", target, "--keep-column", "lang")
+    assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: {ROWS} vectors\n")
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert table.column_names == ["id", "lang", "embedding", "token_count", "truncated"]
+    assert table.column("id").to_pylist() == list(range(ROWS))
+    assert table.column("lang").to_pylist() == [f"l{at % 3}" for at in range(ROWS)]
+    expected = client.encode_with_info(texts(ROWS))
+    np.testing.assert_array_equal(matrix(table), expected.vectors)
+    assert table.column("token_count").to_pylist() == expected.token_counts.tolist()
+    assert table.schema.field("embedding").type == pa.list_(pa.float32(), 8)
+    assert names(tmp_path) == ["in.parquet", "v.parquet"]
+
+
+def test_the_metadata_says_how_the_vectors_were_made(run: Run, tmp_path: Path, target: str) -> None:
+    write(tmp_path / "in.parquet", texts(3))
+    assert run("--target", target, "--dimensions", "4", "--prompt-name", "query")[0] == 0
+    metadata = pq.read_schema(tmp_path / "v.parquet").metadata
+    assert {key.decode(): value.decode() for key, value in metadata.items()} == {
+        "headlight.model": "fake",
+        "headlight.version": "1",
+        "headlight.bundle_sha256": "ab" * 32,
+        "headlight.provider": "cpu",
+        "headlight.precision": "fp32",
+        "headlight.dimensions": "4",
+        "headlight.dtype": "float32",
+        "headlight.normalized": "false",
+        "headlight.prompt_name": "query",
+        "headlight.prompt": "",
+        "headlight.truncate": "",
+    }
+
+
+def test_vectors_have_the_requested_types(
+    run: Run, tmp_path: Path, target: str, client: Client
+) -> None:
+    write(tmp_path / "in.parquet", texts(9))
+    dtypes: tuple[VectorType, ...] = ("float16", "int8", "ubinary")
+    options = [option for dtype in dtypes for option in ("--dtype", dtype)]
+    assert run("--target", target, *options)[0] == 0
+    table = pq.read_table(tmp_path / "v.parquet")
+    expected = client.encode_with_info(texts(9), dtype=dtypes)
+    for dtype, kind in zip(dtypes, (pa.float16(), pa.int8(), pa.uint8()), strict=True):
+        found = table.schema.field(f"embedding_{dtype}").type
+        assert found == pa.list_(kind, expected.by_type[dtype].shape[1])
+        np.testing.assert_array_equal(matrix(table, f"embedding_{dtype}"), expected.by_type[dtype])
+
+
+def test_rows_that_cannot_be_encoded_go_to_a_side_file(
+    run: Run, tmp_path: Path, target: str, client: Client
+) -> None:
+    bodies: list[str | None] = [*texts(20)]
+    bodies[0], bodies[8], bodies[9], bodies[19] = None, "", LONG, LONG
+    write(tmp_path / "in.parquet", bodies)
+    code, err = run("--target", target)
+    side = tmp_path / "v.rejected.jsonl"
+    assert (code, err.splitlines()[0]) == (
+        0,
+        f"headlight: 4 of 20 rows could not be encoded: see {side}",
+    )
+    rejected = [json.loads(line) for line in side.read_text().splitlines()]
+    assert [(row["id"], row["row"], row["file_row"]) for row in rejected] == [
+        (at, at, at) for at in (0, 8, 9, 19)
+    ]
+    assert rejected[0]["file"] == str(tmp_path / "in.parquet")
+    assert [row["error"] for row in rejected[:2]] == ["has no text", "is empty"]
+    assert "400" in rejected[2]["error"] or "402" in rejected[2]["error"]
+    table = pq.read_table(tmp_path / "v.parquet")
+    good = [at for at in range(20) if at not in (0, 8, 9, 19)]
+    assert table.column("id").to_pylist() == good
+    np.testing.assert_array_equal(matrix(table), client.encode([bodies[at] or "" for at in good]))
+
+
+def test_a_table_of_bad_rows_alone_has_an_empty_output(
+    run: Run, tmp_path: Path, target: str
+) -> None:
+    write(tmp_path / "in.parquet", [None] * 8)
+    assert run("--target", target)[0] == 0
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert (len(table), table.schema.field("embedding").type) == (0, pa.list_(pa.float32(), 8))
+
+
+def test_without_an_id_rows_have_their_number(run: Run, tmp_path: Path, target: str) -> None:
+    write(tmp_path / "in.parquet", ["a", None, "c"])
+    command = ["embed", str(tmp_path / "in.parquet"), "--text-column", "body", "--target", target]
+    assert main([*command, "--out", str(tmp_path / "parts")]) == 0
+    table = pq.read_table(tmp_path / "parts")
+    assert table.column("row").to_pylist() == [0, 2]
+    assert names(tmp_path / "parts") == [
+        "_lock",
+        "_manifest.json",
+        "_rejected-00000000.jsonl",
+        "part-00000000.parquet",
+    ]
+
+
+def test_a_failed_job_keeps_its_parts_and_goes_on(
+    run: Run, tmp_path: Path, servicer: Failing, target: str, client: Client
+) -> None:
+    bodies = texts(ROWS)
+    write(tmp_path / "in.parquet", bodies)
+    servicer.at = bodies[30]
+    servicer.fail()
+    code, err = run("--target", target)
+    folder = tmp_path / "v.parquet.partial"
+    kept = [name for name in names(folder) if name.startswith("part-")]
+    assert code == 1
+    assert f"{len(kept)} parts of 7 rows are kept in {folder}; the same command goes on fr" in err
+    assert "part-00000004.parquet" not in kept
+    servicer.do = lambda: None
+    servicer.texts()
+    code, err = run("--target", target)
+    assert (code, err.splitlines()[0]) == (
+        0,
+        f"headlight: going on from {folder}, which has {len(kept)} finished parts",
+    )
+    done = {int(name[5:13]) for name in kept}
+    missing = {body for at, body in enumerate(bodies) if at // 7 not in done}
+    assert set(servicer.texts()) == missing
+    np.testing.assert_array_equal(
+        matrix(pq.read_table(tmp_path / "v.parquet")), client.encode(bodies)
+    )
+
+
+def test_an_unavailable_service_is_waited_for(
+    run: Run,
+    tmp_path: Path,
+    servicer: Failing,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bodies = texts(ROWS)
+    write(tmp_path / "in.parquet", bodies)
+    servicer.at = bodies[30]
+    servicer.fail(grpc.StatusCode.UNAVAILABLE)
+    monkeypatch.setattr(
+        "headlight.bulk.row_blocks.time.sleep",
+        lambda seconds: setattr(servicer, "do", lambda: None),
+    )
+    code, err = run("--target", target)
+    assert (code, len(pq.read_table(tmp_path / "v.parquet"))) == (0, ROWS)
+    assert "; waiting for it, for 60 s at most\n" in err
+
+
+def test_other_weights_end_the_job(
+    run: Run, tmp_path: Path, servicer: Failing, target: str
+) -> None:
+    bodies = texts(ROWS)
+    write(tmp_path / "in.parquet", bodies)
+    other = pb.ModelRef(
+        name="fake", version="2", bundle_sha256="cd" * 32, provider="cpu", precision="fp32"
+    )
+    servicer.at = bodies[40]
+    servicer.do = lambda: setattr(servicer, "ref", lambda call: other)
+    code, err = run("--target", target)
+    assert code == 1
+    assert "goes on from there, once the weights before answer again; else remove it\n" in err
+
+
+def test_in_this_process_a_resumed_job_has_the_same_bytes(
+    run: Run, tmp_path: Path, bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[str | None] = [*texts(ROWS)]
+    bodies[33], bodies[34] = None, LONG
+    write(tmp_path / "in.parquet", bodies)
+    local = ("--local", str(bundle_path))
+    assert run(*local, "--out", str(tmp_path / "whole.parquet"))[0] == 0
+    add, left = PartFolder.add, iter(range(3))
+
+    def until_full(self: PartFolder, number: int, table: pa.Table, rejected: Any) -> None:
+        if next(left, None) is None:
+            raise OutputError("No space left on device")
+        add(self, number, table, rejected)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFolder, "add", until_full)
+        code, err = run(*local)
+        assert (code, "headlight: No space left on device\n" in err) == (1, True)
+    assert run(*local)[0] == 0
+    whole, resumed = tmp_path / "whole.parquet", tmp_path / "v.parquet"
+    assert whole.read_bytes() == resumed.read_bytes()
+    rejected = (tmp_path / "v.rejected.jsonl").read_bytes()
+    assert (tmp_path / "whole.rejected.jsonl").read_bytes() == rejected
+    table = pq.read_table(resumed)
+    with Runtime(bundle_path) as runtime:
+        good = [body for body in bodies if body and body != LONG]
+        np.testing.assert_allclose(matrix(table), runtime.encode(good), atol=1e-6, rtol=0)
+
+
+def test_ctrl_c_keeps_the_parts(
+    run: Run, tmp_path: Path, bundle_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in.parquet", texts(ROWS))
+    add, left = PartFolder.add, iter(range(2))
+
+    def interrupted(self: PartFolder, number: int, table: pa.Table, rejected: Any) -> None:
+        add(self, number, table, rejected)
+        if next(left, None) is None:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(PartFolder, "add", interrupted)
+    code, err = run("--local", str(bundle_path))
+    assert code == 128 + signal.SIGINT
+    assert "are kept in" in err
+    assert "Traceback" not in err

@@ -101,7 +101,7 @@ ALLOWED = {
     # Opens either itself.
     "headlight.ray": (
         *(*VALUES, "headlight.extras", "headlight.bulk"),
-        *("headlight.client", "headlight.runtime"),
+        *("headlight.client", "headlight.runtime", "headlight.ray"),
     ),
     "headlight.analysis": (*VALUES, "headlight.wire", "headlight.client", "headlight.analysis"),
     "headlight.web": (*VALUES, "headlight.analysis.terminal_view", "headlight.web"),

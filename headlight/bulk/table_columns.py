@@ -1,16 +1,23 @@
-"""Arrow columns of results: fixed-size lists of vectors, lists of token and span vectors, maps."""
+"""Arrow columns of results: fixed-size lists of vectors, lists of token and span vectors, maps.
+
+The type of a column depends on the request and the model alone, never on the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from headlight.errors import InvalidInput
 from headlight.results import AttentionMaps, TokenVectors
 from headlight.span_vectors import SpanVectors
+from headlight.spec import AttentionSpec
+
+MOST_ENTRIES = 2**31 - 1  # of all lists of a column: Arrow's offsets are int32
 
 
 def vector_column(vectors: NDArray[Any], places: Sequence[int], rows: int) -> pa.Array:
@@ -33,77 +40,82 @@ def vector_column(vectors: NDArray[Any], places: Sequence[int], rows: int) -> pa
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=missing)
 
 
-def rows_column(found: Iterable[tuple[int, NDArray[Any]]], rows: int, width: int) -> pa.Array:
+def rows_column(
+    arrays: Sequence[NDArray[Any]], places: Sequence[int], rows: int, empty: NDArray[Any]
+) -> pa.Array:
     """Return several vectors for each row: a list of fixed-size lists, null for other rows.
 
     Args:
-        found: the row and its vectors [n, D], ascending; n may differ.
+        arrays: [n, D] for each place; n may differ.
+        places: the row of each array, ascending.
         rows: number of rows.
-        width: D, for a table without vectors.
+        empty: [0, D] of the type of the vectors.
     """
-    arrays: list[NDArray[Any] | None] = [None] * rows
-    for place, vectors in found:
-        arrays[place] = vectors
-    counts = [0 if each is None else len(each) for each in arrays]
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    whole = [each for each in arrays if each is not None]
-    flat = np.concatenate(whole) if whole else np.zeros((0, width), np.float32)
-    missing = pa.array([each is None for each in arrays])
-    return pa.ListArray.from_arrays(
-        pa.array(offsets), vector_column(flat, range(len(flat)), len(flat)), mask=missing
-    )
+    flat = np.concatenate([empty, *arrays])
+    return _lists(vector_column(flat, range(len(flat)), len(flat)), arrays, places, rows)
 
 
-def token_column(found: Sequence[TokenVectors], places: Sequence[int], rows: int) -> pa.Array:
+def token_column(
+    found: Sequence[TokenVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
+) -> pa.Array:
     """Return the token vectors of each row, see `rows_column`."""
-    width = found[0].vectors.shape[1] if found else 1
-    return rows_column(
-        ((place, each.vectors) for place, each in zip(places, found, strict=True)), rows, width
-    )
+    return rows_column([each.vectors for each in found], places, rows, empty)
 
 
 def span_columns(
-    found: Sequence[SpanVectors], places: Sequence[int], rows: int
+    found: Sequence[SpanVectors], places: Sequence[int], rows: int, empty: NDArray[Any]
 ) -> dict[str, pa.Array]:
     """Return the span vectors of each row, and the characters [start, end) of each span."""
-    width = found[0].vectors.shape[1] if found else 1
-    pairs = list(zip(places, found, strict=True))
-    characters = (
-        (place, np.array([[span.start, span.end] for span in each.characters], np.int32))
-        for place, each in pairs
-    )
+    characters = [
+        np.array([(span.start, span.end) for span in each.characters], np.int32).reshape(-1, 2)
+        for each in found
+    ]
     return {
-        "span_embeddings": rows_column(((at, each.vectors) for at, each in pairs), rows, width),
-        "span_characters": rows_column(
-            ((at, array.reshape(-1, 2)) for at, array in characters), rows, 2
-        ),
+        "span_embeddings": rows_column([each.vectors for each in found], places, rows, empty),
+        "span_characters": rows_column(characters, places, rows, np.zeros((0, 2), np.int32)),
     }
 
 
 def attention_columns(
-    found: Sequence[AttentionMaps], places: Sequence[int], rows: int
+    found: Sequence[AttentionMaps], places: Sequence[int], rows: int, spec: AttentionSpec
 ) -> dict[str, pa.Array]:
     """Return the attention of each row: its numbers in C order, and its shape.
 
-    Shapes differ from text to text, so a row is a list of numbers, and `attention_shape` a list of
-    int32. `attention_indices` has the chosen positions, if only the largest are asked for.
+    Shapes differ from text to text, so a row is a list of numbers. `attention_indices` has the
+    position of each of the largest numbers, `attention_scales` the factor of each row of uint8.
     """
-    columns = {
-        "attention": _ragged([each.values for each in found], places, rows),
-        "attention_shape": _ragged(
-            [np.array(each.values.shape, np.int32) for each in found], places, rows
-        ),
+    every: dict[str, tuple[DTypeLike, list[Any]]] = {
+        "attention": (spec.dtype, [each.values for each in found]),
+        "attention_shape": (np.int32, [np.array(each.values.shape, np.int32) for each in found]),
     }
-    if found and found[0].indices is not None:
-        columns["attention_indices"] = _ragged(
-            [each.indices for each in found if each.indices is not None], places, rows
+    if spec.top_k is not None:
+        every["attention_indices"] = np.uint16, [each.indices for each in found]
+    if spec.dtype == "uint8":
+        every["attention_scales"] = np.float32, [each.scales for each in found]
+    return {
+        name: _ragged(arrays, places, rows, np.zeros(0, dtype))
+        for name, (dtype, arrays) in every.items()
+    }
+
+
+def _ragged(
+    arrays: Sequence[NDArray[Any]], places: Sequence[int], rows: int, empty: NDArray[Any]
+) -> pa.Array:
+    """Return a list of numbers for each row, null for other rows."""
+    flat = [each.reshape(-1) for each in arrays]
+    return _lists(pa.array(np.concatenate([empty, *flat])), flat, places, rows)
+
+
+def _lists(
+    entries: pa.Array, arrays: Sequence[NDArray[Any]], places: Sequence[int], rows: int
+) -> pa.Array:
+    """Return the entries as a list for each row: as many as the row's array has."""
+    if len(entries) > MOST_ENTRIES:
+        raise InvalidInput(
+            "batch", f"has {len(entries)} entries in one column of lists; use fewer rows a batch"
         )
-    return columns
-
-
-def _ragged(arrays: Sequence[NDArray[Any]], places: Sequence[int], rows: int) -> pa.Array:
-    values: list[NDArray[Any] | None] = [None] * rows
-    for place, array in zip(places, arrays, strict=True):
-        values[place] = array.reshape(-1)
-    kind = pa.from_numpy_dtype(arrays[0].dtype) if arrays else pa.float32()
-    return pa.array(values, pa.list_(kind))
+    counts, missing = np.zeros(rows, np.int64), np.ones(rows, bool)
+    counts[list(places)] = [len(each) for each in arrays]
+    missing[list(places)] = False
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), entries, mask=pa.array(missing))

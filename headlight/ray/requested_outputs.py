@@ -1,0 +1,181 @@
+"""Requested outputs of each text, and their Arrow columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headlight.bulk.table_columns import (
+    attention_columns,
+    span_columns,
+    token_column,
+    vector_column,
+)
+from headlight.description import ModelDescription
+from headlight.interface.arguments import Input, Reading
+from headlight.interface.encoder import Encoder
+from headlight.results import AttentionMaps, ModelRef, TokenVectors
+from headlight.span_vectors import SpansSpec, SpanVectors, Windows
+from headlight.spec import AttentionSpec, TokensSpec, VectorType
+
+
+class Encoded(NamedTuple):
+    """Results of some texts; an output that is not requested is empty.
+
+    Attributes:
+        pooled: [n, D].
+        tokens, spans, attention: one for each text.
+        models: the weights of each answer.
+    """
+
+    pooled: NDArray[Any]
+    tokens: Sequence[TokenVectors]
+    spans: Sequence[SpanVectors]
+    attention: Sequence[AttentionMaps]
+    models: Sequence[ModelRef]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Requested outputs, and how to read texts.
+
+    Attributes:
+        pooled: whether pooled vectors are requested, in this form:
+        dimensions, dtype, normalize: as in `Encoder.encode`.
+        tokens, spans, attention: the spec of each other output; None: not requested.
+        reading: how to read texts.
+    """
+
+    pooled: bool
+    dimensions: int | None
+    dtype: VectorType
+    normalize: bool | None
+    tokens: TokensSpec | None
+    spans: SpansSpec | None
+    attention: AttentionSpec | None
+    reading: Reading
+
+    def __post_init__(self) -> None:
+        if not (self.pooled or self.tokens or self.spans or self.attention):
+            raise ValueError(
+                "pooled: is False, and no other output is requested; "
+                "give tokens, spans or attention, or leave it out"
+            )
+
+    def encode(self, encoder: Encoder, texts: Sequence[Input]) -> Encoded:
+        """Return all outputs of some texts, by one method call for each.
+
+        Raises the errors of `headlight.errors`.
+        """
+        pooled, models = np.zeros((len(texts), 0), np.float32), list[ModelRef]()
+        if self.pooled:
+            found = encoder.encode_with_info(
+                texts,
+                dimensions=self.dimensions,
+                dtype=self.dtype,
+                normalize=self.normalize,
+                **self.reading,
+            )
+            pooled, models = found.vectors, [found.model]
+        tokens = (
+            encoder.token_vectors(texts, **_fields(self.tokens), **self.reading)
+            if self.tokens
+            else []
+        )
+        spans = list[SpanVectors]()
+        if self.spans:
+            options = _fields(self.spans)
+            spans = encoder.span_vectors(texts, options.pop("kind"), **options, **self.reading)
+        attention = (
+            encoder.attention(texts, self.attention, **self.reading) if self.attention else []
+        )
+        models += _models(tokens) + _models(spans) + _models(attention)
+        return Encoded(pooled, tokens, spans, attention, models)
+
+    def names(self) -> Iterator[str]:
+        """Return the names of the columns, without `error`."""
+        if self.pooled:
+            yield "embedding"
+        if self.tokens:
+            yield "token_embeddings"
+        if self.spans:
+            yield from ("span_embeddings", "span_characters")
+        if self.attention:
+            yield from ("attention", "attention_shape")
+            if self.attention.top_k is not None:
+                yield "attention_indices"
+            if self.attention.dtype == "uint8":
+                yield "attention_scales"
+
+    def columns(
+        self,
+        model: ModelDescription,
+        nothing: Encoded,
+        found: Sequence[Encoded],
+        places: Sequence[int],
+        rows: int,
+    ) -> Mapping[str, pa.Array]:
+        """Return the columns of a batch.
+
+        Args:
+            model: for the width of vectors.
+            nothing: the results of no texts, for the type of pooled vectors.
+            found: results of the batch's texts, in order.
+            places: the row of each text, ascending.
+            rows: number of rows.
+        """
+        columns: dict[str, pa.Array] = {}
+        if self.pooled:
+            whole = np.concatenate([nothing.pooled, *(each.pooled for each in found)])
+            columns["embedding"] = vector_column(whole, places, rows)
+        if self.tokens:
+            empty = np.zeros((0, model.dim), self.tokens.dtype)
+            tokens = [one for each in found for one in each.tokens]
+            columns["token_embeddings"] = token_column(tokens, places, rows, empty)
+        if self.spans:
+            width = self.spans.dimensions or model.pooled_dim
+            spans = [one for each in found for one in each.spans]
+            columns |= span_columns(spans, places, rows, np.zeros((0, width), self.spans.dtype))
+        if self.attention:
+            maps = [one for each in found for one in each.attention]
+            columns |= attention_columns(maps, places, rows, self.attention)
+        return columns
+
+
+def tokens_spec(tokens: bool | TokensSpec) -> TokensSpec | None:
+    """Return the spec of the argument `tokens`; None: not requested."""
+    if isinstance(tokens, TokensSpec):
+        return tokens
+    return TokensSpec() if tokens else None
+
+
+def spans_spec(spans: Literal["sentences"] | Windows | SpansSpec | None) -> SpansSpec | None:
+    """Return the spec of the argument `spans`; None: not requested.
+
+    Raises:
+        ValueError: it is something else, such as spans of given texts.
+    """
+    if spans is None:
+        return None
+    spec = spans if isinstance(spans, SpansSpec) else SpansSpec(kind=spans)
+    if spec.kind != "sentences" and not isinstance(spec.kind, Windows):
+        raise ValueError(
+            f'spans: is {spans!r:.60}; give "sentences", headlight.Windows, '
+            "or a SpansSpec of one of these"
+        )
+    return spec
+
+
+def _fields(spec: TokensSpec | SpansSpec) -> dict[str, Any]:
+    return {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
+
+
+def _models(
+    found: Iterable[TokenVectors | SpanVectors | AttentionMaps],
+) -> list[ModelRef]:
+    return [each.model for each in found]

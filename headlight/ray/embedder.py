@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import pyarrow as pa
 
 from headlight.bulk.row_blocks import check_weights, encode_blocks
+from headlight.bulk.text_column import holds_texts, read_texts
 from headlight.errors import InvalidInput
 from headlight.interface.arguments import Input, Reading, check_reading
 from headlight.ray.actor_encoder import RuntimeEncoder, ServiceEncoder
@@ -17,7 +18,6 @@ from headlight.span_vectors import SpansSpec, Windows
 from headlight.spec import AttentionSpec, SpecialTokens, TokensSpec, Truncate, VectorType
 
 ERROR = "error"
-NULL, EMPTY = "is null; give a text", "is empty; give at least one character"
 
 
 class Embedder:
@@ -145,7 +145,7 @@ class Embedder:
             raise InvalidInput(
                 "batch", f"has a column {taken[0]} already; drop it, or give another prefix"
             )
-        texts, problems = read_texts(table, self._text_column)
+        texts, problems = read_texts(text_column(table, self._text_column))
         found = self._encode(texts, problems)
         places = [place for place in range(len(texts)) if place not in problems]
         columns = self._outputs.columns(
@@ -184,32 +184,17 @@ class Embedder:
         return parts
 
 
-def read_texts(table: pa.Table, name: str) -> tuple[list[str], dict[int, str]]:
-    """Return the texts of a column, and the reasons, by place, of rows without a text.
-
-    Raises:
-        InvalidInput: there is no such column, or it has no texts.
-    """
+def text_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return the column of texts. Raises InvalidInput if there is none."""
     if name not in table.column_names:
         columns = ", ".join(table.column_names)
         raise InvalidInput("text_column", f"there is no column {name}; there are {columns}")
     column = table.column(name)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    readable: Iterable[bool] = (
-        pa.types.is_string(kind),
-        pa.types.is_large_string(kind),
-        pa.types.is_string_view(kind),
-        pa.types.is_null(kind),  # a file in which every text is null
-    )
-    if not any(readable):
+    if not holds_texts(column.type):
         raise InvalidInput(
             "text_column", f"{name} is {column.type}; name a column of strings, or cast it"
         )
-    values = column.to_pylist()
-    problems = {
-        place: NULL if value is None else EMPTY for place, value in enumerate(values) if not value
-    }
-    return [value or "" for value in values], problems
+    return column
 
 
 def _check_source(bundle: object, target: object, client: object) -> None:

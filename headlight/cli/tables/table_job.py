@@ -14,6 +14,7 @@ import pyarrow as pa
 from headlight.bulk.row_blocks import JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.bulk.table_columns import vector_column
+from headlight.bulk.text_column import read_texts
 from headlight.cli.embed.progress import Progress
 from headlight.cli.error_advice import in_words
 from headlight.cli.tables.part_folder import PartFolder
@@ -24,7 +25,6 @@ from headlight.results import Embeddings, ModelRef
 # While one part waits for its last blocks, the next one keeps the encoder busy. It also reads and
 # tokenises beside the computing.
 PARTS_AT_ONCE = 2
-NO_TEXT = {True: "has no text", False: "is empty"}  # by whether it is null
 
 
 class PartEncoder:
@@ -53,12 +53,17 @@ class PartEncoder:
         self._encode, self._ref = encode, ref
         self._options: dict[str, Any] = {"retries": retries, "block": block, "at_once": at_once}
 
-    def __call__(self, texts: Sequence[str | None]) -> tuple[list[Embeddings], dict[int, str]]:
-        """Return the vectors of the good texts, in order and in pieces, and the bad ones' reasons.
+    def __call__(self, texts: Sequence[str], problems: dict[int, str]) -> list[Embeddings]:
+        """Return the vectors of the good texts, in order and in pieces.
 
-        Raises HeadlightError as `encode`, unless it names a text.
+        Args:
+            texts: of the part.
+            problems: the reasons, by place, of rows without a text; those of refused texts are
+                added.
+
+        Raises:
+            HeadlightError: as `encode`, unless it names a text.
         """
-        problems = {at: NO_TEXT[text is None] for at, text in enumerate(texts) if not text}
         found: list[Embeddings] = []
 
         def take(block: range, some: Embeddings | None) -> None:
@@ -67,7 +72,7 @@ class PartEncoder:
                 found.append(some)
 
         encode_blocks(
-            [text or "" for text in texts],
+            texts,
             problems,
             self._encode,
             take,
@@ -76,7 +81,7 @@ class PartEncoder:
             reword=in_words,
             **self._options,
         )
-        return found, problems
+        return found
 
 
 class TableJob:
@@ -138,7 +143,8 @@ class TableJob:
 
     def _part(self, number: int, first: int, table: pa.Table) -> int:
         """Encode and write one part, whose first row has the given number. Return its rows."""
-        found, problems = self._encode(table.column(self._text).to_pylist())
+        texts, problems = read_texts(table.column(self._text))
+        found = self._encode(texts, problems)
         good = [at for at in range(len(table)) if at not in problems]
         rejected = [self._rejected(first, at, table, why) for at, why in sorted(problems.items())]
         self._folder.add(number, self._output(table, first, good, found), rejected)

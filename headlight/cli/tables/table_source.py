@@ -17,14 +17,11 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headlight.bulk.text_column import holds_texts
 from headlight.cli.files import UsageError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")
 BUFFER_BYTES = 2**20  # read ahead in a column, instead of a whole row group
-TEXT_TYPES = (
-    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    pa.types.is_null,  # of a column without values
-)
 FOOTER_BYTES = {".parquet": (4, 4), ".arrow": (4, 6)}  # its length, and the magic at the end
 
 
@@ -211,8 +208,7 @@ def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:
                 f"{file.name}: has no column {name!r}, or several; its columns are {columns}"
             )
     kind = file.schema.field(text).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not any(check(kind) for check in TEXT_TYPES):
+    if not holds_texts(kind):
         raise UsageError(
             f"{file.name}: column {text!r} is {kind}, not text; name another by --text-column"
         )

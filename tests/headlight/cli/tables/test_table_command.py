@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headlight import Client
+from headlight.bulk.text_column import EMPTY, NULL
 from headlight.cli.commands import main
 from headlight.cli.files import OutputError
 from headlight.cli.tables.part_folder import PartFolder
@@ -109,7 +110,7 @@ def test_rows_that_cannot_be_encoded_go_to_a_side_file(
         (at, at, at) for at in (0, 8, 9, 19)
     ]
     assert rejected[0]["file"] == str(tmp_path / "in.parquet")
-    assert [row["error"] for row in rejected[:2]] == ["has no text", "is empty"]
+    assert [row["error"] for row in rejected[:2]] == [NULL, EMPTY]
     assert "400" in rejected[2]["error"] or "402" in rejected[2]["error"]
     table = pq.read_table(tmp_path / "v.parquet")
     good = [at for at in range(20) if at not in (0, 8, 9, 19)]

@@ -8,6 +8,7 @@ CLIENTS_HTTP_VENV := .venv-clients-http
 CLIENTS_OIP_VENV := .venv-clients-oip
 CLIENTS_TEI_VENV := .venv-clients-tei
 CLIENTS_MORE_VENV := .venv-clients-more
+BULK_VENV := .venv-bulk
 FAMILIES_VENV := .venv-families
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
@@ -41,6 +42,7 @@ CLIENTS_HTTP_SETUP := $(CLIENTS_HTTP_VENV)/.installed
 CLIENTS_OIP_SETUP := $(CLIENTS_OIP_VENV)/.installed
 CLIENTS_TEI_SETUP := $(CLIENTS_TEI_VENV)/.installed
 CLIENTS_MORE_SETUP := $(CLIENTS_MORE_VENV)/.installed
+BULK_SETUP := $(BULK_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
@@ -63,7 +65,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench gpu-bench serving clean
+.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters bulk clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench bulk-bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -209,6 +211,7 @@ $(CLIENTS_HTTP_SETUP): tests/clients/http/requirements.txt
 $(CLIENTS_OIP_SETUP): tests/clients/oip/requirements.txt
 $(CLIENTS_TEI_SETUP): tests/clients/tei/requirements.txt
 $(CLIENTS_MORE_SETUP): tests/clients/more/requirements.txt
+$(BULK_SETUP): tests/bulk/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
@@ -217,7 +220,7 @@ $(FASTEMBED_SETUP): bench/peers/fastembed.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
 ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
-$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -245,6 +248,10 @@ clients-tei: $(CLIENTS_TEI_SETUP) build/bundles/docs-rope/manifest.json ## test 
 clients-more: $(CLIENTS_MORE_SETUP) build/bundles/docs-rope/manifest.json ## test with LangChain, LlamaIndex, LiteLLM, Chroma, KServe and openai for Node; writes bench/results/clients.md
 	tests/system/require.sh node npm
 	$(CLIENTS_MORE_VENV)/bin/python -m pytest tests/clients/more --timeout=300 -W ignore::ResourceWarning --report bench/results/clients.md
+
+# Not part of .ci/run, for Ray alone is half a gigabyte: run by who touches what it tests.
+bulk: $(BULK_SETUP) build/bundles/docs-rope/manifest.json ## test bulk jobs with real Ray, an object store and kills, 200,000 rows (half an hour; ROWS=...: fewer)
+	$(BULK_VENV)/bin/python -m pytest tests/bulk --timeout=3600 $(ROWS:%=--rows %)
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600
@@ -357,6 +364,9 @@ serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight be
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
 	$(PY) -m bench.doors
+
+bulk-bench: build/serving/bundle/manifest.json $(BULK_SETUP) $(ALL_PEERS) ## measure bulk jobs from Parquet to Parquet beside their peers; writes bench/results/bulk.md
+	$(PY) -m bench.bulk
 
 gpu-bench: $(GPU_SETUP) ## measure parity and speed on a GPU (needs PyTorch for CUDA): 8 minutes once prepared; writes bench/results/gpu.md
 	$(GPU_VENV)/bin/python -m bench.gpu prepare

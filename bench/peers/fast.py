@@ -23,15 +23,24 @@ NAME = "local"
 PACKAGES = ("fastembed", "onnxruntime")
 
 
+def load(folder: str, dim: int, threads: int | None = None) -> TextEmbedding:
+    """Load the model on the CPU; `threads` of each process, None: fastembed's default."""
+    TextEmbedding.add_custom_model(
+        NAME, PoolingType.MEAN, normalization=True, sources=ModelSource(url=folder), dim=dim
+    )
+    return TextEmbedding(
+        NAME,
+        providers=["CPUExecutionProvider"],
+        specific_model_path=folder,
+        local_files_only=True,
+        threads=threads,
+    )
+
+
 def main() -> None:
     folder, texts_path, dim, processes = sys.argv[1:]
     texts, parallel = read_texts(texts_path), int(processes) if processes != "1" else None
-    TextEmbedding.add_custom_model(
-        NAME, PoolingType.MEAN, normalization=True, sources=ModelSource(url=folder), dim=int(dim)
-    )
-    model = TextEmbedding(
-        NAME, providers=["CPUExecutionProvider"], specific_model_path=folder, local_files_only=True
-    )
+    model = load(folder, int(dim))
 
     def encode(order: Sequence[int], batch_size: int) -> Any:
         given = [texts[i] for i in order]

@@ -1,0 +1,164 @@
+"""Bulk jobs on the same rows, in turns: rates, start, CPU.
+
+    python -m bench.bulk --rows 3000 --rounds 2
+
+Each contestant embeds a few rows and then all rows. The rate is that of the rows between, so what
+it takes to start is apart. Writes bench/results/bulk.json and bulk.md. The machine must be idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import random
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from bench.bulk.contestants import Contestant, Spent, contestants, run
+from bench.bulk.report import report
+from bench.measuring import Others, machine, publish
+from bench.serving.processes import Failed, Process, wait_for
+from bench.serving.texts import write_texts
+from headlight.runtime import Manifest
+
+FEW = 32
+TARGET = "TARGET"  # stands for the address of the service, which each run starts anew
+RESULTS = Path("bench/results")
+
+
+def parse() -> argparse.Namespace:
+    made = argparse.ArgumentParser(prog="python -m bench.bulk", description=__doc__)
+    made.add_argument("--rows", type=int, default=3000)
+    made.add_argument("--rounds", type=int, default=2)
+    made.add_argument("--texts", type=int, default=1000, help="different ones among the rows")
+    made.add_argument("--work", type=Path, default=Path("build/serving"), help="of `make serving`")
+    made.add_argument("--only", nargs="*", metavar="TEXT", help="names that hold one of these")
+    made.add_argument("--out", type=Path, default=RESULTS / "bulk", help="without its ending")
+    return made.parse_args()
+
+
+def write_rows(folder: Path, texts: list[str], rows: int) -> Path:
+    """Write a folder with one Parquet file of the texts, again and again, in random order."""
+    draw = random.Random(30)
+    body = [texts[at % len(texts)] for at in range(rows)]
+    draw.shuffle(body)
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table({"id": range(rows), "body": body}), folder / "docs.parquet", row_group_size=1000
+    )
+    return folder
+
+
+@contextlib.contextmanager
+def serving(bundle: Path, log: Path) -> Iterator[str]:
+    """Run the service, and yield its address."""
+    flags = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
+    process = Process(
+        [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *flags], log
+    )
+
+    def entry(event: str) -> dict[str, Any] | None:
+        for line in log.read_text(encoding="utf-8").splitlines():
+            if f'"{event}"' in line and line.endswith("}"):
+                found: dict[str, Any] = json.loads(line)
+                return found
+        return None
+
+    try:
+        listening = wait_for(lambda: entry("listening"), process, 60)
+        wait_for(lambda: entry("serving"), process, 60)
+        yield f"127.0.0.1:{listening['grpc_port']}"
+    finally:
+        process.close()
+
+
+def vectors(out: Path) -> np.ndarray[Any, Any]:
+    """Return the vectors of an output, by id: [N, D]."""
+    path = out if out.exists() else out.with_suffix("")
+    table = ds.dataset(path, format="parquet").to_table(columns=["id", "embedding"]).sort_by("id")
+    flat = table.column("embedding").combine_chunks().flatten()
+    return np.asarray(flat, np.float32).reshape(len(table), -1)
+
+
+def once(contestant: Contestant, inputs: list[Path], work: Path) -> tuple[list[Spent], Any]:
+    """Run a contestant on few and on all rows. Return the costs, and the vectors of all."""
+    out = work / f"{contestant.name.replace(' ', '-').replace(',', '')}.parquet"
+    log = out.with_suffix(".log")
+    spent = [run(contestant, source, out, log) for source in inputs]
+    return spent, vectors(out)
+
+
+def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: int) -> Any:
+    """Run all contestants in turns. Return their costs, and the largest distances of vectors."""
+    work = inputs[0].parent
+    costs: dict[str, list[list[Spent]]] = {each.name: [] for each in field}
+    found: dict[str, Any] = {}
+    for number in range(rounds):
+        for contestant in random.Random(number).sample(field, len(field)):
+            print(f"round {number + 1}: {contestant.name}", file=sys.stderr, flush=True)
+            with contextlib.ExitStack() as stack:
+                if contestant.asks:
+                    target = stack.enter_context(serving(bundle, work / "service.log"))
+                    contestant = at_target(contestant, target)
+                try:
+                    spent, made = once(contestant, inputs, work)
+                except Failed as error:
+                    print(error, file=sys.stderr)
+                    continue
+            costs[contestant.name].append(spent)
+            found[contestant.name] = made
+    reference = found["engine"]
+    return costs, {name: float(np.abs(made - reference).max()) for name, made in found.items()}
+
+
+def at_target(contestant: Contestant, target: str) -> Contestant:
+    """Return the contestant with the address of the service in its command."""
+    command = contestant.command
+    return dataclasses.replace(
+        contestant,
+        command=lambda source, out: [part.replace(TARGET, target) for part in command(source, out)],
+    )
+
+
+def main() -> None:
+    options = parse()
+    bundle, model = options.work / "bundle", options.work / "model"
+    texts = options.work / f"docstrings-{options.texts}.json"
+    write_texts(texts, model / "tokenizer.json", options.texts)
+    read = json.loads(texts.read_text(encoding="utf-8"))
+    rows = [FEW, options.rows]
+    inputs = [write_rows(options.work / f"bulk/{count}", read["texts"], count) for count in rows]
+    field = [
+        each
+        for each in contestants(bundle, model, options.work / "onnx", TARGET)
+        if not options.only or any(part in each.name for part in options.only)
+    ]
+    others = Others()
+    costs, distances = measure(field, bundle, inputs, options.rounds)
+    manifest = Manifest.parse(json.loads((bundle / "manifest.json").read_text(encoding="utf-8")))
+    facts = {
+        "machine": machine(("onnxruntime", "pyarrow", "numpy")),
+        "others": others.share(),
+        "command": shlex.join(["python", "-m", "bench.bulk", *sys.argv[1:]]),
+        "rows": options.rows,
+        "few": FEW,
+        "mean_tokens": float(np.mean(read["tokens"])),
+        "mean_bytes": float(np.mean([len(text.encode()) for text in read["texts"]])),
+        "dimensions": manifest.architecture.pooled_dim,
+        "model": manifest.name,
+    }
+    publish(options.out.with_suffix(".md"), report(facts, field, costs, distances, options.out))
+
+
+if __name__ == "__main__":
+    main()

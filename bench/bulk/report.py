@@ -1,0 +1,129 @@
+"""Report of the bulk run: rates, start, CPU, and what was asked for."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.bulk.contestants import Contestant, Spent
+
+PEERS = ("sentence-transformers pool of 2", "fastembed parallel 2")
+NUMBER_BYTES = 4
+
+
+def rates_of(costs: Sequence[Sequence[Spent]], few: int, rows: int) -> list[float]:
+    """Return the rows a second of each round."""
+    return [
+        rows / whole.told
+        if whole.told is not None
+        else (rows - few) / (whole.seconds - start.seconds)
+        for start, whole in costs
+    ]
+
+
+def report(
+    facts: Mapping[str, Any],
+    field: Sequence[Contestant],
+    costs: Mapping[str, Sequence[Sequence[Spent]]],
+    distances: Mapping[str, float],
+    out: Path,
+) -> Iterator[str]:
+    """Write the numbers as JSON beside the report, and yield its lines."""
+    rows, width = facts["rows"], facts["dimensions"]
+    found = []
+    for each in field:
+        rounds = costs[each.name]
+        if not rounds:
+            continue
+        rates = rates_of(rounds, facts["few"], rows)
+        found.append(
+            {
+                "name": each.name,
+                "precision": each.precision,
+                "cores": each.cores,
+                "texts_per_second": statistics.median(rates),
+                "rounds": rates,
+                "startup_seconds": None
+                if each.tells
+                else statistics.median(start.seconds for start, _ in rounds),
+                "cpu_seconds": statistics.median(whole.cpu for _, whole in rounds),
+                "wall_seconds": statistics.median(whole.seconds for _, whole in rounds),
+                "distance": distances[each.name],
+                "bytes_per_text_in": facts["mean_bytes"],
+                "bytes_per_text_out": float(width * NUMBER_BYTES),
+            }
+        )
+    numbers = {**facts, "rates": found}
+    out.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    yield from lines(numbers)
+
+
+def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
+    """Return the lines of the report."""
+    rates = {each["name"]: each for each in numbers["rates"]}
+    base = rates["local"]["texts_per_second"]
+    table = [
+        f"| {each['name']} | {each['precision']} | {each['cores']} "
+        f"| {each['texts_per_second']:.1f} "
+        f"({', '.join(f'{rate:.1f}' for rate in each['rounds'])}) "
+        f"| {each['texts_per_second'] / base:.2f} "
+        f"| {'' if each['startup_seconds'] is None else format(each['startup_seconds'], '.1f')} "
+        f"| {each['wall_seconds']:.1f} | {each['cpu_seconds']:.1f} | {each['distance']:.1e} |"
+        for each in numbers["rates"]
+    ]
+    return [
+        "# Bulk jobs from Parquet to Parquet",
+        "",
+        f"`{numbers['command']}`",
+        "",
+        f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs.",
+        "",
+        f"{numbers['rows']:,} rows of {numbers['model']} ({numbers['dimensions']} dimensions), "
+        f"{numbers['mean_tokens']:.1f} tokens each on average. Each contestant reads the same "
+        "file and writes its vectors as Parquet. Contestants take turns.",
+        "",
+        f"The start is a run of {numbers['few']} rows, and the rate that of the rows beyond. The "
+        "engine's rate is that of computing alone: its texts are tokenised before, and nothing is "
+        "written. CPU is that of the whole machine. The distance is the largest from the engine's "
+        "vectors.",
+        "",
+        "| way | precision | cores | texts/s (rounds) | to local | start, s | whole run, s "
+        "| CPU, s | distance |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *table,
+        "",
+        "## What was asked for",
+        "",
+        *asked(rates),
+    ]
+
+
+def asked(rates: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each aim."""
+
+    def rate(name: str) -> float:
+        return float(rates[name]["texts_per_second"])
+
+    if "engine" in rates:
+        share = rate("local") / rate("engine")
+        yield f"- local at least 0.97 of the engine: {share:.3f}: {told(share >= 0.97)}"
+    if peers := [name for name in PEERS if name in rates]:
+        best = max(peers, key=rate)
+        ratio = rate("local") / rate(best)
+        yield f"- local at least 1.3 of the best peer, {best}: {ratio:.2f}: {told(ratio >= 1.3)}"
+    if "Ray, two workers" in rates and "Ray, one worker" in rates:
+        ratio = rate("Ray, two workers") / rate("Ray, one worker")
+        yield f"- two Ray workers at least 1.6 of one: {ratio:.2f}: {told(ratio >= 1.6)}"
+        own = rates["Ray, two workers"]["cpu_seconds"] - rates["local"]["cpu_seconds"]
+        yield (
+            f"- Ray's own CPU: {own:.1f} s more than local, "
+            f"{own / rates['local']['cpu_seconds']:.1%} of it, its start included"
+        )
+
+
+def told(reached: bool) -> str:
+    """Return the verdict."""
+    return "reached" if reached else "**missed**"

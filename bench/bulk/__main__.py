@@ -107,11 +107,12 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
         for contestant in random.Random(number).sample(field, len(field)):
             print(f"round {number + 1}: {contestant.name}", file=sys.stderr, flush=True)
             with contextlib.ExitStack() as stack:
+                ready = contestant
                 if contestant.asks:
                     target = stack.enter_context(serving(bundle, work / "service.log"))
-                    contestant = at_target(contestant, target)
+                    ready = at_target(contestant, target)
                 try:
-                    spent, made = once(contestant, inputs, work)
+                    spent, made = once(ready, inputs, work)
                 except Failed as error:
                     print(error, file=sys.stderr)
                     continue

@@ -59,7 +59,9 @@ class PartFolder:
         """
         with contextlib.ExitStack() as stack:
             with self._writing():
-                self._fs.makedirs(self._path, exist_ok=True)
+                if not self._fs.exists(self._path):
+                    # With parents, a mistyped bucket would be created.
+                    self._fs.mkdir(self._path, create_parents=False)
                 if self._local:
                     path = Path(self._join(LOCK))
                     lock(stack.enter_context(path.open("ab")), path)
@@ -159,7 +161,12 @@ class PartFolder:
             writer.close()
 
     def _numbers(self) -> list[int]:
-        names = (entry.rpartition("/")[2] for entry in self._fs.ls(self._path, detail=False))
+        self._fs.invalidate_cache(self._path)  # other processes may write
+        try:
+            entries = self._fs.ls(self._path, detail=False)
+        except FileNotFoundError:  # object stores have no empty folders
+            entries = []
+        names = (entry.rpartition("/")[2] for entry in entries)
         return sorted(int(found[1]) for name in names if (found := PART.fullmatch(name)))
 
     def _read(self, name: str) -> dict[str, Any] | None:

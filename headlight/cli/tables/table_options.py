@@ -13,7 +13,7 @@ from headlight.spec import VECTOR_BITS
 if TYPE_CHECKING:
     from headlight.cli.tables.table_source import TableSource
 
-PART_ROWS = 4096
+PART_ROWS = 2048
 JOINED = ".parquet"
 # Options of other inputs or outputs, with the value that each has if it is not given.
 OTHERS = {

@@ -30,7 +30,7 @@ OBJECT_STORE_BYTES = 200 * 2**20
 NODE_CPUS = 3  # one for a worker of the job, two for tasks that read and write
 START_SECONDS, STOP_SECONDS = 60.0, 20.0
 SAMPLE_SECONDS = 0.5
-EMBEDDER, IDLE = "MapBatches(Embedder)", "ray::IDLE"
+EMBEDDER = "MapBatches(Embedder)"
 
 
 def title(pid: int) -> str:

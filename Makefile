@@ -250,8 +250,8 @@ clients-more: $(CLIENTS_MORE_SETUP) build/bundles/docs-rope/manifest.json ## tes
 	$(CLIENTS_MORE_VENV)/bin/python -m pytest tests/clients/more --timeout=300 -W ignore::ResourceWarning --report bench/results/clients.md
 
 # Not part of .ci/run, for Ray alone is half a gigabyte: run by who touches what it tests.
-bulk: $(BULK_SETUP) build/bundles/docs-rope/manifest.json ## test bulk jobs with real Ray, an object store and kills, 200,000 rows (half an hour; ROWS=...: fewer)
-	$(BULK_VENV)/bin/python -m pytest tests/bulk --timeout=3600 $(ROWS:%=--rows %)
+bulk: $(BULK_SETUP) build/bundles/docs-rope/manifest.json ## test bulk jobs with real Ray, an object store and kills, 200,000 rows (half an hour; ROWS=...: fewer; REPORT=1: writes bench/results/bulk-faults.json)
+	$(BULK_VENV)/bin/python -m pytest tests/bulk --timeout=3600 $(ROWS:%=--rows %) $(if $(REPORT),--report bench/results/bulk-faults.json)
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600

@@ -133,10 +133,13 @@ def test_a_missing_column_is_one_line(
 
 @pytest.mark.timeout(3600)
 def test_kills_lose_and_repeat_nothing(
-    bundle_path: Path, tmp_path: Path, request: pytest.FixtureRequest
+    bundle_path: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    report: dict[str, Any],
 ) -> None:
     rows, kills = (request.config.getoption(name) for name in ("--rows", "--kills"))
-    found = faults(tmp_path, bundle_path, rows=rows, kills=kills)
+    found = report["ray"] = faults(tmp_path, bundle_path, rows=rows, kills=kills)
     told = json.dumps(found, indent=2)
     assert sum(sum(found[mode]["kills"].values()) for mode in ("bundle", "target")) == kills, told
     for mode in ("bundle", "target"):

@@ -2,21 +2,21 @@
 # Installs the content of the image into a folder: DIR/venv (the locked packages), DIR/headlight
 # (our code) and nothing else. The Dockerfile and tests/image both run this, so that the tested tree
 # is the shipped one.
-#   deploy/image/install.sh cpu|gpu DIR
+#   deploy/image/install.sh cpu|bulk|gpu DIR
 # Needs Python 3.11 or later (PYTHON, default python3) and a pip that can install for another Python
 # (PIP, default `PYTHON -m pip`; 22.3 or later). Neither pip nor setuptools is installed into DIR.
 # DIR must not hold an earlier installation.
 set -eu
 
-variant="${1:?usage: install.sh cpu|gpu DIR}"
-target="${2:?usage: install.sh cpu|gpu DIR}"
+variant="${1:?usage: install.sh cpu|bulk|gpu DIR}"
+target="${2:?usage: install.sh cpu|bulk|gpu DIR}"
 python="${PYTHON:-python3}"
 pip="${PIP:-$python -m pip}"
 here="$(cd "$(dirname "$0")" && pwd)"
 source="$(cd "$here/../.." && pwd)"
 requirements="$here/requirements-$variant.txt"
 
-test -f "$requirements" || { echo "install.sh: no variant '$variant'; there are cpu and gpu" >&2; exit 2; }
+test -f "$requirements" || { echo "install.sh: no variant '$variant'; there are cpu, bulk and gpu" >&2; exit 2; }
 for folder in venv headlight; do
   test ! -e "$target/$folder" || { echo "install.sh: $target/$folder exists; remove it or choose another DIR" >&2; exit 2; }
 done

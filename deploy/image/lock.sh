@@ -19,5 +19,6 @@ lock() { # FILE WHAT...
 }
 
 lock requirements-cpu.txt pyproject.toml --extra serve --extra openvino --extra otel --excludes $image/excluded.txt
+lock requirements-bulk.txt pyproject.toml --extra serve --extra openvino --extra otel --extra parquet --excludes $image/excluded.txt
 lock requirements-gpu.txt pyproject.toml $image/gpu.in --extra serve-gpu --extra otel --excludes $image/excluded.txt
 lock tools.txt $image/tools.in --python-version 3.11

@@ -90,7 +90,7 @@ def versions() -> Problems:
             r"^ *- name: headlight\n(?: +newName: .+\n)? +newTag: (\S+)", content, re.MULTILINE
         ):
             tags += 1
-            said[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu")
+            said[f"{name} (newTag)"] = tag.strip("\"'").removesuffix("-gpu").removesuffix("-bulk")
         for label in re.findall(r"app\.kubernetes\.io/version: (\S+)", content):
             said[f"{name} (app.kubernetes.io/version)"] = label.strip("\"'")
     if not tags:

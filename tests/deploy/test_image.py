@@ -158,7 +158,8 @@ def test_a_lock_pins_the_versions_that_are_tested(path: Path) -> None:
 def test_an_image_has_its_extras_and_no_training_or_download_packages(
     variant: str,
 ) -> None:
-    extras = {"cpu": ("serve", "openvino", "otel"), "gpu": ("serve-gpu", "otel")}[variant]
+    on_cpus = ("serve", "openvino", "otel")
+    extras = {"cpu": on_cpus, "bulk": (*on_cpus, "parquet"), "gpu": ("serve-gpu", "otel")}[variant]
     names = {canonical(re.split(r"[<>=!~\[; ]", line)[0]) for line in requirements(extras)}
     pins = read_lock(requirements_file(variant))
     assert names <= set(pins)

@@ -6,8 +6,9 @@ import pytest
 
 from deploy.check import invariants, networking, settings
 from deploy.check.invariants import INVARIANTS, breaches
+from deploy.check.manifests import pod
 from headlight_service.app.health import SERVICES
-from tests.deploy.breaking import BULK, CPU, INVARIANT_BREAKS, KEDA, TLS, Break, one, put
+from tests.deploy.breaking import BULK, BULK_LOCAL, CPU, INVARIANT_BREAKS, KEDA, TLS, Break, one, put
 from tests.deploy.conftest import Load
 
 
@@ -37,7 +38,7 @@ def test_each_invariant_finds_a_break_that_no_other_finds(load: Load) -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("folder", [CPU, KEDA, BULK, TLS])
+@pytest.mark.parametrize("folder", [CPU, KEDA, BULK, BULK_LOCAL, TLS])
 def test_unbroken_renderings_pass(load: Load, folder: str) -> None:
     assert breaches(load(folder)) == []
 
@@ -88,6 +89,16 @@ def test_job_pods_that_match_a_service_selector_are_reported(load: Load) -> None
     assert list(networking.jobs_are_not_served(jobs, load(CPU))) == []
     put(one(jobs, "Job"), "spec.template.metadata.labels.app~kubernetes~io/name", "headlight")
     assert list(networking.jobs_are_not_served(jobs, load(CPU)))
+
+
+def test_a_job_that_computes_in_its_pods_calls_nothing(load: Load) -> None:
+    manifests = load(BULK_LOCAL)
+    policy, job = one(manifests, "NetworkPolicy"), one(manifests, "Job")
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"].keys() & {"ingress", "egress"} == set()
+    [container] = pod(job)["containers"]
+    assert container["args"] == ["--local", "/mnt/models"]
+    assert container["image"].endswith("-bulk")  # the image with pyarrow
 
 
 def test_settings_listed_as_open_that_are_now_accepted_are_reported(

@@ -155,6 +155,18 @@ def interpreter() -> str:
 
 @pytest.fixture(scope="session")
 def tree() -> Iterator[Tree]:
+    with installed_tree("cpu") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def bulk_tree() -> Iterator[Tree]:
+    with installed_tree("bulk") as made:
+        yield made
+
+
+@contextlib.contextmanager
+def installed_tree(variant: str) -> Iterator[Tree]:
     """Install by the image's own script, with its digests.
 
     Outside the repository, where another user can read.
@@ -164,7 +176,7 @@ def tree() -> Iterator[Tree]:
         folder.chmod(0o755)
         environment = os.environ | {"PYTHON": interpreter(), "PIP": f"{sys.executable} -m pip"}
         done = subprocess.run(
-            [IMAGE / "install.sh", "cpu", folder],
+            [IMAGE / "install.sh", variant, folder],
             env=environment,
             capture_output=True,
             text=True,

@@ -9,7 +9,6 @@ from typing import Any
 from deploy.check.manifests import Manifest
 
 CPU, KEDA, BULK, TLS = "overlays/cpu", "examples/keda", "examples/bulk-job", "examples/tls"
-BULK_LOCAL = "examples/bulk-local"
 REMOVE = object()
 
 

@@ -8,8 +8,19 @@ from deploy.check import invariants, networking, settings
 from deploy.check.invariants import INVARIANTS, breaches
 from deploy.check.manifests import pod
 from headlight_service.app.health import SERVICES
-from tests.deploy.breaking import BULK, BULK_LOCAL, CPU, INVARIANT_BREAKS, KEDA, TLS, Break, one, put
+from tests.deploy.breaking import (
+    BULK,
+    CPU,
+    INVARIANT_BREAKS,
+    KEDA,
+    TLS,
+    Break,
+    one,
+    put,
+)
 from tests.deploy.conftest import Load
+
+BULK_LOCAL = "examples/bulk-local"
 
 
 @pytest.mark.parametrize(

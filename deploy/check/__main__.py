@@ -11,6 +11,7 @@ from deploy.check import (
     invariants,
     kserve,
     networking,
+    rayjob,
     schemas,
     security,
     settings,
@@ -71,12 +72,18 @@ def compose_file(_renderings: Renderings) -> Iterable[str]:
     return compose.breaches()
 
 
+def ray_job(_renderings: Renderings) -> Iterable[str]:
+    """Check examples/ray, which no overlay renders."""
+    return rayjob.breaches()
+
+
 STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     f"schemas of Kubernetes {', '.join(schemas.VERSIONS)}, strict": kubernetes_schemas,
     "custom resources against their projects' types": schemas.custom,
     "own invariants": own_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
     "rules, alerts and dashboard, by promtool": rules,
+    "RayJob: its fields, its pods by the schemas of Kubernetes": ray_job,
     "compose.yaml: its schema, compose-lint, its files, promtool": compose_file,
 }
 

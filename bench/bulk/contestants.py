@@ -66,7 +66,9 @@ def contestants(bundle: Path, model: Path, onnx: Path, target: str) -> list[Cont
     def ray(workers: int, *options: str) -> Callable[[str, str], Sequence[str]]:
         start = (python("Ray"), "examples/ray/embed_parquet.py")
         columns = ("--text-column", "body", "--id-column", "id", "--truncate", "end")
-        rest = (*columns, "--workers", str(workers), *options)
+        # As many rows as keep all workers busy until the end.
+        rows = ("--part-rows", "250", "--batch-rows", "250")
+        rest = (*columns, *rows, "--workers", str(workers), *options)
         return lambda source, out: (*start, source, out.removesuffix(".parquet"), *rest)
 
     def peer(name: str, folder: Path) -> Callable[[str, str], Sequence[str]]:

@@ -46,6 +46,7 @@ def parse() -> argparse.Namespace:
     source.add_argument("--target", help="call the services at this HOST:PORT")
     made.add_argument("--text-column", default="text")
     made.add_argument("--id-column", default="id", help="unique in the whole input")
+    made.add_argument("--truncate", choices=("end", "start"), help="cut texts too long on a side")
     made.add_argument("--workers", type=int, default=1)
     made.add_argument("--cpus-per-worker", type=float, default=1)
     made.add_argument("--batch-rows", type=int, default=1024)
@@ -82,7 +83,7 @@ def digest(arguments: argparse.Namespace) -> str:
         return client.model().bundle_sha256
 
 
-def check_job(output: str, job: dict[str, str]) -> None:
+def check_job(output: str, job: dict[str, str | None]) -> None:
     """Write the settings of the job beside its output; exit if they differ from those there."""
     system, path = fs.FileSystem.from_uri(f"{output}.job.json")
     text = json.dumps(job).encode()
@@ -92,7 +93,9 @@ def check_job(output: str, job: dict[str, str]) -> None:
         return
     with system.open_input_stream(path) as file:
         if file.read() != text:
-            sys.exit(f"{output}: holds vectors of another model or column; name another output")
+            sys.exit(
+                f"{output}: was made with another model, text column or --truncate; name another output"
+            )
 
 
 def names(folder: str) -> dict[str, str]:
@@ -148,7 +151,8 @@ def embed(arguments: argparse.Namespace, source: str, output: str, checkpoint: s
     context.checkpoint_config.checkpoint_actor_memory_bytes = FILTER_MEMORY_BYTES
     context.checkpoint_config.checkpoint_actor_pool_max_size = 1
     model = digest(arguments)
-    check_job(output, {"model": model, "text column": arguments.text_column})
+    settings = {"model": model, "text": arguments.text_column, "truncate": arguments.truncate}
+    check_job(output, settings)
     rows = ray.data.read_parquet(source, num_cpus=IO_TASK_CPUS)
     parts = rows.repartition(target_num_rows_per_block=arguments.part_rows)
     parts.map_batches(
@@ -157,6 +161,7 @@ def embed(arguments: argparse.Namespace, source: str, output: str, checkpoint: s
             "bundle": arguments.bundle,
             "target": arguments.target,
             "text_column": arguments.text_column,
+            "truncate": arguments.truncate,
             "sha256": model,
         },
         batch_format="pyarrow",

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.bulk.contestants import Contestant, Spent, contestants, run
+from bench.bulk.contestants import Contestant, Cost, contestants, run
 from bench.bulk.report import report
 from bench.measuring import Others, machine, publish
 from bench.serving.processes import Failed, Process, wait_for
@@ -90,18 +90,18 @@ def vectors(out: Path) -> np.ndarray[Any, Any]:
     return np.asarray(flat, np.float32).reshape(len(table), -1)
 
 
-def once(contestant: Contestant, inputs: list[Path], work: Path) -> tuple[list[Spent], Any]:
+def once(contestant: Contestant, inputs: list[Path], work: Path) -> tuple[list[Cost], Any]:
     """Run a contestant on few and on all rows. Return the costs, and the vectors of all."""
     out = work / f"{contestant.name.replace(' ', '-').replace(',', '')}.parquet"
     log = out.with_suffix(".log")
-    spent = [run(contestant, source, out, log) for source in inputs]
-    return spent, vectors(out)
+    cost = [run(contestant, source, out, log) for source in inputs]
+    return cost, vectors(out)
 
 
 def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: int) -> Any:
     """Run all contestants in turns. Return their costs, and the largest distances of vectors."""
     work = inputs[0].parent
-    costs: dict[str, list[list[Spent]]] = {each.name: [] for each in field}
+    costs: dict[str, list[list[Cost]]] = {each.name: [] for each in field}
     found: dict[str, Any] = {}
     for number in range(rounds):
         for contestant in random.Random(number).sample(field, len(field)):
@@ -112,11 +112,11 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
                     target = stack.enter_context(serving(bundle, work / "service.log"))
                     ready = at_target(contestant, target)
                 try:
-                    spent, made = once(ready, inputs, work)
+                    cost, made = once(ready, inputs, work)
                 except Failed as error:
                     print(error, file=sys.stderr)
                     continue
-            costs[contestant.name].append(spent)
+            costs[contestant.name].append(cost)
             found[contestant.name] = made
     reference = found["engine"]
     return costs, {name: float(np.abs(made - reference).max()) for name, made in found.items()}

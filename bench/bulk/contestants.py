@@ -47,7 +47,7 @@ class Contestant:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spent:
+class Cost:
     """Cost of one run: wall seconds, seconds that it tells, and CPU seconds of the machine."""
 
     seconds: float
@@ -99,7 +99,7 @@ def python(peer: str) -> str:
     return str(ROOT / PYTHON_OF[peer] / "bin/python")
 
 
-def run(contestant: Contestant, source: Path, out: Path, log: Path) -> Spent:
+def run(contestant: Contestant, source: Path, out: Path, log: Path) -> Cost:
     """Run a contestant once.
 
     Raises:
@@ -124,7 +124,7 @@ def run(contestant: Contestant, source: Path, out: Path, log: Path) -> Spent:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         raise Failed(f"{contestant.name}: {' '.join(lines[-1:]):.300} (see {log})")
     told = json.loads(done.stdout)["seconds"] if contestant.tells else None
-    return Spent(seconds, told, cpu)
+    return Cost(seconds, told, cpu)
 
 
 def machine_cpu() -> float:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.bulk.contestants import Contestant, Spent
+from bench.bulk.contestants import Contestant, Cost
 
 PEERS = ("sentence-transformers pool of 2", "fastembed parallel 2")
 NUMBER_BYTES = 4
 
 
-def rates_of(costs: Sequence[Sequence[Spent]], few: int, rows: int) -> list[float]:
+def rates_of(costs: Sequence[Sequence[Cost]], few: int, rows: int) -> list[float]:
     """Return the rows a second of each round."""
     return [
         rows / whole.told
@@ -27,7 +27,7 @@ def rates_of(costs: Sequence[Sequence[Spent]], few: int, rows: int) -> list[floa
 def report(
     facts: Mapping[str, Any],
     field: Sequence[Contestant],
-    costs: Mapping[str, Sequence[Sequence[Spent]]],
+    costs: Mapping[str, Sequence[Sequence[Cost]]],
     distances: Mapping[str, float],
     out: Path,
 ) -> Iterator[str]:

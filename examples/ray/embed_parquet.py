@@ -93,9 +93,7 @@ def check_job(output: str, job: dict[str, str | None]) -> None:
         return
     with system.open_input_stream(path) as file:
         if file.read() != text:
-            sys.exit(
-                f"{output}: was made with another model, text column or --truncate; name another output"
-            )
+            sys.exit(f"{output}: was made with another model or option; name another output")
 
 
 def names(folder: str) -> dict[str, str]:

@@ -80,8 +80,8 @@ def test_network_and_failures_follow_from_the_rates(rates: Path) -> None:
     assert cells(made["network"], "local, fp32")[1:] == [
         "200 B + 50.0 B", "102 kB + 25.6 kB", "0.200", "20.0 GB + 5.00 GB",
     ]  # fmt: skip
-    # Two parts of 4,096 rows, and the start-up.
-    assert cells(made["failures"], "local, fp32")[1:] == ["118", "3.28 %", "0.00655"]
+    # Two parts of 2,048 rows, and the start-up.
+    assert cells(made["failures"], "local, fp32")[1:] == ["77.0", "2.14 %", "0.00428"]
     assert cells(made["failures"], "service, bf16")[1] == "164"
 
 

@@ -12,6 +12,7 @@ import pytest
 from bench.bulk import plan
 from bench.bulk.measured_rates import read
 from bench.bulk.plan_tables import number, power, size
+from headlight.cli.tables.table_options import PART_ROWS
 
 INVENTED: dict[str, Any] = {
     "machine": "an invented machine",
@@ -80,9 +81,12 @@ def test_network_and_failures_follow_from_the_rates(rates: Path) -> None:
     assert cells(made["network"], "local, fp32")[1:] == [
         "200 B + 50.0 B", "102 kB + 25.6 kB", "0.200", "20.0 GB + 5.00 GB",
     ]  # fmt: skip
-    # Two parts of 2,048 rows, and the start-up.
-    assert cells(made["failures"], "local, fp32")[1:] == ["77.0", "2.14 %", "0.00428"]
-    assert cells(made["failures"], "service, bf16")[1] == "81.9"
+    lost = 2 * PART_ROWS
+    seconds, share, money = cells(made["failures"], "local, fp32")[1:]
+    assert seconds == number(lost / 100 + 36)  # the start-up included
+    assert share == f"{number((lost / 100 + 36) / 36)} %"
+    assert money == number((lost / 100 + 36) * 2 / 3600 * 0.1)
+    assert cells(made["failures"], "service, bf16")[1] == number(lost / 50)
 
 
 def test_index_sizes_need_no_measurement(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tests.ports import free_port
 NODES = Path("ray-nodes")  # process ids, below the folder of the page
 RAY = (sys.executable, "-m", "ray.scripts.scripts")
 START_SECONDS, STOP_SECONDS = 60.0, 20.0
+STARTS = 3  # Ray itself gives up after 30 s, which a busy machine may need
 
 
 def write_commands(folder: Path, root: Path) -> None:
@@ -90,15 +91,18 @@ def start_node(options: Sequence[str]) -> None:
     if "--head" in options:  # paths of Unix sockets must be short
         command += ["--include-dashboard=false", "--temp-dir", tempfile.mkdtemp(dir="/tmp")]
     NODES.mkdir(exist_ok=True)
-    log = NODES / f"log-{len(list(NODES.iterdir()))}"
-    with log.open("wb") as file:
-        node = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
-    (NODES / f"{node.pid}.pid").touch()
-    end = time.monotonic() + START_SECONDS
-    while "Ray runtime started" not in (text := log.read_text(errors="replace")):
-        if node.poll() is not None or time.monotonic() > end:
-            raise SystemExit(f"the node did not start: {text[-2000:]}")
-        time.sleep(0.1)
+    text = ""
+    for _ in range(STARTS):
+        log = NODES / f"log-{len(list(NODES.iterdir()))}"
+        with log.open("wb") as file:
+            node = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        (NODES / f"{node.pid}.pid").touch()
+        end = time.monotonic() + START_SECONDS
+        while node.poll() is None and time.monotonic() < end:
+            if "Ray runtime started" in (text := log.read_text(errors="replace")):
+                return
+            time.sleep(0.1)
+    raise SystemExit(f"the node did not start: {text[-2000:]}")
 
 
 def stop_nodes(folder: Path) -> None:

@@ -149,7 +149,9 @@ class PartFolder:
         held: list[pa.Table] = []
         for number in numbers:
             with self._fs.open(self._join(_part(number)), "rb") as part:
-                held.append(pq.read_table(part))
+                # With threads, a process that has read from s3fs may abort at its exit: 2 of 12
+                # did, with "terminate called without an active exception" (pyarrow 26).
+                held.append(pq.ParquetFile(part, pre_buffer=False).read(use_threads=False))
             if writer is None:
                 schema = held[0].schema
                 writer = pq.ParquetWriter(file, schema, use_dictionary=_small(schema))

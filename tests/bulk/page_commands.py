@@ -88,9 +88,11 @@ def start_node(options: Sequence[str]) -> None:
     command = [*RAY, "start", *options, "--block", "--node-ip-address", "127.0.0.1"]
     for name in ("--metrics-export-port", "--dashboard-agent-listen-port"):
         command += [name, str(free_port())]
-    if "--head" in options:  # paths of Unix sockets must be short
-        command += ["--include-dashboard=false", "--temp-dir", tempfile.mkdtemp(dir="/tmp")]
     NODES.mkdir(exist_ok=True)
+    if "--head" in options:  # paths of Unix sockets must be short
+        folder = tempfile.mkdtemp(prefix="hl", dir="/tmp")
+        (NODES / "session").symlink_to(folder)
+        command += ["--include-dashboard=false", "--temp-dir", folder]
     text = ""
     for _ in range(STARTS):
         log = NODES / f"log-{len(list(NODES.iterdir()))}"
@@ -117,8 +119,8 @@ def stop_nodes(folder: Path) -> None:
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    for path in (folder / NODES).glob("*.pid"):
-        path.unlink()
+    shutil.rmtree((folder / NODES / "session").resolve(), ignore_errors=True)
+    shutil.rmtree(folder / NODES, ignore_errors=True)
 
 
 def members(sessions: Sequence[int]) -> list[int]:

@@ -109,7 +109,7 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
             with contextlib.ExitStack() as stack:
                 ready = contestant
                 if contestant.asks:
-                    target = stack.enter_context(serving(bundle, work / "service.log"))
+                    target = stack.enter_context(serving(bundle, work / "server.log"))
                     ready = at_target(contestant, target)
                 try:
                     cost, made = once(ready, inputs, work)
@@ -144,6 +144,9 @@ def main() -> None:
         for each in contestants(bundle, model, options.work / "onnx", TARGET)
         if not options.only or any(part in each.name for part in options.only)
     ]
+    names = {each.name for each in field}
+    if not {"engine", "local"} <= names:
+        raise SystemExit("--only: leave engine and local in, to which the others are compared")
     others = Others()
     costs, distances = measure(field, bundle, inputs, options.rounds)
     manifest = Manifest.parse(json.loads((bundle / "manifest.json").read_text(encoding="utf-8")))

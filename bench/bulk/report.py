@@ -81,7 +81,7 @@ def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
         "",
         f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs.",
         "",
-        f"{numbers['rows']:,} rows of {numbers['model']} ({numbers['dimensions']} dimensions), "
+        f"{numbers['rows']:,} rows of a BERT of MiniLM's size ({numbers['dimensions']} dimensions), "
         f"{numbers['mean_tokens']:.1f} tokens each on average. Each contestant reads the same "
         "file and writes its vectors as Parquet. Contestants take turns.",
         "",

@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import random
 import shlex
 import sys
@@ -24,8 +25,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.bulk.contestants import Contestant, Cost, contestants, run
-from bench.bulk.report import report
+from bench.bulk import faults_report
+from bench.bulk.contestants import CORES, Contestant, Cost, contestants, run
+from bench.bulk.report import lines, numbers_of
 from bench.measuring import Others, machine, publish
 from bench.serving.processes import Failed, Process, wait_for
 from bench.serving.texts import write_texts
@@ -43,6 +45,7 @@ def parse() -> argparse.Namespace:
     made.add_argument("--texts", type=int, default=1000, help="different ones among the rows")
     made.add_argument("--work", type=Path, default=Path("build/serving"), help="of `make serving`")
     made.add_argument("--only", nargs="*", metavar="TEXT", help="names that hold one of these")
+    made.add_argument("--again", action="store_true", help="only write bulk.md from the numbers")
     made.add_argument("--out", type=Path, default=RESULTS / "bulk", help="without its ending")
     return made.parse_args()
 
@@ -133,6 +136,10 @@ def at_target(contestant: Contestant, target: str) -> Contestant:
 
 def main() -> None:
     options = parse()
+    if options.again:
+        write_report(options.out)
+        return
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])  # of all contestants
     bundle, model = options.work / "bundle", options.work / "model"
     texts = options.work / f"docstrings-{options.texts}.json"
     write_texts(texts, model / "tokenizer.json", options.texts)
@@ -161,7 +168,21 @@ def main() -> None:
         "dimensions": manifest.architecture.pooled_dim,
         "model": manifest.name,
     }
-    publish(options.out.with_suffix(".md"), report(facts, field, costs, distances, options.out))
+    numbers = numbers_of(facts, field, costs, distances)
+    options.out.with_suffix(".json").write_text(
+        json.dumps(numbers, indent=1) + "\n", encoding="utf-8"
+    )
+    write_report(options.out)
+
+
+def write_report(out: Path) -> None:
+    """Write the report of the numbers of this run, and of those of `make bulk` if there are any."""
+    numbers = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    text = list(lines(numbers))
+    kills = out.with_name(f"{out.name}-faults.json")
+    if kills.exists():
+        text += ["", *faults_report.lines(json.loads(kills.read_text(encoding="utf-8")))]
+    publish(out.with_suffix(".md"), text)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ PYTHON_OF = {
     "fastembed": ".venv-fastembed",
 }
 SECONDS = 1800
+CORES = 2
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -41,7 +42,7 @@ class Contestant:
     name: str
     command: Callable[[str, str], Sequence[str]]
     precision: str = "fp32"
-    cores: int = 2
+    cores: int = CORES
     asks: bool = False
     tells: bool = False
 
@@ -72,7 +73,7 @@ def contestants(bundle: Path, model: Path, onnx: Path, target: str) -> list[Cont
         return lambda source, out: (*start, source, out.removesuffix(".parquet"), *rest)
 
     def peer(name: str, folder: Path) -> Callable[[str, str], Sequence[str]]:
-        start = (python(name), "-m", "bench.bulk.peer", name, str(folder), "2")
+        start = (python(name), "-m", "bench.bulk.peer", name, str(folder), str(CORES))
         return lambda source, out: (*start, source, out)
 
     local = ("--local", str(bundle))

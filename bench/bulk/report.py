@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bench.bulk.contestants import Contestant, Cost
@@ -24,14 +22,13 @@ def rates_of(costs: Sequence[Sequence[Cost]], few: int, rows: int) -> list[float
     ]
 
 
-def report(
+def numbers_of(
     facts: Mapping[str, Any],
     field: Sequence[Contestant],
     costs: Mapping[str, Sequence[Sequence[Cost]]],
     distances: Mapping[str, float],
-    out: Path,
-) -> Iterator[str]:
-    """Write the numbers as JSON beside the report, and yield its lines."""
+) -> dict[str, Any]:
+    """Return the numbers of a run, for JSON."""
     rows, width = facts["rows"], facts["dimensions"]
     found = []
     for each in field:
@@ -56,9 +53,7 @@ def report(
                 "bytes_per_text_out": float(width * NUMBER_BYTES),
             }
         )
-    numbers = {**facts, "rates": found}
-    out.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
-    yield from lines(numbers)
+    return {**facts, "rates": found}
 
 
 def lines(numbers: Mapping[str, Any]) -> Iterable[str]:

@@ -84,10 +84,15 @@ def digest(arguments: argparse.Namespace) -> str:
 
 
 def check_job(output: str, job: dict[str, str | None]) -> None:
-    """Write the settings of the job beside its output; exit if they differ from those there."""
+    """Write the settings of the job beside its output.
+
+    Exit if they differ from those there, or if the output holds files of something else.
+    """
     system, path = fs.FileSystem.from_uri(f"{output}.job.json")
     text = json.dumps(job).encode()
     if system.get_file_info(path).type == fs.FileType.NotFound:
+        if names(output):
+            sys.exit(f"{output}: holds Parquet files of no job of this command; name another")
         with system.open_output_stream(path) as file:
             file.write(text)
         return
@@ -135,8 +140,10 @@ def check_columns(arguments: argparse.Namespace, source: str) -> int:
     return int(dataset.count_rows())
 
 
-def embed(arguments: argparse.Namespace, source: str, output: str, checkpoint: str) -> None:
-    """Run the job, without the rows that are finished."""
+def embed(
+    arguments: argparse.Namespace, source: str, output: str, checkpoint: str, model: str
+) -> None:
+    """Run the job, without the rows that are finished, on a model of this digest."""
     context = DataContext.get_current()
     context.enable_progress_bars = False
     # The newer reader starts up to 32 processes to read footers.
@@ -148,9 +155,6 @@ def embed(arguments: argparse.Namespace, source: str, output: str, checkpoint: s
     )
     context.checkpoint_config.checkpoint_actor_memory_bytes = FILTER_MEMORY_BYTES
     context.checkpoint_config.checkpoint_actor_pool_max_size = 1
-    model = digest(arguments)
-    settings = {"model": model, "text": arguments.text_column, "truncate": arguments.truncate}
-    check_job(output, settings)
     rows = ray.data.read_parquet(source, num_cpus=IO_TASK_CPUS)
     parts = rows.repartition(target_num_rows_per_block=arguments.part_rows)
     parts.map_batches(
@@ -175,10 +179,15 @@ def main() -> None:
     source, output = located(arguments.input), located(arguments.output.rstrip("/"))
     checkpoint = f"{output}.checkpoint"
     expected = check_columns(arguments, source)
+    model = digest(arguments)
+    check_job(
+        output,
+        {"model": model, "text": arguments.text_column, "truncate": arguments.truncate},
+    )
     start(arguments)
     begun = time.monotonic()
     before = repair(output, checkpoint)
-    embed(arguments, source, output, checkpoint)
+    embed(arguments, source, output, checkpoint, model)
     rows = repair(output, checkpoint)  # a task of a killed run may have ended meanwhile
     seconds = time.monotonic() - begun
     if rows != expected:

@@ -15,9 +15,11 @@ from headlight.client.connection_advice import misdirected
 from headlight.description import ModelDescription
 from headlight.errors import (
     DeadlineExceeded,
+    DeviceFull,
     HeadlightError,
     InvalidInput,
     MixedWeights,
+    NotFinite,
     Overloaded,
     Unavailable,
 )
@@ -49,7 +51,7 @@ class JobRetries(Retries):
         )
         self._seconds, self._tell = seconds, tell
         self.reset()
-        self._answered = False
+        self._answered = self._ended = False
 
     def reset(self) -> None:
         """Reset the wait and its pauses after an answer."""
@@ -74,7 +76,8 @@ class JobRetries(Retries):
     def _backoff(self, error: HeadlightError) -> float | None:
         named = error.retry_after_seconds if isinstance(error, Overloaded) else 0.0
         now = time.monotonic()
-        end = self._seconds + (now if self._since is None else self._since)
+        since = self._since  # another thread may reset it
+        end = self._seconds + (now if since is None else since)
         # After an answer, another replica or a proxy may send the same error for a while.
         wrong = not self._answered and misdirected(error.message)
         return (
@@ -99,6 +102,18 @@ class JobRetries(Retries):
                 self.reset()
                 return result
 
+    def end(self) -> None:
+        """Let no thread wait longer: the job is to end."""
+        self._ended = True
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep in pieces. Raises Unavailable after `end`."""
+        while seconds > 0:
+            time.sleep(min(seconds, LONGEST_PAUSE_SECONDS))
+            seconds -= LONGEST_PAUSE_SECONDS
+            if self._ended:
+                raise Unavailable("the job was ended")
+
     def execute(self, command: object) -> Any:
         """Execute a command of a flow of futures. A signal can end the wait.
 
@@ -106,7 +121,7 @@ class JobRetries(Retries):
         """
         match command:
             case Pause(seconds):
-                time.sleep(seconds)
+                self._sleep(seconds)
             case Failure(future):
                 return future.exception() if future.done() else None
             case Wait(future):
@@ -143,7 +158,8 @@ def encode_blocks(
             all are.
         retries: retry policy for an unavailable service.
         stop: ends the calls in flight, if the job ends early.
-        skip: whether to leave out inputs that cannot be encoded, instead of raising an error.
+        skip: whether to leave out inputs that cannot be encoded, or whose results are not finite,
+            instead of raising an error.
         first: the first place to encode.
         block: most inputs of a block.
         at_once: blocks in flight; None: BLOCKS_AT_ONCE.
@@ -173,9 +189,15 @@ def encode_blocks(
                     INPUT_INDEX.sub(str(place), error.field), error.problem
                 ) from None
             problems[place] = reword(error.problem)
-            # The inputs before it are good.
-            halves = range(block.start, place), range(place, block.stop)
-            return [part for part in halves if part]
+            return parts_at(block, place)  # the inputs before it are good
+        except (NotFinite, DeviceFull) as error:  # of a runtime; a service halves its own batches
+            places = good(block)
+            if len(places) > 1:
+                return parts_at(block, places[len(places) // 2])
+            if not skip or not isinstance(error, NotFinite):
+                raise
+            problems[places[0]] = error.message
+            return [block]
         except MixedWeights as error:
             # One block had different weights. The advice to call again is wrong here: all results
             # must come from the same weights.
@@ -201,6 +223,11 @@ def blocks_of(done: int, total: int, most: int, at_once: int) -> Iterator[range]
     """
     size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / at_once)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
+
+
+def parts_at(block: range, place: int) -> list[range]:
+    """Return the parts of a block before a place and from it on, without empty ones."""
+    return [part for part in (range(block.start, place), range(place, block.stop)) if part]
 
 
 def refused_place(asked: Sequence[int], error: InvalidInput) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 NULL, EMPTY = "is null; give a text", "is empty; give at least one character"
+NOT_UTF8 = "is not UTF-8; convert it"  # Arrow reads such bytes without a check
 TYPES = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     pa.types.is_null,  # of a column without values
@@ -21,8 +22,18 @@ def holds_texts(kind: pa.DataType) -> bool:
 
 def read_texts(column: Any) -> tuple[list[str], dict[int, str]]:
     """Return the texts of a column, and the reasons, by place, of rows without a text."""
-    values = column.to_pylist()
-    problems = {
-        place: NULL if value is None else EMPTY for place, value in enumerate(values) if not value
-    }
+    try:
+        values = column.to_pylist()
+    except UnicodeDecodeError:
+        values = [value_of(scalar) for scalar in column]
+    reasons = {None: NULL, "": EMPTY, b"": NOT_UTF8}
+    problems = {place: reasons[value] for place, value in enumerate(values) if not value}
     return [value or "" for value in values], problems
+
+
+def value_of(scalar: Any) -> Any:
+    """Return a value of a column; b"" for a text that is not UTF-8."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return b""

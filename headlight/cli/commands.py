@@ -30,7 +30,7 @@ from headlight.cli.completion_command import add_completion
 from headlight.cli.doctor.doctor_command import add_doctor
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
-from headlight.cli.files import OutputError, UsageError, say, show, terminal_width
+from headlight.cli.files import OutputError, ReadError, UsageError, say, show, terminal_width
 from headlight.cli.input_lines import texts_of
 from headlight.cli.main import PARTS
 from headlight.cli.output_files import check_output, count_text, write_result
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parse(argv, arguments)
         check_output(arguments)
         arguments.run(arguments)
-    except (UsageError, OutputError, HeadlightError) as error:
+    except (UsageError, ReadError, OutputError, HeadlightError) as error:
         say(advice(error, arguments))
         return 2 if isinstance(error, UsageError | InvalidInput) else 1
     except BrokenPipeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from headlight.cli.files import OutputError, UsageError, source
+from headlight.cli.files import OutputError, ReadError, UsageError, source
 from headlight.errors import (
     DeadlineExceeded,
     HeadlightError,
@@ -107,7 +107,9 @@ INDEX = re.compile(r"\[(\d+)\]")
 OF_PROMPT = "a prompt is"
 
 
-def advice(error: UsageError | OutputError | HeadlightError, arguments: argparse.Namespace) -> str:
+def advice(
+    error: UsageError | ReadError | OutputError | HeadlightError, arguments: argparse.Namespace
+) -> str:
     """Return an error on one line."""
     message = str(error)
     if isinstance(error, HeadlightError):

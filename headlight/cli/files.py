@@ -21,6 +21,10 @@ class UsageError(Exception):
     """Command that cannot succeed as given; the message has the change to make."""
 
 
+class ReadError(Exception):
+    """Failed read of an input, for example of an object store; a retry may succeed."""
+
+
 class OutputError(Exception):
     """Failed write of a result, for example on a full disk; a retry may succeed."""
 

@@ -65,6 +65,7 @@ def kill_services(
             job, before = started(command(address)), parts_in(folder)
             while parts_in(folder) == before and job.poll() is None:
                 time.sleep(POLL_SECONDS)
+            assert job.poll() is None, "the job ended before its service was killed"
             service.process.kill()
             service.process.communicate()
             ended += 1

@@ -136,7 +136,7 @@ def test_a_store_that_does_not_answer_is_one_line(
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     store = type(fsspec.filesystem("s3"))
     store.clear_instance_cache()
-    assert main(command("s3://bulk/in", "s3://bulk/v.parquet", bundle_path)) == 2
+    assert main(command("s3://bulk/in", "s3://bulk/v.parquet", bundle_path)) == 1
     err = capsys.readouterr().err
     store.clear_instance_cache()
     assert "s3://bulk/in: cannot read it: " in err

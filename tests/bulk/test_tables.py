@@ -10,7 +10,7 @@ import pytest
 
 from tests.bulk.table_faults import faults
 
-GROWTH = 1.15  # of the memory, from the second quarter of a run to the last
+GROWTH = 1.25  # of the memory, from the second quarter of a run to the last
 
 
 @pytest.mark.timeout(3600)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headlight.bulk.row_blocks import BLOCK, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import partial_folder, write
-from headlight.cli.embed.encoder_choice import add_local, encoder_of, is_service
-from headlight.cli.embed.job_checkpoint import Rows, how_to_resume, opened_rows
+from headlight.cli.embed.encoder_choice import add_local, check_kind, encoder_of, is_service
+from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
+from headlight.cli.embed.resumed_rows import made_with, rows_in, tell_left_out
 from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
 from headlight.cli.error_advice import in_words
-from headlight.cli.files import UsageError, say, writing
+from headlight.cli.files import UsageError, say
 from headlight.cli.input_lines import Given, given
 from headlight.cli.shared_options import (
     add_connection,
@@ -32,7 +30,6 @@ from headlight.cli.shared_options import (
 )
 from headlight.cli.tables.table_options import add_tables, is_table
 from headlight.client.channel import READY_SECONDS
-from headlight.description import ModelDescription
 from headlight.extras import MissingExtra, require
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
@@ -119,7 +116,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
         table_command().run_table(arguments, RETRY_SECONDS)
         return
     if arguments.spans is not None:
-        embed_spans(arguments, check_kind)
+        embed_spans(arguments)
         return
     if arguments.beyond_max_length:
         raise UsageError("--beyond-max-length: needs --spans")
@@ -207,88 +204,3 @@ def table_command() -> Any:
     except MissingExtra as error:
         raise UsageError(str(error)) from None
     return importlib.import_module("headlight.cli.tables.table_command")
-
-
-def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
-    """Raise UsageError if the model does not accept the kind of the inputs, texts or ids."""
-    kind, remedy = (
-        ("ids", "leave out --token-ids")
-        if arguments.token_ids
-        else ("text", "give token ids, by --token-ids")
-    )
-    if model.accepts and kind not in model.accepts:
-        raise UsageError(
-            f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}"
-        )
-
-
-def tell_left_out(rows: Rows, inputs: Given) -> None:
-    """Report the number of truncated inputs, and each skipped input with its reason."""
-    counts = rows.counts()
-    if cut := int((counts[0] != counts[2]).sum()):
-        say(f"{cut} of {len(rows)} texts were cut")
-    for place, why in sorted(rows.skipped.items()):
-        say(f"{inputs.describe(place, why)} (skipped)")
-    if rows.skipped:
-        say(f"{len(rows.skipped)} of {len(rows)} texts were skipped")
-
-
-def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, object]:
-    """Return the settings on which the vectors and the choice of inputs depend.
-
-    Values are as in JSON; names are those of options, for the error message.
-    """
-    return {
-        "model or precision": [
-            nothing.model.name,
-            nothing.model.bundle_sha256,
-            nothing.model.precision,
-        ],
-        "--dtype or --dimensions": [
-            [name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()
-        ],
-        "--normalize": arguments.normalize,
-        "--truncate": arguments.truncate,
-        "--prompt": [arguments.prompt_name, arguments.prompt],
-        "--special-tokens": arguments.special_tokens,
-        "--text-field": arguments.text_field,
-        "--id-field": arguments.id_field,
-    }
-
-
-@contextlib.contextmanager
-def rows_in(
-    folder: Path | None,
-    made_with: dict[str, object],
-    nothing: Embeddings,
-    inputs: Sequence[Input],
-    skip_bad: bool,
-) -> Iterator[Rows]:
-    """Open rows in a checkpoint folder, or in memory.
-
-    Raises UsageError if the rows belong to other inputs, OutputError if they cannot be written.
-    """
-    if folder is None:
-        yield Rows(io.BytesIO(), nothing)
-        return
-    with writing(str(folder)), opened_rows(folder, made_with, nothing) as rows:
-        other = rows.first_other(inputs)
-        if other is not None:
-            raise UsageError(
-                f"{folder}: was made of another text {other + 1}; remove it to begin anew, "
-                "or name another --out"
-            )
-        if rows.skipped and not skip_bad:
-            raise UsageError(
-                f"{folder}: was made with --skip-bad, and skipped some; give it again, "
-                "or remove the folder to begin anew"
-            )
-        if len(rows):
-            say(f"going on from {folder}, which has {len(rows)} of {len(inputs)} texts")
-        try:
-            yield rows
-        except BaseException as error:
-            if len(rows):
-                kept = f"{len(rows)} of {len(inputs)} texts are kept in {folder}"
-                say(f"{kept}; {how_to_resume(error)}")
-            raise

@@ -8,6 +8,7 @@ from headlight.bulk.signals import undisturbed
 from headlight.cli.files import UsageError
 from headlight.cli.shared_options import connect
 from headlight.client.sync_client import Client
+from headlight.description import ModelDescription
 from headlight.extras import MissingExtra
 from headlight.interface.encoder import Encoder
 
@@ -82,3 +83,16 @@ def encoder_of(arguments: argparse.Namespace, concurrency: int, ready: float) ->
 def is_service(encoder: Encoder) -> bool:
     """Return whether calls go to a service."""
     return isinstance(encoder, Client)
+
+
+def check_kind(arguments: argparse.Namespace, model: ModelDescription) -> None:
+    """Raise UsageError if the model does not accept the kind of the inputs, texts or ids."""
+    kind, remedy = (
+        ("ids", "leave out --token-ids")
+        if arguments.token_ids
+        else ("text", "give token ids, by --token-ids")
+    )
+    if model.accepts and kind not in model.accepts:
+        raise UsageError(
+            f"{model.name} takes {' or '.join(model.accepts)}, and no {kind}; {remedy}"
+        )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from headlight.archive import to_json
 from headlight.cli.embed.embed_files import replacing
 from headlight.cli.embed.embed_output import json_numbers
-from headlight.cli.embed.encoder_choice import encoder_of
+from headlight.cli.embed.encoder_choice import check_kind, encoder_of
 from headlight.cli.files import UsageError, show
 from headlight.cli.input_lines import Given, given
 from headlight.cli.output_files import count_text, say_written
 from headlight.cli.shared_options import reading
 from headlight.client.channel import READY_SECONDS
-from headlight.description import ModelDescription
 from headlight.span_vectors import SpanVectors, Windows
 
 WINDOWS = re.compile(r"(\d{1,9})(?::(\d{1,9}))?")
@@ -51,10 +50,8 @@ def spans_of(text: str) -> Literal["sentences"] | Windows:
     return Windows(int(found[1]), int(found[2] or 0))
 
 
-def embed_spans(
-    arguments: argparse.Namespace, check: Callable[[argparse.Namespace, ModelDescription], None]
-) -> None:
-    """Run `headlight embed --spans`; `check` raises UsageError for a kind that a model lacks."""
+def embed_spans(arguments: argparse.Namespace) -> None:
+    """Run `headlight embed --spans`."""
     dtypes = arguments.dtype or ["float32"]
     if arguments.format not in (None, "jsonl") or arguments.skip_bad:
         raise UsageError("--spans: writes lines of JSON; use --format jsonl, without --skip-bad")
@@ -65,7 +62,7 @@ def embed_spans(
             raise UsageError(f"--{option}: is not for --spans; leave it out")
     inputs = given(arguments)
     with encoder_of(arguments, 1, READY_SECONDS) as client:
-        check(arguments, client.model())
+        check_kind(arguments, client.model())
         found = client.span_vectors(
             inputs.texts,
             arguments.spans,

@@ -1,6 +1,7 @@
 """Folder of finished parts, so that a later run can resume.
 
 FOLDER/  _manifest.json            settings and inputs of the job; at the end also its parts
+         _lock                     of the process at work, on a disk
          part-00000000.parquet     the vectors of some rows, in order
          _rejected-00000000.jsonl  rows of that part that could not be encoded, with the reasons
 
@@ -14,7 +15,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from headlight.cli.files import OutputError, UsageError
 MANIFEST = "_manifest.json"
 LOCK = "_lock"
 PART = re.compile(r"part-(\d{8})\.parquet")
+REJECTED = re.compile(r"_rejected-\d{8}\.jsonl")
 FORMAT = 1  # version of the folder: parts of another version are useless
 GROUP_BYTES = 64 * 2**20  # a row group of the joined file
 
@@ -37,7 +39,10 @@ class PartFolder:
 
     Attributes:
         name: of the folder, as messages show it.
+        is_joined: whether the parts were joined before, and only their removal was interrupted.
     """
+
+    is_joined = False
 
     def __init__(self, name: str) -> None:
         """Name the folder; `opened` creates it."""
@@ -69,7 +74,7 @@ class PartFolder:
             yield
 
     def _check(self, settings: Mapping[str, object]) -> None:
-        before = self._read(MANIFEST)
+        before = self._manifest()
         if before is None:
             if strangers := self._numbers():
                 raise UsageError(
@@ -78,8 +83,10 @@ class PartFolder:
                 )
             self._put(MANIFEST, _json({"format": FORMAT, **settings}))
             return
+        self.is_joined = "joined" in before
         wanted = json.loads(_json({"format": FORMAT, **settings}))
-        if other := [name for name, value in wanted.items() if before.get(name) != value]:
+        other = [name for name, value in wanted.items() if before.get(name) != value]
+        if other and not self.is_joined:
             raise UsageError(
                 f"{self.name}: was made with another {', '.join(other)}; "
                 "remove it to begin anew, or name another --out"
@@ -92,38 +99,69 @@ class PartFolder:
 
     def add(self, number: int, table: pa.Table, rejected: Sequence[Mapping[str, object]]) -> None:
         """Write a part and its rejected rows. Raises OutputError."""
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, use_dictionary=_small(table.schema))
         with self._writing():
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, use_dictionary=_small(table.schema))
             if rejected:
                 self._put(_rejected(number), b"".join(_json(row) + b"\n" for row in rejected))
             self._put(_part(number), sink.getvalue().to_pybytes())
 
-    def finish(self, settings: Mapping[str, object]) -> tuple[int, int]:
-        """Write the list of parts. Return the numbers of rows and of rejected rows."""
+    def finish(self, settings: Mapping[str, object], sizes: Sequence[int]) -> tuple[int, int]:
+        """Write the list of parts. Return the numbers of rows and of rejected rows.
+
+        Args:
+            settings: of the job.
+            sizes: rows of each part, rejected ones included.
+
+        Raises:
+            OutputError: parts are missing, or the list cannot be written.
+        """
         with self._writing():
+            self._check_complete(len(sizes))
+            sides = self._names()
             parts = []
-            for number in self._numbers():
-                with self._fs.open(self._join(_part(number)), "rb") as file:
-                    rows = pq.read_metadata(file).num_rows
-                rejected = len((self._data(_rejected(number)) or b"").splitlines())
-                parts.append({"file": _part(number), "rows": rows, "rejected": rejected})
+            for number, size in enumerate(sizes):
+                name = _rejected(number)
+                rejected = len(self._data(name).splitlines()) if name in sides else 0
+                parts.append({"file": _part(number), "rows": size - rejected, "rejected": rejected})
             self._put(MANIFEST, _json({"format": FORMAT, **settings, "parts": parts}))
         return sum(part["rows"] for part in parts), sum(part["rejected"] for part in parts)
 
-    def join(self, out: str, rejected_out: str) -> None:
+    def join(self, out: str, rejected_out: str, count: int) -> None:
         """Write all parts into one file, and their rejected rows into another; remove the folder.
 
         Both files appear whole. Raises OutputError.
         """
         with self._writing(out):
-            numbers = self._numbers()
-            rejected = b"".join(self._data(_rejected(number)) or b"" for number in numbers)
-            if rejected:
-                self._replace(rejected_out, [rejected])
-            self._join_parts(out, numbers)
+            self._check_complete(count)
+            sides = sorted(name for name in self._names() if REJECTED.fullmatch(name))
+            path = self._fs._strip_protocol(rejected_out)
+            if sides:
+                self._replace(path, map(self._data, sides))
+            elif self._fs.exists(path):
+                self._fs.rm(path)  # of an earlier job
+            self._join_parts(out, range(count))
         with self._writing():
-            self._fs.rm(self._path, recursive=True)
+            self._put(MANIFEST, _json({**(self._manifest() or {}), "joined": out}))
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the folder, the manifest last: if this is interrupted, the next run does it."""
+        with self._writing():
+            names = sorted(self._names() - {MANIFEST})
+            if names:
+                self._fs.rm([self._join(name) for name in names])
+            self._fs.rm(self._join(MANIFEST))
+            if self._fs.exists(self._path):  # object stores have no empty folders
+                self._fs.rmdir(self._path)
+
+    def _check_complete(self, count: int) -> None:
+        missing = sorted(set(range(count)) - set(self._numbers()))
+        if missing:
+            raise OutputError(
+                f"{self.name}: lacks {len(missing)} of {count} parts, the first is {missing[0]}; "
+                "another process may use it: give the command again when it has ended"
+            )
 
     def _join_parts(self, out: str, numbers: Sequence[int]) -> None:
         fs, path = fsspec.core.url_to_fs(out)
@@ -143,6 +181,7 @@ class PartFolder:
                 file.commit()
         if self._local:
             os.replace(target, os.path.realpath(path))
+            _sync_folder(os.path.realpath(path))
 
     def _write_groups(self, file: Any, numbers: Sequence[int]) -> None:
         writer: pq.ParquetWriter | None = None
@@ -162,46 +201,44 @@ class PartFolder:
         if writer is not None:
             writer.close()
 
-    def _numbers(self) -> list[int]:
+    def _names(self) -> set[str]:
+        """Return the names of all files."""
         self._fs.invalidate_cache(self._path)  # other processes may write
         try:
             entries = self._fs.ls(self._path, detail=False)
         except FileNotFoundError:  # object stores have no empty folders
             entries = []
-        names = (entry.rpartition("/")[2] for entry in entries)
-        return sorted(int(found[1]) for name in names if (found := PART.fullmatch(name)))
+        return {entry.rpartition("/")[2] for entry in entries}
 
-    def _read(self, name: str) -> dict[str, Any] | None:
-        data = self._data(name)
+    def _numbers(self) -> list[int]:
+        return sorted(int(found[1]) for name in self._names() if (found := PART.fullmatch(name)))
+
+    def _manifest(self) -> dict[str, Any] | None:
+        if not self._fs.exists(self._join(MANIFEST)):
+            return None
         try:
-            found = None if data is None else json.loads(data)
+            found = json.loads(self._data(MANIFEST))
         except ValueError:
             found = {}
-        return found if found is None or isinstance(found, dict) else {}
+        return found if isinstance(found, dict) else {}
 
-    def _data(self, name: str) -> bytes | None:
-        path = self._join(name)
-        return bytes(self._fs.cat_file(path)) if self._fs.exists(path) else None
+    def _data(self, name: str) -> bytes:
+        return bytes(self._fs.cat_file(self._join(name)))
 
     def _put(self, name: str, data: bytes) -> None:
         self._replace(self._join(name), [data])
 
-    def _replace(self, path: str, data: Sequence[bytes]) -> None:
+    def _replace(self, path: str, data: Iterable[bytes]) -> None:
         """Write a file that appears whole: renamed if local, else uploaded in one piece."""
         if not self._local:
-            self._fs.pipe_file(self._fs._strip_protocol(path), b"".join(data))
+            self._fs.pipe_file(path, b"".join(data))
             return
-        path = self._fs._strip_protocol(path)
         with open(f"{path}.new", "wb") as file:
             file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(f"{path}.new", path)
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)  # else the name may be lost with the power
-        finally:
-            os.close(folder)
+        _sync_folder(path)
 
     def _join(self, name: str) -> str:
         return f"{self._path.rstrip('/')}/{name}"
@@ -218,6 +255,15 @@ class PartFolder:
         except Exception as error:  # drivers have exceptions of their own
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise OutputError(f"{name or self.name}: cannot write it: {reason}") from None
+
+
+def _sync_folder(path: str) -> None:
+    """Sync the folder of a renamed file: else the name may be lost with the power."""
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _small(schema: pa.Schema) -> list[str]:

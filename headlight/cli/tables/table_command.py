@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headlight.bulk.row_blocks import BLOCK, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
-from headlight.cli.embed.encoder_choice import encoder_of, is_service
+from headlight.cli.embed.encoder_choice import check_kind, encoder_of, is_service
 from headlight.cli.embed.job_checkpoint import how_to_resume
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.vector_options import vector_types
@@ -17,10 +17,13 @@ from headlight.cli.shared_options import reading
 from headlight.cli.tables.part_folder import PartFolder
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
+    check_apart,
     check_table_options,
     copied_columns,
+    folder_name,
     is_joined,
     metadata_of,
+    rejected_file,
     settings_of,
 )
 from headlight.cli.tables.table_source import TableSource
@@ -29,35 +32,37 @@ from headlight.interface.encoder import Encoder
 from headlight.results import Embeddings
 
 
-def run_table(arguments: argparse.Namespace, patience: float) -> None:
-    """Run `headlight embed` on tables; `patience` is the default of --retry-for."""
+def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> None:
+    """Run `headlight embed` on tables."""
     check_table_options(arguments)
     arguments.priority = arguments.priority or "bulk"
     source = TableSource(arguments.texts, arguments.text_column, copied_columns(arguments))
+    check_apart(arguments, source)
     progress = Progress(source.rows, wanted=arguments.progress)
 
     def tell(line: str) -> None:
         progress.clear()
         say(line)
 
-    seconds = patience if arguments.retry_for is None else arguments.retry_for
+    seconds = default_retry_seconds if arguments.retry_for is None else arguments.retry_for
     retries = JobRetries(seconds, arguments.timeout, tell)
     with ended_by_sigterm(), encoder_of(arguments, 1, 0.0) as encoder:
         try:
-            run_job(arguments, source, encoder, retries, progress)
+            run_on(encoder, arguments, source, retries, progress)
         finally:
             progress.clear()
 
 
-def run_job(
+def run_on(
+    encoder: Encoder,
     arguments: argparse.Namespace,
     source: TableSource,
-    encoder: Encoder,
     retries: JobRetries,
     progress: Progress,
 ) -> None:
     """Run the job on an encoder, and report its output."""
     model = retries.persist(encoder.model)
+    check_kind(arguments, model)
 
     def encode(some: Sequence[Input]) -> Embeddings:
         return encoder.encode_with_info(
@@ -69,50 +74,69 @@ def run_job(
         )
 
     nothing = encode([])
+    if arguments.prompt or arguments.prompt_name:
+        encode(["a"])  # a prompt that is too long would make all rows bad ones
     service = is_service(encoder)
-    folder = PartFolder(f"{arguments.out}.partial" if is_joined(arguments) else arguments.out)
+    folder = PartFolder(folder_name(arguments))
+    job = TableJob(
+        source,
+        folder,
+        PartEncoder(
+            encode,
+            nothing.model,
+            retries=retries,
+            block=(model.limits.max_items or BLOCK) if service else arguments.part_rows,
+            at_once=None if service else 1,
+        ),
+        nothing,
+        text=arguments.text_column,
+        copied=copied_columns(arguments),
+        identity=arguments.id_column,
+        metadata=metadata_of(arguments, model, nothing),
+    )
+
+    def stop() -> None:
+        retries.end()
+        encoder.close()
+
     settings = settings_of(arguments, source, nothing)
     with folder.opened(settings):
-        job = TableJob(
-            source,
-            folder,
-            PartEncoder(
-                encode,
-                nothing.model,
-                retries=retries,
-                block=(model.limits.max_items or BLOCK) if service else arguments.part_rows,
-                at_once=None if service else 1,
-            ),
-            nothing,
-            text=arguments.text_column,
-            copied=copied_columns(arguments),
-            identity=arguments.id_column,
-            metadata=metadata_of(arguments, model, nothing),
-        )
-        begun = len(folder.done())
-        if begun:
-            say(f"going on from {folder.name}, which has {count_text(begun, 'finished part')}")
-        try:
-            job.run(arguments.part_rows, progress, encoder.close)
-        except BaseException as error:
-            progress.clear()
-            if parts := len(folder.done()):
-                say(
-                    f"{count_text(parts, 'part')} of {arguments.part_rows:,} rows are kept in "
-                    f"{folder.name}; {how_to_resume(error)}"
-                )
-            raise
+        if folder.is_joined:
+            folder.remove()
+            say(f"{arguments.out} is complete: an earlier run was ended after it")
+            return
+        run_parts(job, folder, arguments.part_rows, progress, stop)
+        finish(arguments, folder, settings, source.rows)
+
+
+def run_parts(
+    job: TableJob, folder: PartFolder, size: int, progress: Progress, stop: Callable[[], None]
+) -> None:
+    """Run the job, and report what an earlier run or this one has left."""
+    if begun := len(folder.done()):
+        say(f"going on from {folder.name}, which has {count_text(begun, 'finished part')}")
+    try:
+        job.run(size, progress, stop)
+    except BaseException as error:
         progress.clear()
-        finish(arguments, folder, settings)
+        if parts := len(folder.done()):
+            kept = f"{count_text(parts, 'part')} of {size:,} rows are kept in {folder.name}"
+            say(f"{kept}; {how_to_resume(error)}")
+        raise
+    progress.clear()
 
 
-def finish(arguments: argparse.Namespace, folder: PartFolder, settings: dict[str, object]) -> None:
+def finish(
+    arguments: argparse.Namespace, folder: PartFolder, settings: Mapping[str, object], rows: int
+) -> None:
     """Complete the folder, join its parts if one file is asked for, and report both."""
-    rows, rejected = folder.finish(settings)
+    size = arguments.part_rows
+    sizes = [min(size, rows - first) for first in range(0, rows, size)] or [0]
+    good, rejected = folder.finish(settings, sizes)
     side = f"{folder.name}/_rejected-*.jsonl"
     if is_joined(arguments):
-        side = f"{arguments.out.removesuffix('.parquet')}.rejected.jsonl"
-        folder.join(arguments.out, side)
+        side = rejected_file(arguments)
+        folder.join(arguments.out, side, len(sizes))
     if rejected:
-        say(f"{rejected:,} of {rows + rejected:,} rows could not be encoded: see {side}")
-    say(f"wrote {arguments.out}: {count_text(rows, 'vector')}")
+        say(f"{rejected:,} of {rows:,} rows could not be encoded: see {side}")
+    say(f"wrote {arguments.out}: {count_text(good, 'vector')}")

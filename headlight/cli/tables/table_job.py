@@ -14,7 +14,7 @@ import pyarrow as pa
 from headlight.bulk.row_blocks import JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.bulk.table_columns import vector_column
-from headlight.bulk.text_column import read_texts
+from headlight.bulk.text_column import read_texts, value_of
 from headlight.cli.embed.progress import Progress
 from headlight.cli.error_advice import in_words
 from headlight.cli.tables.part_folder import PartFolder
@@ -76,7 +76,7 @@ class PartEncoder:
             problems,
             self._encode,
             take,
-            stop=lambda: None,  # an error of one part leaves the others in flight to end
+            stop=lambda: None,  # `TableJob.run` does
             skip=True,
             reword=in_words,
             **self._options,
@@ -131,6 +131,8 @@ class TableJob:
         progress.begin(finished)
         pending = deque[Future[int]]()
         pool = ThreadPoolExecutor(PARTS_AT_ONCE)
+        if not rows and not done:
+            self._part(0, 0, self._source.schema.empty_table())  # so that there is a schema
         with _stopping(pool, stop):
             for number, table in self._source.parts(size, lambda part: part not in done):
                 pending.append(pool.submit(self._part, number, number * size, table))
@@ -169,7 +171,9 @@ class TableJob:
 
     def _rejected(self, first: int, at: int, table: pa.Table, why: str) -> dict[str, object]:
         file, row = self._source.place(first + at)
-        name = {} if self._identity is None else {"id": table.column(self._identity)[at].as_py()}
+        name = {}
+        if self._identity is not None:
+            name = {"id": value_of(table.column(self._identity)[at])}
         return {**name, "row": first + at, "file": file, "file_row": row, "error": why}
 
 

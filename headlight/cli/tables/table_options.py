@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import TYPE_CHECKING
 
 from headlight.cli.files import UsageError, check_writable
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 PART_ROWS = 2048
 JOINED = ".parquet"
-# Options of other inputs or outputs, with the value that each has if it is not given.
-OTHERS = {
+# Options that tables do not have, with the value of each if it is not given.
+EXCLUDED = {
     "file": None,
     "text_field": None,
     "id_field": None,
@@ -82,7 +83,7 @@ def is_table(arguments: argparse.Namespace) -> bool:
 
 def check_table_options(arguments: argparse.Namespace) -> None:
     """Raise UsageError for options that tables do not have, or without an output."""
-    for name, usual in OTHERS.items():
+    for name, usual in EXCLUDED.items():
         if getattr(arguments, name) != usual:
             raise UsageError(f"--{name.replace('_', '-')}: is not for tables; leave it out")
     if not arguments.texts:
@@ -106,6 +107,37 @@ def check_table_options(arguments: argparse.Namespace) -> None:
             raise UsageError(
                 f"--keep-column {name}: the output has a column of that name; leave it out"
             )
+
+
+def check_apart(arguments: argparse.Namespace, source: TableSource) -> None:
+    """Raise UsageError for an output that replaces an input, or would be read as one."""
+    out = located(arguments.out)
+    for file in source.files:
+        if located(file.name) in {out, located(rejected_file(arguments))}:
+            raise UsageError(f"--out: {out} is an input, which it would replace; name another")
+    for name in arguments.texts:
+        folder = located(name).rstrip("/")
+        if out.rstrip("/") == folder or out.startswith(f"{folder}/"):
+            raise UsageError(
+                f"--out: {out} is or lies in the input folder {name}, and a later run would read it; "
+                "name a place outside"
+            )
+
+
+def located(name: str) -> str:
+    """Return a URL as it is, and a path without links."""
+    return name if "://" in name else os.path.realpath(name)
+
+
+def folder_name(arguments: argparse.Namespace) -> str:
+    """Return the folder of the parts: beside the file itself if --out is a link to it."""
+    out = located(arguments.out)
+    return f"{out}.partial" if is_joined(arguments) else out
+
+
+def rejected_file(arguments: argparse.Namespace) -> str:
+    """Return the file of rejected rows beside a joined output."""
+    return f"{arguments.out.removesuffix(JOINED)}.rejected.jsonl"
 
 
 def is_joined(arguments: argparse.Namespace) -> bool:

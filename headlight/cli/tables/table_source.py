@@ -1,7 +1,7 @@
 """Input tables: Parquet and Arrow files, folders and globs, local or wherever fsspec reads.
 
-Only footers are read at first. Rows are then read row group by row group, so memory does not grow
-with the size of a file.
+Of Parquet, only footers are read at first; of Arrow, all batches are counted. Rows are then read
+row group by row group, so memory does not grow with the size of a file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headlight.bulk.text_column import holds_texts
-from headlight.cli.files import UsageError
+from headlight.cli.files import ReadError, UsageError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")
+PARQUET_MAGIC, ARROW_MAGIC = b"PAR1", b"ARROW1"  # at the end, behind the length of the footer
 BUFFER_BYTES = 2**20  # read ahead in a column, instead of a whole row group
-FOOTER_BYTES = {".parquet": (4, 4), ".arrow": (4, 6)}  # its length, and the magic at the end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,8 @@ class TableFile:
     Attributes:
         name: as messages show it.
         groups: rows of each row group, or of each record batch of an Arrow file.
-        digest: SHA-256 of the footer, which a file that is written anew does not keep.
+        digest: SHA-256 of the size and the footer, and of an Arrow file also of its time or tag: its
+            footer has no statistics. A file that is written anew does not keep it.
         schema: types of all columns.
     """
 
@@ -61,6 +62,7 @@ class TableSource:
 
         Raises:
             UsageError: a file is missing or damaged, or lacks a column.
+            ReadError: a file cannot be read now.
         """
         self._places = [place for source in sources for place in _found(source)]
         self.files = [_read_footer(*place) for place in self._places]
@@ -70,16 +72,24 @@ class TableSource:
         kinds = {name: _common_type(self.files, name) for name in names[1:]}
         self.schema = pa.schema({text: pa.string(), **kinds})
         self.rows = sum(sum(file.groups) for file in self.files)
+        try:
+            pq.write_table(self.schema.empty_table(), pa.BufferOutputStream())
+        except pa.ArrowException as error:
+            raise UsageError(f"--keep-column: Parquet has no such type: {error}") from None
 
     def parts(self, size: int, wanted: Callable[[int], bool]) -> Iterator[tuple[int, pa.Table]]:
         """Yield the wanted parts with their numbers: part i has the rows from i * size on.
 
-        Raises UsageError if a file is damaged.
+        Raises:
+            UsageError: a file is damaged, or was replaced meanwhile.
+            ReadError: a file cannot be read now.
         """
         row, chunks = 0, list[pa.Table]()
         for (fs, path), file in zip(self._places, self.files, strict=True):
             with _reading(file.name), fs.open(path, "rb") as stream:
                 reader = _opened(file.name, stream)
+                if _digest(fs, path, stream, reader) != file.digest:
+                    raise UsageError(f"{file.name}: was replaced during the job; begin anew")
                 for group, count in enumerate(file.groups):
                     numbers = range(row // size, -(-(row + count) // size))
                     if not any(map(wanted, numbers)):
@@ -121,7 +131,7 @@ def _found(source: str) -> list[tuple[Any, str]]:
             problem = f"has no files that end in {', '.join((*PARQUET, *ARROW))}"
         elif any(sign in path for sign in "*?["):
             found = fs.glob(path, detail=True)
-            names = sorted(name for name, entry in found.items() if entry["type"] == "file")
+            names = sorted(name for name, entry in found.items() if entry["type"] != "directory")
             problem = "no file has such a name"
         else:
             names, problem = [path] if fs.exists(path) else [], "there is no such file"
@@ -140,21 +150,24 @@ def _is_table(name: str) -> bool:
 
 @contextlib.contextmanager
 def _reading(name: str) -> Iterator[None]:
-    """Raise UsageError for what a file or its driver raises."""
+    """Raise UsageError for what a file raises, ReadError if another attempt may succeed."""
     try:
         yield
     except (UsageError, MemoryError):
         raise
     except ImportError as error:
         raise UsageError(f"{name}: {error}") from None
-    except pa.ArrowException as error:
-        raise UsageError(
-            f"{name}: is no whole Parquet or Arrow file, perhaps truncated; replace it "
-            f"({' '.join(str(error).split()):.200})"
-        ) from None
+    except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        raise UsageError(f"{name}: cannot read it: {error.strerror or error}") from None
     except Exception as error:  # drivers have exceptions of their own
+        # Arrow raises OSErrors without a number for damaged data.
+        if isinstance(error, pa.ArrowException) or (type(error) is OSError and not error.errno):
+            raise UsageError(
+                f"{name}: is no whole Parquet or Arrow file, perhaps truncated; replace it "
+                f"({' '.join(str(error).split()):.200})"
+            ) from None
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise UsageError(f"{name}: cannot read it: {reason}") from None
+        raise ReadError(f"{name}: cannot read it: {reason}") from None
 
 
 def _read_footer(fs: Any, path: str) -> TableFile:
@@ -164,24 +177,29 @@ def _read_footer(fs: Any, path: str) -> TableFile:
         if isinstance(reader, pq.ParquetFile):
             found = reader.metadata
             groups = [found.row_group(at).num_rows for at in range(found.num_row_groups)]
-            schema, kind = reader.schema_arrow, ".parquet"
+            schema = reader.schema_arrow
         else:
             groups = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
-            schema, kind = reader.schema, ".arrow"
-        return TableFile(name, tuple(groups), _footer_digest(stream, kind), schema)
+            schema = reader.schema
+        return TableFile(name, tuple(groups), _digest(fs, path, stream, reader), schema)
 
 
 def _protocols(fs: Any) -> tuple[str, ...]:
     return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
 
 
-def _footer_digest(stream: IO[bytes], kind: str) -> str:
-    length_bytes, magic_bytes = FOOTER_BYTES[kind]
+def _digest(fs: Any, path: str, stream: IO[bytes], reader: Any) -> str:
+    arrow = not isinstance(reader, pq.ParquetFile)
+    length_bytes, magic_bytes = 4, len(ARROW_MAGIC if arrow else PARQUET_MAGIC)
     size = stream.seek(0, 2)
     stream.seek(size - length_bytes - magic_bytes)
     length = int.from_bytes(stream.read(length_bytes), "little")
     stream.seek(max(0, size - length_bytes - magic_bytes - length))
-    return hashlib.sha256(stream.read(length) + str(size).encode()).hexdigest()
+    found = hashlib.sha256(stream.read(length) + str(size).encode())
+    if arrow:
+        info = fs.info(path)
+        found.update(str(info.get("ETag") or info.get("mtime")).encode())
+    return found.hexdigest()
 
 
 def _opened(name: str, stream: IO[bytes]) -> Any:

@@ -161,7 +161,7 @@ class Engine:
         """Encode any number of items of one role, in batches of similar lengths.
 
         As many batches run at once as there are workers (`Workers.streams`), for all callers
-        together.
+        together. A lone batch runs at once, on all threads.
 
         Returns:
             One result per item, in their order.
@@ -169,16 +169,16 @@ class Engine:
         Raises:
             EngineError, DeviceFull: see `run`.
         """
-        if len(items) == 1:
-            return self.run(items, wide=True)
         squared = bool(items) and items[0].role == "attend"  # all items have one role
         batches = plan([len(item.ids) for item in items], squared=squared)
-        if len(batches) == 1 or self._workers.streams == 1:
-            found = [self.run([items[row] for row in rows], wide=True) for rows in batches]
-        else:
-            found = list(
-                self._threads.map(lambda rows: self.run([items[row] for row in rows]), batches)
+        if len(batches) == 1:
+            return self.run(items, wide=True)
+        wide = self._workers.streams == 1
+        found = list(
+            self._threads.map(
+                lambda rows: self.run([items[row] for row in rows], wide=wide), batches
             )
+        )
         results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
         return [results[row] for row in range(len(items))]
 

@@ -43,8 +43,8 @@ def test_parts_are_joined_in_order_with_their_metadata(place: str) -> None:
         folder.add(0, part(1, 2, 3), [])
         assert folder.done() == {0, 1}
     with PartFolder(folder.name).opened(SETTINGS):
-        assert folder.finish(SETTINGS) == (5, 1)
-        folder.join(f"{place}/v.parquet", f"{place}/v.rejected.jsonl")
+        assert folder.finish(SETTINGS, [3, 3]) == (5, 1)
+        folder.join(f"{place}/v.parquet", f"{place}/v.rejected.jsonl", 2)
     table = table_of(f"{place}/v.parquet")
     assert table.column("id").to_pylist() == [1, 2, 3, 4, 5]
     assert table.schema.metadata[b"k"] == b"v"
@@ -62,7 +62,7 @@ def test_a_finished_folder_lists_its_parts_and_is_read_as_one_table(tmp_path: Pa
     with folder.opened(SETTINGS):
         folder.add(0, part(1, 2), [BAD])
         folder.add(1, part(3), [])
-        folder.finish(SETTINGS)
+        folder.finish(SETTINGS, [3, 1])
     manifest = json.loads((tmp_path / "out/_manifest.json").read_text())
     assert manifest["parts"] == [
         {"file": "part-00000000.parquet", "rows": 2, "rejected": 1},
@@ -71,6 +71,57 @@ def test_a_finished_folder_lists_its_parts_and_is_read_as_one_table(tmp_path: Pa
     assert pq.read_table(tmp_path / "out").column("id").to_pylist() == [1, 2, 3]
     with PartFolder(folder.name).opened(SETTINGS):  # a finished job may be run again
         assert folder.done() == {0, 1}
+
+
+def test_a_folder_that_lacks_parts_is_not_joined(place: str) -> None:
+    """Another process may have joined and removed them."""
+    folder = PartFolder(f"{place}/v.parquet.partial")
+    with folder.opened(SETTINGS):
+        folder.add(1, part(1), [])
+        message = "v.parquet.partial: lacks 2 of 3 parts, the first is 0; another process may use"
+        with pytest.raises(OutputError, match=message):
+            folder.finish(SETTINGS, [1, 1, 1])
+        with pytest.raises(OutputError, match=message):
+            folder.join(f"{place}/v.parquet", f"{place}/v.rejected.jsonl", 3)
+    fs, path = fsspec.core.url_to_fs(f"{place}/v.parquet")
+    assert not fs.exists(path)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, {**SETTINGS, "--text-column": "title"}])
+def test_an_interrupted_removal_is_completed(
+    place: str, monkeypatch: pytest.MonkeyPatch, settings: dict[str, object]
+) -> None:
+    folder = PartFolder(f"{place}/v.parquet.partial")
+    rejected = f"{place}/v.rejected.jsonl"
+    with folder.opened(SETTINGS):
+        folder.add(0, part(1, 2), [BAD])
+        folder.finish(SETTINGS, [3])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(PartFolder, "remove", interrupted)
+            folder.join(f"{place}/v.parquet", rejected, 1)
+    later = PartFolder(folder.name)
+    with later.opened(settings):
+        assert later.is_joined
+        later.remove()
+    fs, path = fsspec.core.url_to_fs(place)
+    found = {name.rpartition("/")[2] for name in fs.find(path)}
+    assert found == {"v.parquet", "v.rejected.jsonl"}
+    assert not fs.exists(f"{path}/v.parquet.partial")
+
+
+def interrupted(folder: PartFolder) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_rejected_rows_of_an_earlier_job_do_not_stay(place: str) -> None:
+    rejected = f"{place}/v.rejected.jsonl"
+    fs, path = fsspec.core.url_to_fs(rejected)
+    for rows in ([BAD], []):
+        folder = PartFolder(f"{place}/v.parquet.partial")
+        with folder.opened(SETTINGS):
+            folder.add(0, part(1), rows)
+            folder.join(f"{place}/v.parquet", rejected, 1)
+        assert fs.exists(path) == bool(rows)
 
 
 def test_another_job_is_refused_and_the_option_named(place: str) -> None:
@@ -124,7 +175,7 @@ def test_a_failed_write_leaves_no_part_and_no_half(
                 folder.add(1, part(2), [BAD])
         assert folder.done() == {0}
         folder.add(1, part(2), [])  # later there is room
-        assert folder.finish(SETTINGS) == (2, 0)
+        assert folder.finish(SETTINGS, [1, 1]) == (2, 0)
 
 
 def test_a_damaged_manifest_is_another_job(tmp_path: Path) -> None:

@@ -127,6 +127,16 @@ def test_a_table_of_bad_rows_alone_has_an_empty_output(
     assert (len(table), table.schema.field("embedding").type) == (0, pa.list_(pa.float32(), 8))
 
 
+def test_a_table_without_rows_has_an_output_with_columns(
+    run: Run, tmp_path: Path, target: str
+) -> None:
+    write(tmp_path / "in.parquet", [])
+    code, err = run("--target", target)
+    assert (code, err) == (0, f"headlight: wrote {tmp_path}/v.parquet: 0 vectors\n")
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert (len(table), table.schema.field("embedding").type) == (0, pa.list_(pa.float32(), 8))
+
+
 def test_without_an_id_rows_have_their_number(run: Run, tmp_path: Path, target: str) -> None:
     write(tmp_path / "in.parquet", ["a", None, "c"])
     command = ["embed", str(tmp_path / "in.parquet"), "--text-column", "body", "--target", target]
@@ -238,6 +248,7 @@ def test_ctrl_c_keeps_the_parts(
     run: Run, tmp_path: Path, bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in.parquet", texts(ROWS))
+    local = ("--local", str(bundle_path))
     add, left = PartFolder.add, iter(range(2))
 
     def interrupted(self: PartFolder, number: int, table: pa.Table, rejected: Any) -> None:
@@ -245,8 +256,55 @@ def test_ctrl_c_keeps_the_parts(
         if next(left, None) is None:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(PartFolder, "add", interrupted)
-    code, err = run("--local", str(bundle_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFolder, "add", interrupted)
+        code, err = run(*local)
     assert code == 128 + signal.SIGINT
     assert "are kept in" in err
     assert "Traceback" not in err
+    assert run(*local)[0] == 0
+    assert run(*local, "--out", str(tmp_path / "whole.parquet"))[0] == 0
+    assert (tmp_path / "v.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_a_run_that_was_ended_after_its_output_is_complete(
+    run: Run, tmp_path: Path, servicer: Failing, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in.parquet", texts(ROWS))
+
+    def interrupted(folder: PartFolder) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartFolder, "remove", interrupted)
+        assert run("--target", target)[0] == 128 + signal.SIGINT
+    output = (tmp_path / "v.parquet").read_bytes()
+    servicer.texts()
+    code, err = run("--target", target)
+    assert (code, servicer.texts()) == (0, [])
+    assert (
+        err == f"headlight: {tmp_path}/v.parquet is complete: an earlier run was ended after it\n"
+    )
+    assert names(tmp_path) == ["in.parquet", "v.parquet"]
+    assert (tmp_path / "v.parquet").read_bytes() == output
+
+
+def test_a_model_without_texts_is_refused_at_once(
+    run: Run, tmp_path: Path, servicer: Failing, target: str
+) -> None:
+    servicer.accepts = ("ids",)
+    write(tmp_path / "in.parquet", texts(3))
+    code, err = run("--target", target)
+    assert (code, "fake takes ids, and no text" in err) == (2, True)
+    assert names(tmp_path) == ["in.parquet"]
+
+
+def test_an_output_that_is_a_link_is_written_where_it_points(
+    run: Run, tmp_path: Path, target: str
+) -> None:
+    write(tmp_path / "in.parquet", texts(3))
+    (tmp_path / "far").mkdir()
+    (tmp_path / "v.parquet").symlink_to(tmp_path / "far/w.parquet")
+    assert run("--target", target)[0] == 0
+    assert (tmp_path / "v.parquet").is_symlink()
+    assert len(pq.read_table(tmp_path / "far/w.parquet")) == 3

@@ -33,6 +33,31 @@ def test_wrong_options_are_refused_by_name(
 
 
 @pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("in.parquet", "in.parquet is an input, which it would replace; name another"),
+        ("docs/v.parquet", "docs/v.parquet is or lies in the input folder docs, and a later run"),
+        ("docs", "docs is or lies in the input folder docs, and a later run would read it"),
+    ],
+)
+def test_an_output_among_the_inputs_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    out: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = write(tmp_path / "in.parquet", texts(3)).read_bytes()
+    write(tmp_path / "docs/1.parquet", texts(3))
+    command = ["embed", "in.parquet", "docs", "--text-column", "body", "--out", out]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert (message in err, err.count("\n")) == (True, 1), err
+    assert (tmp_path / "in.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize(
     ("command", "message"),
     [
         (("docs.parquet",), "docs.parquet: name its column of texts by --text-column; give a text"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headlight.cli.files import UsageError
+from headlight.cli.files import ReadError, UsageError
 from headlight.cli.tables.table_source import TableSource
 from tests.headlight.cli.tables.making import texts, write
 
@@ -104,8 +105,36 @@ def test_a_damaged_row_group_is_named_when_it_is_read(tmp_path: Path) -> None:
     data[4:2000] = b"\xff" * 1996
     path.write_bytes(data)
     source = TableSource([str(path)], "body", [])
-    with pytest.raises(UsageError, match=rf"{path}: (is no whole|cannot read it)"):
+    with pytest.raises(UsageError, match=rf"{path}: is no whole Parquet or Arrow file"):
         bodies(source, 10)
+
+
+def test_a_file_that_is_replaced_during_the_job_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", texts(30))
+    source = TableSource([str(path)], "body", [])
+    write(path, [*texts(29), "another"])
+    with pytest.raises(UsageError, match=f"{path}: was replaced during the job; begin anew"):
+        bodies(source, 10)
+
+
+def test_a_store_that_fails_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "t.parquet", texts(30))
+
+    def fail(*arguments: object, **named: object) -> None:
+        raise OSError(errno.EIO, "the store is away")
+
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileSystem.open", fail)
+    with pytest.raises(ReadError, match=f"{path}: cannot read it: the store is away"):
+        TableSource([str(path)], "body", [])
+
+
+def test_a_glob_follows_links(tmp_path: Path) -> None:
+    path = write(tmp_path / "blobs/1.parquet", texts(3))
+    (tmp_path / "named").mkdir()
+    (tmp_path / "named/a.parquet").symlink_to(path)
+    assert TableSource([str(tmp_path / "named/*.parquet")], "body", []).rows == 3
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
         "",
         f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs.",
         "",
-        f"{numbers['rows']:,} rows of a BERT of MiniLM's size ({numbers['dimensions']} dimensions), "
-        f"{numbers['mean_tokens']:.1f} tokens each on average. Each contestant reads the same "
-        "file and writes its vectors as Parquet. Contestants take turns.",
+        f"{numbers['rows']:,} rows, {numbers['mean_tokens']:.1f} tokens each on average, for a "
+        f"BERT of MiniLM's size ({numbers['dimensions']} dimensions). Each contestant reads the "
+        "same file and writes its vectors as Parquet. Contestants take turns.",
         "",
         f"The start is a run of {numbers['few']} rows, and the rate that of the rows beyond. The "
         "engine's rate is that of computing alone: its texts are tokenised before, and nothing is "

@@ -119,8 +119,8 @@ def check_apart(arguments: argparse.Namespace, source: TableSource) -> None:
         folder = located(name).rstrip("/")
         if out.rstrip("/") == folder or out.startswith(f"{folder}/"):
             raise UsageError(
-                f"--out: {out} is or lies in the input folder {name}, and a later run would read it; "
-                "name a place outside"
+                f"--out: {out} is or lies in the input folder {name}, and a later run would read "
+                "it; name a place outside"
             )
 
 

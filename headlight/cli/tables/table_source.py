@@ -32,8 +32,8 @@ class TableFile:
     Attributes:
         name: as messages show it.
         groups: rows of each row group, or of each record batch of an Arrow file.
-        digest: SHA-256 of the size and the footer, and of an Arrow file also of its time or tag: its
-            footer has no statistics. A file that is written anew does not keep it.
+        digest: SHA-256 of the size and the footer; of an Arrow file, whose footer has no
+            statistics, also of its time or tag. A file that is written anew does not keep it.
         schema: types of all columns.
     """
 

@@ -74,7 +74,8 @@ def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
         "",
         f"`{numbers['command']}`",
         "",
-        f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs.",
+        f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs, "
+        "Ray's processes included, which no contestant has started itself.",
         "",
         f"{numbers['rows']:,} rows, {numbers['mean_tokens']:.1f} tokens each on average, for a "
         f"BERT of MiniLM's size ({numbers['dimensions']} dimensions). Each contestant reads the "

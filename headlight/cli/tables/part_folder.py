@@ -119,7 +119,7 @@ class PartFolder:
         with self._writing():
             self._check_complete(len(sizes))
             sides = self._names()
-            parts = []
+            parts = list[dict[str, Any]]()
             for number, size in enumerate(sizes):
                 name = _rejected(number)
                 rejected = len(self._data(name).splitlines()) if name in sides else 0

@@ -166,6 +166,8 @@ def _reading(name: str) -> Iterator[None]:
                 f"{name}: is no whole Parquet or Arrow file, perhaps truncated; replace it "
                 f"({' '.join(str(error).split()):.200})"
             ) from None
+        if isinstance(error, ValueError):  # a URL that no driver knows
+            raise UsageError(f"{name}: {error}") from None
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ReadError(f"{name}: cannot read it: {reason}") from None
 

@@ -133,7 +133,7 @@ def finish(
     size = arguments.part_rows
     sizes = [min(size, rows - first) for first in range(0, rows, size)] or [0]
     good, rejected = folder.finish(settings, sizes)
-    side = f"{folder.name}/_rejected-*.jsonl"
+    side = f"{arguments.out.rstrip('/')}/_rejected-*.jsonl"
     if is_joined(arguments):
         side = rejected_file(arguments)
         folder.join(arguments.out, side, len(sizes))

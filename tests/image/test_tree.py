@@ -36,7 +36,7 @@ UNWANTED = (
 CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
 
 # Modules of extras that the image does not have.
-OTHERS = "__main__ .plot .adapters .archive .table_columns .cli.tables. headlight.ray"
+OTHERS = "__main__ .plot .adapters .archive .table_columns .text_column .cli.tables. headlight.ray"
 # Imports every other module of the service; prints the unwanted modules found and where every
 # loaded module comes from.
 IMPORTS = """

@@ -182,22 +182,8 @@ def encode_blocks(
     def receive(block: range, future: Future[ResultT | None]) -> Flow[Sequence[range] | None]:
         try:
             found: ResultT | None = yield Wait(future)
-        except InvalidInput as error:
-            place = refused_place(good(block), error)
-            if not skip:
-                raise InvalidInput(
-                    INPUT_INDEX.sub(str(place), error.field), error.problem
-                ) from None
-            problems[place] = reword(error.problem)
-            return parts_at(block, place)  # the inputs before it are good
-        except (NotFinite, DeviceFull) as error:  # of a runtime; a service halves its own batches
-            places = good(block)
-            if len(places) > 1:
-                return parts_at(block, places[len(places) // 2])
-            if not skip or not isinstance(error, NotFinite):
-                raise
-            problems[places[0]] = error.message
-            return [block]
+        except (InvalidInput, NotFinite, DeviceFull) as error:
+            return blocks_around(block, good(block), error, problems, skip, reword)
         except MixedWeights as error:
             # One block had different weights. The advice to call again is wrong here: all results
             # must come from the same weights.
@@ -223,6 +209,42 @@ def blocks_of(done: int, total: int, most: int, at_once: int) -> Iterator[range]
     """
     size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / at_once)))
     return (range(first, min(first + size, total)) for first in range(done, total, size))
+
+
+def blocks_around(
+    block: range,
+    asked: Sequence[int],
+    error: InvalidInput | NotFinite | DeviceFull,
+    problems: dict[int, str],
+    skip: bool,
+    reword: Callable[[str], str],
+) -> list[range]:
+    """Return the blocks that replace one that failed.
+
+    Args:
+        block: places in the whole list.
+        asked: the places of the block that were in the request.
+        error: why it failed.
+        problems: the reason is added here if one input is at fault and may be left out.
+        skip, reword: of `encode_blocks`.
+
+    Raises:
+        HeadlightError: the error, with the place in the whole list, if the input at fault may not
+            be left out; the error itself, if it names no input.
+    """
+    if isinstance(error, InvalidInput):
+        place = refused_place(asked, error)
+        if not skip:
+            raise InvalidInput(INPUT_INDEX.sub(str(place), error.field), error.problem) from None
+        problems[place] = reword(error.problem)
+        return parts_at(block, place)  # the inputs before it are good
+    # Of a runtime; a service halves its own batches.
+    if len(asked) > 1:
+        return parts_at(block, asked[len(asked) // 2])
+    if not skip or not isinstance(error, NotFinite):
+        raise error
+    problems[asked[0]] = error.message
+    return [block]
 
 
 def parts_at(block: range, place: int) -> list[range]:

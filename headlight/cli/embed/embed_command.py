@@ -15,7 +15,7 @@ from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.resumed_rows import made_with, rows_in, tell_left_out
 from headlight.cli.embed.span_lines import add_spans, embed_spans
-from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, vector_types
+from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, encoding, vector_types
 from headlight.cli.error_advice import in_words
 from headlight.cli.files import UsageError, say
 from headlight.cli.input_lines import Given, given
@@ -25,7 +25,6 @@ from headlight.cli.shared_options import (
     add_reading,
     add_texts,
     command,
-    reading,
     seconds,
 )
 from headlight.cli.tables.table_options import add_tables, is_table
@@ -120,7 +119,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
         return
     if arguments.beyond_max_length:
         raise UsageError("--beyond-max-length: needs --spans")
-    dtypes = vector_types(arguments)
+    vector_types(arguments)  # before the texts are read
     if arguments.id_field is not None and (arguments.format or "text") in ONE_TYPE:
         raise UsageError(
             "--id-field: text and npy hold vectors alone; use --format json, jsonl or npz"
@@ -144,16 +143,7 @@ def run_embed(arguments: argparse.Namespace) -> None:
     with ended_by_sigterm(), encoder_of(arguments, 1, ready) as encoder:
         model = retries.persist(encoder.model)
         check_kind(arguments, model)
-
-        def encode(some: Sequence[Input]) -> Embeddings:
-            return encoder.encode_with_info(
-                some,
-                dimensions=arguments.dimensions,
-                normalize=arguments.normalize,
-                dtype=dtypes,
-                **reading(arguments),
-            )
-
+        encode = encoding(encoder, arguments)
         nothing = encode([])
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         settings = made_with(arguments, nothing)

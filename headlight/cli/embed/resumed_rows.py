@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headlight.cli.embed.job_checkpoint import Rows, how_to_resume, opened_rows
+from headlight.cli.embed.vector_options import vector_settings
 from headlight.cli.files import UsageError, say, writing
 from headlight.cli.input_lines import Given
 from headlight.interface.arguments import Input
@@ -32,18 +33,7 @@ def made_with(arguments: argparse.Namespace, nothing: Embeddings) -> dict[str, o
     Values are as in JSON; names are those of options, for the error message.
     """
     return {
-        "model or precision": [
-            nothing.model.name,
-            nothing.model.bundle_sha256,
-            nothing.model.precision,
-        ],
-        "--dtype or --dimensions": [
-            [name, each.dtype.str, each.shape[1]] for name, each in nothing.by_type.items()
-        ],
-        "--normalize": arguments.normalize,
-        "--truncate": arguments.truncate,
-        "--prompt": [arguments.prompt_name, arguments.prompt],
-        "--special-tokens": arguments.special_tokens,
+        **vector_settings(arguments, nothing),
         "--text-field": arguments.text_field,
         "--id-field": arguments.id_field,
     }

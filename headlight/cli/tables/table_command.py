@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from headlight.bulk.row_blocks import BLOCK, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.encoder_choice import check_kind, encoder_of, is_service
 from headlight.cli.embed.job_checkpoint import how_to_resume
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.vector_options import vector_types
+from headlight.cli.embed.vector_options import encoding
 from headlight.cli.files import say
 from headlight.cli.output_files import count_text
-from headlight.cli.shared_options import reading
 from headlight.cli.tables.part_folder import PartFolder
 from headlight.cli.tables.table_job import PartEncoder, TableJob
 from headlight.cli.tables.table_options import (
@@ -27,9 +26,7 @@ from headlight.cli.tables.table_options import (
     settings_of,
 )
 from headlight.cli.tables.table_source import TableSource
-from headlight.interface.arguments import Input
 from headlight.interface.encoder import Encoder
-from headlight.results import Embeddings
 
 
 def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> None:
@@ -63,16 +60,7 @@ def run_on(
     """Run the job on an encoder, and report its output."""
     model = retries.persist(encoder.model)
     check_kind(arguments, model)
-
-    def encode(some: Sequence[Input]) -> Embeddings:
-        return encoder.encode_with_info(
-            some,
-            dimensions=arguments.dimensions,
-            normalize=arguments.normalize,
-            dtype=vector_types(arguments),
-            **reading(arguments),
-        )
-
+    encode = encoding(encoder, arguments)
     nothing = encode([])
     if arguments.prompt or arguments.prompt_name:
         encode(["a"])  # a prompt that is too long would make all rows bad ones

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from headlight.cli.embed.vector_options import vector_settings
 from headlight.cli.files import UsageError, check_writable
 from headlight.description import ModelDescription
 from headlight.results import Embeddings
@@ -173,18 +174,7 @@ def settings_of(
         "--text-column": arguments.text_column,
         "--id-column or --keep-column": copied_columns(arguments),
         "--part-rows": arguments.part_rows,
-        "model or precision": [
-            nothing.model.name,
-            nothing.model.bundle_sha256,
-            nothing.model.precision,
-        ],
-        "--dtype or --dimensions": [
-            [name, each.shape[1]] for name, each in nothing.by_type.items()
-        ],
-        "--normalize": arguments.normalize,
-        "--truncate": arguments.truncate,
-        "--prompt": [arguments.prompt_name, arguments.prompt],
-        "--special-tokens": arguments.special_tokens,
+        **vector_settings(arguments, nothing),
     }
 
 

@@ -165,23 +165,23 @@ class PartFolder:
 
     def _join_parts(self, out: str, numbers: Sequence[int]) -> None:
         fs, path = fsspec.core.url_to_fs(out)
-        target = self._join("_joined") if self._local else path
-        with contextlib.ExitStack() as stack:
-            file = fs.open(target, "wb") if self._local else fs.open(target, "wb", autocommit=False)
-            if self._local:
-                stack.enter_context(file)
-            else:
-                stack.push(lambda kind, *_: file.discard() if kind else None)
-            self._write_groups(file, numbers)
-            if self._local:
+        if self._local:
+            whole, path = self._join("_joined"), os.path.realpath(path)
+            with open(whole, "wb") as file:
+                self._write_groups(file, numbers)
                 file.flush()
                 os.fsync(file.fileno())
-            else:
-                file.close()
-                file.commit()
-        if self._local:
-            os.replace(target, os.path.realpath(path))
-            _sync_folder(os.path.realpath(path))
+            os.replace(whole, path)
+            _sync_folder(path)
+            return
+        upload = fs.open(path, "wb", autocommit=False)
+        try:
+            self._write_groups(upload, numbers)
+            upload.close()
+            upload.commit()
+        except BaseException:
+            upload.discard()
+            raise
 
     def _write_groups(self, file: Any, numbers: Sequence[int]) -> None:
         writer: pq.ParquetWriter | None = None

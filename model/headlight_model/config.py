@@ -89,9 +89,12 @@ class EncoderConfig:
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
-    # For norm "pre": embeddings are normed; for "post" they always are.
+    # For norm "pre": embeddings are normed. For "post" first_norm decides, not this: older config.json
+    # files have false here although their embeddings are normed.
     embedding_norm: bool = False
-    first_norm: bool = True  # for norm "pre": the first block norms what its attention reads
+    # The first attention reads a normed input: for norm "pre" by the first block's own norm, for
+    # "post" by the norm of the embeddings. False with "post": the blocks of Vaswani et al. 2017.
+    first_norm: bool = True
     # "head": queries and keys are normed per head, before positions are applied.
     qk_norm: str = "none"
     attention_bias: bool = True  # the projections to Q, K and V have biases
@@ -107,6 +110,7 @@ class EncoderConfig:
     # Token types (first text, second text, ...) with an embedding each; 0: none.
     segments: int = 0
     scale_embeddings: bool = False  # multiply token embeddings by sqrt(dim), as Vaswani et al. 2017
+    sinusoidal_base: float = 10000.0  # base of the wavelengths, for positions "sinusoidal"
     # Base of the rotary wavelengths; this and the other rope_ fields are for positions "rope".
     rope_theta: float = 10000.0
     rope_local_theta: float = 0.0  # the same for local layers; 0: as rope_theta
@@ -131,7 +135,7 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         self._check_sizes()
-        for name in ("norm_eps", "rope_theta"):
+        for name in ("norm_eps", "rope_theta", "sinusoidal_base"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         if not 0 <= self.rope_local_theta < math.inf:
@@ -153,6 +157,11 @@ class EncoderConfig:
         if self.trained_length > self.max_length:
             raise ValueError(
                 f"trained_length {self.trained_length} is beyond max_length {self.max_length}"
+            )
+        if self.norm == "post" and self.embedding_norm and not self.first_norm:
+            raise ValueError(
+                "embedding_norm is True and first_norm is False, but for norm 'post' both mean the "
+                "norm of the embeddings; set first_norm to True, or embedding_norm to False"
             )
         self._check_heads()
         self._check_positions()

@@ -70,9 +70,9 @@ class Encoder(nn.Module):
         self.segment_embedding = nn.Embedding(config.segments, width) if config.segments else None
         self.positions = build_positions(config)
         self.local_positions = self._build_local_positions()
-        # Post-norm blocks expect a normed input; pre-norm blocks leave the stream un-normed, so a
-        # norm follows the last.
-        normed = config.norm == "post" or config.embedding_norm
+        # Most post-norm models norm what the first block reads; pre-norm blocks leave the stream
+        # un-normed, so a norm follows the last.
+        normed = config.embedding_norm or (config.norm == "post" and config.first_norm)
         self.embedding_norm = build_norm(config, width) if normed else nn.Identity()
         self.embedding_project = (
             nn.Linear(width, config.dim) if width != config.dim else nn.Identity()

@@ -30,6 +30,12 @@ Build = Callable[..., EncoderConfig]
         ({"pad_id": -1}, "pad_id -1 is not a token"),
         ({"norm_eps": 0.0}, "norm_eps is 0.0; it must be above 0 and finite"),
         ({"rope_theta": float("nan")}, "rope_theta is nan; it must be above 0 and finite"),
+        ({"sinusoidal_base": 0.0}, "sinusoidal_base is 0.0; it must be above 0 and finite"),
+        (
+            {"norm": "post", "embedding_norm": True, "first_norm": False},
+            "embedding_norm is True and first_norm is False, .* set first_norm to True, or "
+            "embedding_norm to False",
+        ),
         ({"rope_fraction": float("inf")}, "rope_fraction is inf; it must be above 0 and at most 1"),
         ({"dropout": 1.0}, "^dropout is 1.0; it must be at least 0 and below 1"),
         ({"embedding_dropout": -0.1}, "embedding_dropout is -0.1; it must be at least 0"),
@@ -107,6 +113,7 @@ def test_a_missing_newer_option_has_its_default() -> None:
         "plain",
     )
     assert (config.final_norm, config.dense) == (True, ())
+    assert (config.first_norm, config.sinusoidal_base) == (True, 10000.0)
 
 
 def test_constraints_of_one_scheme_do_not_apply_to_others(config: Build) -> None:
@@ -122,7 +129,9 @@ def test_an_integer_is_accepted_as_a_float(config: Build) -> None:
 
 
 def test_a_config_round_trips_through_its_file(tmp_path: Path, config: Build) -> None:
-    written = config(norm="post", scale_embeddings=True, dropout=0.1, rope_theta=500.0)
+    written = config(
+        norm="post", scale_embeddings=True, dropout=0.1, rope_theta=500.0, sinusoidal_base=300.0
+    )
     path = tmp_path / "config.json"
     path.write_text(written.to_json(), encoding="utf-8")
     assert EncoderConfig.load(path) == written

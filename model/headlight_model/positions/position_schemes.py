@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from headlight_model.config import EncoderConfig
 from headlight_model.masking import MASKED_SCORE
-from headlight_model.positions.angles import Angles, inverse_wavelengths
+from headlight_model.positions.angles import Angles
 from headlight_model.positions.rope import rope_frequencies
+from headlight_model.positions.sinusoidal import sinusoidal_angles, sinusoidal_rows
 
 
 class Positions(nn.Module):
@@ -59,23 +60,17 @@ class Nowhere(Positions):
 
 
 class Sinusoidal(Positions):
-    """Sinusoidal positions: adds PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same.
-
-    Any width. After Vaswani et al. 2017, 3.5.
-    """
+    """Sinusoidal positions: adds the rows of `positional_encoding` (Vaswani et al. 2017, 3.5)."""
 
     adds = True
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.width = config.embedding_width
-        self.angles = Angles(inverse_wavelengths(self.width, 10000.0), config.max_length)
+        self.angles = sinusoidal_angles(config.max_length, self.width, config.sinusoidal_base)
 
     def prepare(self, positions: Tensor) -> tuple[Tensor, ...]:
-        cos, sin = self.angles(positions)  # [B, S, pairs]
-        # [B, S, 2 pairs]: sin, cos, sin, cos, ...
-        table = torch.stack((sin, cos), dim=-1).flatten(-2)
-        return (table[..., : self.width],)  # an odd width has one cosine fewer
+        return (sinusoidal_rows(self.angles, positions, self.width),)  # [B, S, D]
 
     def embed(self, x: Tensor, state: tuple[Tensor, ...]) -> Tensor:
         return x + state[0].to(x.dtype)

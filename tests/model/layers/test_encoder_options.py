@@ -247,3 +247,48 @@ def test_the_first_norm_is_optional_and_embeddings_may_have_one(encoder: Build) 
     names = set(model.state_dict())
     assert "blocks.0.attention_norm.weight" not in names
     assert {"blocks.1.attention_norm.weight", "embedding_norm.weight"} <= names
+
+
+def test_post_norm_embeddings_are_normed_unless_first_norm_is_false(encoder: Build) -> None:
+    written = {"norm": "post", "embedding_norm": False}  # as config.json files of earlier versions
+    normed = encoder(**written)
+    assert "embedding_norm.weight" in normed.state_dict()
+    torch.testing.assert_close(
+        normed(IDS).hidden[0], functional.layer_norm(normed.embedding(IDS), (16,))
+    )
+    bare = encoder(**written, first_norm=False)
+    assert set(normed.state_dict()) - set(bare.state_dict()) == {
+        "embedding_norm.weight",
+        "embedding_norm.bias",
+    }
+    torch.testing.assert_close(bare(IDS).hidden[0], bare.embedding(IDS))
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_post_norm_without_the_first_norm_equals_torch(activation: str, encoder: Build) -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, activation=activation, batch_first=True)
+    theirs = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False).eval()
+    ours = encoder(norm="post", first_norm=False, positions="sinusoidal", activation=activation)
+    for block, source in zip(ours.blocks, theirs.layers, strict=True):
+        block.load_state_dict(
+            {block_name(name): value for name, value in source.state_dict().items()}
+        )
+    mask = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    with torch.no_grad():
+        out = ours(IDS, mask, fused=False)
+        expected = theirs(out.hidden[0], src_key_padding_mask=mask == 0)
+    torch.testing.assert_close(out.tokens, expected * mask[..., None], atol=2e-6, rtol=0)
+
+
+def block_name(name: str) -> str:
+    """Return our name of a tensor of nn.TransformerEncoderLayer."""
+    for theirs, ours in {
+        "self_attn.in_proj_": "attention.project_in.",
+        "self_attn.out_proj": "attention.project_out",
+        "linear1": "feed_forward.up",
+        "linear2": "feed_forward.down",
+        "norm1": "attention_norm",
+        "norm2": "feed_forward_norm",
+    }.items():
+        name = name.replace(theirs, ours)
+    return name

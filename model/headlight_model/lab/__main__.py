@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 
-from headlight_model.lab import extrapolation, properties, scaling, tasks
+from headlight_model.lab import extrapolation, head_cost, properties, scaling, tasks
 from headlight_model.lab.page.page import write
 from headlight_model.lab.pictures import attention, encodings, measured
 from headlight_model.lab.results import load, save
 from headlight_model.lab.reversal import LENGTH
-from headlight_model.lab.runner import EXPERIMENTS, all_jobs, run_all
+from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons, run_all
+from headlight_model.lab.summary import lines
 from headlight_model.lab.training import Training, held_out
 
 DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")
@@ -29,6 +30,9 @@ SEEDS = 3
 def main() -> None:
     """Run the lab, or the parts that the options select."""
     options = _parser().parse_args()
+    if options.experiment:
+        print("\n".join(one(options.experiment, quick=options.quick)))
+        return
     root = QUICK if options.quick else DOCS
     out = root / "positions"
     found = load(out) if options.draw else measure(options)
@@ -46,6 +50,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return {
         **run_all(jobs, QUICK if options.quick else CHECKPOINTS, again=options.again),
         "properties": [dataclasses.asdict(row) for row in properties.measure()],
+        "head_cost": head_cost.measure(quick=options.quick),
         "about": {
             "seeds": list(seeds),
             "quick": options.quick,
@@ -55,6 +60,16 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             ),
         },
     }
+
+
+def one(comparison: str, *, quick: bool) -> list[str]:
+    """Train one comparison with one seed, and return its figures. The page stays as it is."""
+    jobs = [
+        job
+        for job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
+        if comparison in job[1].comparisons
+    ]
+    return lines(run_all(jobs, QUICK if quick else CHECKPOINTS))
 
 
 def unmodelled(*, quick: bool) -> dict[str, Any]:
@@ -95,6 +110,11 @@ def _parser() -> argparse.ArgumentParser:
         "--quick",
         action="store_true",
         help=f"one seed, a hundredth of the steps: shows that all of it runs; all into {QUICK}",
+    )
+    parser.add_argument(
+        "--experiment",
+        choices=comparisons(),
+        help="train one comparison with one seed, in minutes, and print its figures",
     )
     parser.add_argument(
         "--again",

@@ -35,7 +35,14 @@ AT_ONCE = 256  # sequences
 def trainings(seeds: range) -> list[Training]:
     """Return the trainings of this experiment."""
     return [
-        Training(task="recall", scheme=scheme, seed=seed, steps=4000, lengths=TRAINED)
+        Training(
+            task="recall",
+            scheme=scheme,
+            seed=seed,
+            steps=4000,
+            lengths=TRAINED,
+            comparisons=("recall",),
+        )
         for scheme in SCHEMES
         for seed in seeds
     ]

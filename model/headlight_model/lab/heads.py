@@ -6,8 +6,11 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.lab.tasks import Examples
-from headlight_model.lab.training import accuracy, places
+from headlight_model.lab.tasks import TASKS, Examples
+from headlight_model.lab.training import Training, accuracy, held_out, places
+
+FRESH_SEED = 0xF4E5  # of the sequences on which pruned models are tested
+ORDERS = 8  # random orders
 
 
 @torch.inference_mode()
@@ -44,3 +47,48 @@ def lost_without(encoder: Encoder, examples: Examples, kind: str) -> list[list[f
             mask[0, layer, head] = 0
             lost[-1].append(whole - accuracy(encoder, examples, head_mask=mask)[kind])
     return lost
+
+
+def pruned(encoder: Encoder, training: Training, length: int) -> dict[str, list[list[float]]]:
+    """Return the accuracy with 0, 1, ... all heads removed, in several orders.
+
+    The importance of a head is what `lost_without` measures on the test sequences. Accuracies are
+    those of other sequences.
+
+    Returns:
+        "least first", "most first": [1][heads + 1]; "random": [ORDERS][heads + 1].
+    """
+    examples = held_out(training, length)
+    [kind] = examples.targets
+    lost = torch.tensor(lost_without(encoder, examples, kind)).flatten()  # [layers * heads]
+    ranked = lost.argsort(stable=True)
+    random = torch.Generator().manual_seed(FRESH_SEED)
+    orders = [torch.randperm(len(ranked), generator=random) for _ in range(ORDERS)]
+    fresh = TASKS[training.task].make(len(examples.ids), length, random)
+    return {
+        name: [without_in_turn(encoder, fresh, kind, order) for order in some]
+        for name, some in (
+            ("least first", [ranked]),
+            ("most first", [ranked.flip(0)]),
+            ("random", orders),
+        )
+    }
+
+
+def without_in_turn(encoder: Encoder, examples: Examples, kind: str, order: Tensor) -> list[float]:
+    """Return the accuracy after each removal of a head: [heads + 1].
+
+    Args:
+        encoder: in evaluation mode.
+        examples: of one kind of question.
+        kind: that kind.
+        order: int64 [layers * heads], a permutation of the heads, counted layer by layer.
+    """
+    config = encoder.config
+    mask = torch.ones(config.layers * config.heads)
+    found = [accuracy(encoder, examples)[kind]]
+    for head in order.tolist():
+        mask[head] = 0
+        shaped = mask.view(1, config.layers, config.heads)
+        found.append(accuracy(encoder, examples, head_mask=shaped)[kind])
+    return found

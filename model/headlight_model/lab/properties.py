@@ -15,14 +15,12 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder, EncoderOutput
-from headlight_model.lab import schemes
+from headlight_model.lab import schemes, tables
 
 TOLERANCE = 1e-5  # float32: a property holds if it is met to within this
 TEXTS, LENGTH = 4, 24  # tokens
 SWAPPED = (5, 16)  # places; not mirror images, or a swap would be half a reversal
 SHIFT = 1000  # positions
-LINEAR_SHIFTS = (1, 7, 100, SHIFT)  # positions
-MAX_LENGTH = 4096
 SHARPNESS = 3.0  # random queries and keys give near uniform attention, which would hide a mistake
 
 
@@ -78,7 +76,7 @@ def random_encoder(scheme: str) -> Encoder:
 
     Its biases and gains differ from their defaults.
     """
-    encoder = Encoder(schemes.config(scheme, max_length=MAX_LENGTH))
+    encoder = Encoder(schemes.config(scheme, max_length=tables.ROWS))
     for name, parameter in encoder.named_parameters():
         if parameter.ndim == 1:
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -135,33 +133,15 @@ def swapped(encoder: Encoder, ids: Tensor, pooled: bool) -> Tensor:
     return change
 
 
-def unlike_linear(encoder: Encoder, _: Tensor) -> Tensor | None:
-    """Return the distance of PE(p + k) from M PE(p) over all p, for the better of two M: by k.
+def of_table(
+    measure_rows: Callable[[Tensor], Tensor],
+) -> Callable[[Encoder, Tensor], Tensor | None]:
+    """Return a measurement of the vectors that a scheme adds; None if it adds none."""
 
-    The two are the rotation of each pair by the angle of PE(k), and the linear map of least
-    squares. None if the scheme adds no vector to the embeddings.
-    """
-    scheme = encoder.positions
-    if not scheme.adds:
-        return None
-    none = torch.zeros(1, MAX_LENGTH, encoder.config.dim)
-    # [positions, D]
-    table = scheme.embed(none, scheme.prepare(torch.arange(MAX_LENGTH)[None]))[0].double()
-    worst = []
-    for k in LINEAR_SHIFTS:
-        here, there = table[:-k], table[k:]
-        tried = (turned(here, table[k]), here @ torch.linalg.lstsq(here, there).solution)
-        worst.append(min(float((each - there).abs().max()) for each in tried))
-    return torch.tensor(worst)
+    def measure_scheme(encoder: Encoder, _: Tensor) -> Tensor | None:
+        return measure_rows(tables.added(encoder)) if encoder.positions.adds else None
 
-
-def turned(rows: Tensor, by: Tensor) -> Tensor:
-    """Rotate the pairs (sin a, cos a) of rows [P, D].
-
-    The angle is that of the same pair of `by` [D]: a linear map of the rows.
-    """
-    sine, cosine, s, c = rows[:, 0::2], rows[:, 1::2], by[0::2], by[1::2]
-    return torch.stack((sine * c + cosine * s, cosine * c - sine * s), dim=-1).flatten(1)
+    return measure_scheme
 
 
 def furthest(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
@@ -201,10 +181,20 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "linear shift": Property(
             text=(
                 "PE(p + k) is the same linear function of PE(p) at every p, p + k below "
-                f"{MAX_LENGTH}"
+                f"{tables.ROWS}"
             ),
             schemes=frozenset({"sinusoidal"}),
-            measure=unlike_linear,
+            measure=of_table(tables.unlike_linear),
+        ),
+        "bounded": Property(
+            text="every value of PE is between -1 and 1",
+            schemes=frozenset({"sinusoidal"}),
+            measure=of_table(tables.beyond_one),
+        ),
+        "repeated": Property(
+            text=f"two of the first {tables.ROWS} rows of PE are equal",
+            schemes=frozenset(),
+            measure=of_table(tables.closest),
         ),
     }
 )

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from headlight_model.lab import extrapolation, reversal, scaling
+from headlight_model.lab import causal, extrapolation, reversal, scaling, variants
 from headlight_model.lab.training import Training
 
 EXPERIMENTS: dict[str, ModuleType] = {
-    module.__name__.rpartition(".")[2]: module for module in (reversal, extrapolation, scaling)
+    module.__name__.rpartition(".")[2]: module
+    for module in (reversal, extrapolation, scaling, variants, causal)
 }
 Job = tuple[str, Training]  # name of the experiment, training
 _steps: Any = None  # queue for finished steps, set in each worker process
@@ -45,6 +46,12 @@ def all_jobs(experiments: Sequence[str], seeds: range, *, quick: bool) -> list[J
     ]
 
 
+def comparisons() -> list[str]:
+    """Return the names of all comparisons, in the order of the experiments."""
+    jobs = all_jobs(list(EXPERIMENTS), range(1), quick=False)
+    return list(dict.fromkeys(name for _, training in jobs for name in training.comparisons))
+
+
 def run_all(
     jobs: Sequence[Job], checkpoints: Path, workers: int | None = None, *, again: bool = False
 ) -> dict[str, list[dict[str, object]]]:
@@ -57,8 +64,8 @@ def run_all(
         again: see `training.trained`.
 
     Returns:
-        The results of each experiment, in the order of the jobs, each with task, scheme, seed and
-        theta.
+        The results of each experiment, in the order of the jobs, each with task, scheme, seed,
+        theta and variant.
     """
     context = multiprocessing.get_context("spawn")
     steps = context.Queue()
@@ -78,6 +85,7 @@ def run_all(
                 "scheme": training.scheme,
                 "seed": training.seed,
                 "theta": training.rope_theta,
+                "variant": training.variant,
             }
             results[name].append(about | future.result())
     return results

@@ -44,6 +44,7 @@ def trainings(seeds: range) -> list[Training]:
             lengths=TRAINED,
             batch=32,
             rope_theta=theta,
+            comparisons=("scaling",),
         )
         for theta in THETAS
         for seed in seeds

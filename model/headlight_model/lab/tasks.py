@@ -12,9 +12,11 @@ import string
 from collections.abc import Callable
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from torch.nn import functional
+
+from headlight_model.lab.text import CHARACTERS, windows
 
 SPECIAL = ("[PAD]", "[UNK]")
 FIRST = len(SPECIAL)  # id of the first symbol
@@ -50,12 +52,14 @@ class Task:
         make: makes examples from count, length and generator; "recall" also takes the number of
             keys.
         marks: tokens of a sequence that its length does not count.
+        characters: the symbols are characters of a text, not words between spaces.
     """
 
     name: str
     symbols: tuple[str, ...]
     make: Callable[..., Examples]
     marks: int = 0
+    characters: bool = False
 
     @property
     def vocabulary(self) -> int:
@@ -63,10 +67,14 @@ class Task:
         return FIRST + len(self.symbols)
 
     def tokenizer_json(self) -> str:
-        """Return tokenizer.json of a model of this task: symbols between spaces, nothing added."""
+        """Return tokenizer.json of a model of this task; it adds no special tokens."""
         ids = {token: place for place, token in enumerate((*SPECIAL, *self.symbols))}
         tokenizer = Tokenizer(models.WordLevel(ids, unk_token=SPECIAL[1]))
-        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.pre_tokenizer = (
+            pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+            if self.characters
+            else pre_tokenizers.WhitespaceSplit()
+        )
         text: str = tokenizer.to_str(pretty=True)
         return text + "\n"
 
@@ -130,6 +138,16 @@ def _recall(count: int, length: int, random: torch.Generator, keys: int | None =
     return Examples(ids, targets, nothing.scatter(1, places, places - sources - 1))
 
 
+def _next(count: int, length: int, random: torch.Generator, *, unseen: bool = False) -> Examples:
+    """Return pieces of text; each character asks for the one after it.
+
+    `unseen`: text that no training has.
+    """
+    # An unknown character has the index -1, so it gets the id of [UNK], the one before FIRST.
+    text = FIRST + windows(count, length + 1, random, held_out=unseen)
+    return Examples(text[:, :-1], {"next": text[:, 1:]})
+
+
 TASKS = {
     task.name: task
     for task in (
@@ -137,6 +155,7 @@ TASKS = {
         Task("reverse", LETTERS, _reverse),
         Task("reverse marked", LETTERS + MARKS, _reverse_marked, marks=len(MARKS)),
         Task("recall", LETTERS + KEYS, _recall),
+        Task("next", CHARACTERS, _next, characters=True),
     )
 }
 

@@ -8,21 +8,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from headlight_model.checkpoint import load_checkpoint, save_checkpoint
-from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.lab.schemes import FIELDS, config
+from headlight_model.lab.building import build
+from headlight_model.lab.schemes import FIELDS
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples, keys_of
 
 SCHEMES = tuple(FIELDS)
-MAX_LENGTH = 2048  # accepted tokens, for schemes without a learned table
 TEST_SEED = 0x7E57  # of test sequences; trainings have small seeds
 WARM_UP, WARM_UP_SHARE = 100, 5  # steps, and at most a fifth of all
 WINDOW = 50  # steps whose accuracies make one point of a curve
@@ -44,6 +44,12 @@ class Training:
         rate: the peak learning rate.
         rope_theta: base of the wavelengths, for "rope".
         tested: tokens of the test sequences at each length.
+        variant: what differs from the lab's other trainings of the scheme; "": nothing.
+        fields: the EncoderConfig fields of the variant.
+        word_width: dimensions of the embedding that hold the word. The others hold its sinusoidal
+            position, which is concatenated instead of added. 0: positions as of the scheme.
+        initial_std: standard deviation of new embeddings.
+        comparisons: names of the comparisons that it is part of, for `--experiment`.
     """
 
     task: str
@@ -55,29 +61,19 @@ class Training:
     rate: float = 1e-3
     rope_theta: float = 10000.0
     tested: int = 1 << 15
+    variant: str = ""
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    word_width: int = 0
+    initial_std: float = 1.0
+    comparisons: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """Name that distinguishes it from the lab's other trainings, also used for folders."""
         theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
-        return f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}-seed{self.seed}".replace(
-            " ", "-"
-        )
-
-
-def encoder_config(training: Training) -> EncoderConfig:
-    """Return the lab's encoder config of a scheme.
-
-    A table of learned positions ends with the longest training sequence.
-    """
-    longest = training.lengths[1] + TASKS[training.task].marks
-    return config(
-        training.scheme,
-        vocab_size=TASKS[training.task].vocabulary,
-        rope_theta=training.rope_theta,
-        trained_length=longest,
-        max_length=longest if training.scheme == "learned" else MAX_LENGTH,
-    )
+        variant = f"-{self.variant}" if self.variant else ""
+        name = f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}{variant}-seed{self.seed}"
+        return name.replace(" ", "-")
 
 
 def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
@@ -88,7 +84,7 @@ def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:
         of steps, on new sequences.
     """
     torch.manual_seed(training.seed)
-    encoder = Encoder(encoder_config(training))
+    encoder = build(training)
     curve = take_steps(encoder, training, step)
     return encoder, curve
 
@@ -158,7 +154,7 @@ def fit_scores(
     return said
 
 
-def held_out(training: Training, length: int, **more: int) -> Examples:
+def held_out(training: Training, length: int, **more: int | bool) -> Examples:
     """Return test sequences of this training's task, the same for every scheme.
 
     `more`: further arguments of the task's `make`.

@@ -34,9 +34,10 @@ def test_every_property_is_tested_with_every_applicable_scheme(
     rows: list[Row],
 ) -> None:
     tried = Counter((row.property, row.scheme) for row in rows)
-    adding = {("linear shift", scheme) for scheme in ("sinusoidal", "learned")}
+    of_tables = ("linear shift", "bounded", "repeated")
+    adding = {(name, scheme) for name in of_tables for scheme in ("sinusoidal", "learned")}
     others = {
-        (name, scheme) for name in PROPERTIES if name != "linear shift" for scheme in schemes.FIELDS
+        (name, scheme) for name in PROPERTIES if name not in of_tables for scheme in schemes.FIELDS
     }
     assert tried == Counter(adding | others)
 
@@ -53,6 +54,8 @@ def test_the_properties_of_schemes_are_those_of_the_papers(rows: list[Row]) -> N
         "swap, pooled": {"none"},
         "swap, other tokens": {"none"},
         "linear shift": {"sinusoidal"},
+        "bounded": {"sinusoidal"},
+        "repeated": set(),
     }
 
 
@@ -83,7 +86,7 @@ def test_a_wrapping_position_table_is_detected(monkeypatch: pytest.MonkeyPatch) 
     prepare = Learned.prepare
     monkeypatch.setattr(Learned, "prepare", lambda self, positions: prepare(self, positions % 100))
     # All shifts by a multiple of a hundred then have no effect.
-    assert surprises() == {("shift", "learned"), ("linear shift", "learned")}
+    assert surprises() == {(name, "learned") for name in ("shift", "linear shift", "repeated")}
 
 
 def test_a_bias_that_distinguishes_left_from_right_is_detected(

@@ -13,6 +13,7 @@ import torch
 
 from headlight_model.encoder import Encoder
 from headlight_model.lab import scaling
+from headlight_model.lab.building import encoder_config
 from headlight_model.lab.heads import antidiagonal_mass, lost_without, maps
 from headlight_model.lab.reversal import LENGTH
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples
@@ -20,7 +21,6 @@ from headlight_model.lab.training import (
     SCHEMES,
     Training,
     accuracy,
-    encoder_config,
     few_keys,
     held_out,
     name_all,

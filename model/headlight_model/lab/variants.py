@@ -1,0 +1,124 @@
+"""Comparisons of one change each, at equal steps: embeddings, base, heads, depth, varied length.
+
+They use the tasks of `reversal` and `extrapolation`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from headlight_model.encoder import Encoder
+from headlight_model.lab.heads import pruned
+from headlight_model.lab.training import WINDOW, Step, Training, accuracy, held_out, trained
+
+DIM = 64  # of the lab's encoders
+REVERSED = 16  # tokens
+VARIED = (8, 16)  # tokens
+BASES = (100.0, 1_000_000.0)  # beside 10,000
+HEADS = (1, 8)  # beside 4
+DEEP = 6  # layers, beside 2
+SMALL = DIM**-0.5  # standard deviation of embeddings, which sqrt(dim) lifts to 1
+# Lengths of the tests.
+ASKED = {"reverse": (REVERSED,), "recall": (32, 64, 128)}
+ASKED_VARIED = (8, 12, 16, 20)
+
+
+def trainings(seeds: range) -> list[Training]:
+    """Return the trainings of this experiment."""
+    plain = Training(
+        task="reverse",
+        scheme="sinusoidal",
+        seed=0,
+        steps=1000,
+        lengths=(REVERSED, REVERSED),
+        rate=2e-3,
+        variant="plain",
+        comparisons=("concat", "scale"),
+    )
+    recall = Training(
+        task="recall",
+        scheme="sinusoidal",
+        seed=0,
+        steps=2000,
+        lengths=(16, 32),
+        batch=32,
+        rate=2e-3,
+        variant="plain",
+        comparisons=("base", "heads"),
+    )
+    plans = [plain, recall]
+    plans += [
+        changed(plain, f"concat {width}", "concat", scheme="learned", word_width=width)
+        for width in (32, 48)
+    ]
+    scaled = {"scale_embeddings": True}
+    plans += [
+        changed(plain, "scaled", "scale", fields=scaled),
+        changed(plain, "small", "scale", initial_std=SMALL),
+        changed(plain, "small scaled", "scale", initial_std=SMALL, fields=scaled),
+    ]
+    plans += [
+        changed(recall, f"base {base:g}", "base", fields={"sinusoidal_base": base})
+        for base in BASES
+    ]
+    plans += [
+        changed(recall, f"heads {heads}", "heads", fields={"heads": heads}) for heads in HEADS
+    ]
+    plans += [
+        changed(plain, f"layers {layers}", "depth", scheme="rope", fields={"layers": layers})
+        for layers in (2, DEEP)
+    ]
+    plans += [
+        changed(plain, "varied", "varied", task=task, scheme=scheme, lengths=VARIED, steps=1500)
+        for task, scheme in (
+            ("reverse", "sinusoidal"),
+            ("reverse", "learned"),
+            ("reverse", "rope"),
+            ("reverse marked", "rope"),
+        )
+    ]
+    return [dataclasses.replace(plan, seed=seed) for plan in plans for seed in seeds]
+
+
+def changed(plain: Training, variant: str, comparison: str, **changes: Any) -> Training:
+    """Return a training with a change, and the comparison that it belongs to."""
+    return dataclasses.replace(plain, variant=variant, comparisons=(comparison,), **changes)
+
+
+def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> dict[str, object]:
+    """Train and measure; arguments as in `training.trained`.
+
+    Returns:
+        `accuracy`: by length and question, or the error message if the encoder rejects the length.
+        `curve`: as in `reversal.run`.
+        `parameters`: their number.
+        `pruned`, for "depth": the result of `heads.pruned`.
+    """
+    encoder, curve = trained(training, checkpoints, step, again=again)
+    result: dict[str, object] = {
+        "accuracy": {
+            str(length): at_length(encoder, training, length) for length in lengths(training)
+        },
+        "curve": [
+            [min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)
+        ],
+        "parameters": sum(each.numel() for each in encoder.parameters() if each.requires_grad),
+    }
+    if "depth" in training.comparisons:
+        result["pruned"] = pruned(encoder, training, REVERSED)
+    return result
+
+
+def lengths(training: Training) -> tuple[int, ...]:
+    """Return the lengths at which a training is tested."""
+    return ASKED_VARIED if training.variant == "varied" else ASKED[training.task]
+
+
+def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:
+    """Return the accuracy by question, or the encoder's error message for this length."""
+    try:
+        return accuracy(encoder, held_out(training, length))
+    except ValueError as refusal:
+        return str(refusal)

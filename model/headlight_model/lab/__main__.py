@@ -16,7 +16,7 @@ import torch
 
 from headlight_model.lab import extrapolation, head_cost, properties, scaling, tasks
 from headlight_model.lab.page.page import write
-from headlight_model.lab.pictures import attention, encodings, measured
+from headlight_model.lab.pictures import attention, encodings, measured, pruning
 from headlight_model.lab.results import load, save
 from headlight_model.lab.reversal import LENGTH
 from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons, run_all
@@ -38,7 +38,9 @@ def main() -> None:
     found = load(out) if options.draw else measure(options)
     save(found | unmodelled(quick=found["about"]["quick"]), out)
     results = load(out)  # plots and page use the rounded values of the file
-    pictures = [*encodings.draw(out), *measured.draw(results, out), *attention.draw(results, out)]
+    pictures = encodings.draw(out)
+    for part in (measured, attention, pruning):
+        pictures += part.draw(results, out)
     for path in (*pictures, write(results, root / "positions.md", out)):
         print(f"wrote {path}")
 

@@ -29,7 +29,7 @@ def trainings(seeds: range) -> list[Training]:
             task="next",
             scheme=scheme,
             seed=seed,
-            steps=800,
+            steps=600,
             lengths=(TRAINED, TRAINED),
             batch=16,
             rate=2e-3,

@@ -64,5 +64,9 @@ class Range:
 
     def percent(self) -> str:
         """Format as "97.1 (95.0–98.8)", or as the mean alone if the seeds do not visibly differ."""
-        least, mean, most = (f"{100 * value:.1f}" for value in (self.least, self.mean, self.most))
+        return Range(100 * self.least, 100 * self.mean, 100 * self.most).number(1)
+
+    def number(self, digits: int) -> str:
+        """Format like `percent`, but as they are, with so many decimals."""
+        least, mean, most = (f"{value:.{digits}f}" for value in (self.least, self.mean, self.most))
         return mean if least == most else f"{mean} ({least}–{most})"

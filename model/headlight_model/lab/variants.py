@@ -6,12 +6,14 @@ They use the tasks of `reversal` and `extrapolation`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
 from headlight_model.encoder import Encoder
 from headlight_model.lab.heads import pruned
 from headlight_model.lab.training import WINDOW, Step, Training, accuracy, held_out, trained
+from headlight_model.positions.angles import inverse_wavelengths
 
 DIM = 64  # of the lab's encoders
 REVERSED = 16  # tokens
@@ -41,7 +43,7 @@ def trainings(seeds: range) -> list[Training]:
         task="recall",
         scheme="sinusoidal",
         seed=0,
-        steps=2000,
+        steps=1500,
         lengths=(16, 32),
         batch=32,
         rate=2e-3,
@@ -71,7 +73,7 @@ def trainings(seeds: range) -> list[Training]:
         for layers in (2, DEEP)
     ]
     plans += [
-        changed(plain, "varied", "varied", task=task, scheme=scheme, lengths=VARIED, steps=1500)
+        changed(plain, "varied", "varied", task=task, scheme=scheme, lengths=VARIED)
         for task, scheme in (
             ("reverse", "sinusoidal"),
             ("reverse", "learned"),
@@ -122,3 +124,8 @@ def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, fl
         return accuracy(encoder, held_out(training, length))
     except ValueError as refusal:
         return str(refusal)
+
+
+def turns_within(length: int, base: float) -> int:
+    """Return how many pairs of the sinusoidal positions complete a turn within a length."""
+    return int((2 * math.pi / inverse_wavelengths(DIM, base) <= length).sum())

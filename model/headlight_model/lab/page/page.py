@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from headlight_model.lab import claims
 from headlight_model.lab.extrapolation import FLOOR_QUESTIONS, LENGTHS, TRAINED
+from headlight_model.lab.page import comparisons
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.predictions import PREDICTIONS
 from headlight_model.lab.page.predictions_scaling import LONG, SHORT
+from headlight_model.lab.page.tables import steps_text, table
 from headlight_model.lab.page.verdicts import ERRORS, LEARNT, percent, said
 from headlight_model.lab.pictures.attention import mirroring_head, reversing_layer, shown
 from headlight_model.lab.pictures.measured import CALLED
 from headlight_model.lab.properties import PROPERTIES
 from headlight_model.lab.results import Range
+from headlight_model.lab.runner import comparisons as comparison_names
 from headlight_model.lab.scaling import KINDS, THETAS
 from headlight_model.lab.training import SCHEMES
 
@@ -58,8 +61,8 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "few_keys": few_keys(results),
         "furthest_left": furthest(results, "left"),
         "furthest_recall": furthest(results, "recall"),
-        "steps_sinusoidal": _steps(of.learnt_after(results, "reverse", "sinusoidal")),
-        "steps_learned": _steps(of.learnt_after(results, "reverse", "learned")),
+        "steps_sinusoidal": steps_text(of.learnt_after(results, "reverse", "sinusoidal")),
+        "steps_learned": steps_text(of.learnt_after(results, "reverse", "learned")),
         "none_reversed": _range(of.reversed_rightly(results, "none")),
         "blind_learned": _range(of.reversed_rightly(results, "learned", measure="blind")),
         "mirror_head": of.mirrored_head(results, "learned").percent(),
@@ -72,6 +75,11 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "error_far": _worst_error(results, "far"),
         **{f"scaling_{theta:g}": scaling(results, theta) for theta in THETAS},
         "predictions": predictions(results),
+        "names": ", ".join(f"`{name}`" for name in comparison_names()),
+        "closest": f"{_delta(results, 'repeated', 'sinusoidal'):.2g}",
+        "longest_left": _longest(results, "left"),
+        **claims.measure(),
+        **{name: make(results) for name, make in comparisons.TABLES.items()},
         **{
             name.replace(" ", "_"): f"{100 * value:.1f}"
             for name, value in results["baselines"].items()
@@ -114,7 +122,7 @@ def properties(results: Results) -> str:
                 ),
             ]
         )
-    return _table(["", *schemes], lines)
+    return table(["", *schemes], lines)
 
 
 def reversal(results: Results) -> str:
@@ -131,10 +139,10 @@ def reversal(results: Results) -> str:
             [
                 scheme,
                 *map(_range, (of.copied(results, scheme), plain, blind, marked)),
-                _steps(after),
+                steps_text(after),
             ]
         )
-    return _table(
+    return table(
         [
             "right tokens, % (–: not trained)",
             "copy",
@@ -157,7 +165,7 @@ def heads(results: Results) -> str:
         ]
         for scheme in SCHEMES
     ]
-    return _table(
+    return table(
         [
             "",
             "largest share of a head's attention on the mirrored token, %",
@@ -182,7 +190,24 @@ def lengths(results: Results, question: str) -> str:
     )
     counts = (of.asked(results, "extrapolation", question, length) for length in LENGTHS)
     lines.append(["*questions*", *(f"*{count:,}*" for count in counts)])
-    return _table(["", *titles], lines)
+    return table(["", *titles], lines)
+
+
+def _delta(results: Results, name: str, scheme: str) -> float:
+    """Return the distance of a scheme from holding a property."""
+    [row] = [
+        row for row in results["properties"] if (row["property"], row["scheme"]) == (name, scheme)
+    ]
+    return float(row["delta"])
+
+
+def _longest(results: Results, question: str) -> str:
+    """Return the means at the training length and at the greatest, of two schemes."""
+    moves = []
+    for scheme in ("sinusoidal", "rope"):
+        found = of.over_lengths(results, scheme, question)
+        moves.append(f"{NAMES[scheme]} {percent(found[0].mean)} → {percent(found[-1].mean)} %")
+    return ", ".join(moves)
 
 
 def few_keys(results: Results) -> str:
@@ -230,7 +255,7 @@ def scaling(results: Results, theta: float) -> str:
                 for length, question in asked
             ]
             lines.append([CALLED[kind] + title, *cells])
-    return _table(
+    return table(
         [
             f"theta = {theta:g}; right answers, %",
             *(
@@ -250,12 +275,7 @@ def predictions(results: Results) -> str:
         lines.append(
             [each.text, each.source, "**no**" if finding is False else said(finding), figures]
         )
-    return _table(["expected", "source", "confirmed", "figures, %"], lines)
-
-
-def _table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [titles, ["---"] * len(titles), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return table(["expected", "source", "confirmed", "figures, %"], lines)
 
 
 def _range(found: Range | None) -> str:
@@ -274,17 +294,6 @@ def _worst_error(results: Results, question: str) -> str:
     """Return the largest sampling error after scaling, at the greatest length: that of 50 %."""
     count = of.asked(results, "scaling", question, LONG)
     return f"{percent(of.sampling_error(0.5, count))} points on {count:,} questions"
-
-
-def _steps(found: Range) -> str:
-    """Format steps, as "600 (550–650)"."""
-    if math.isinf(found.most):
-        return "never" if math.isinf(found.least) else f"{found.least:.0f} to never"
-    return (
-        f"{found.mean:.0f}"
-        if found.least == found.most
-        else f"{found.mean:.0f} ({found.least:.0f}–{found.most:.0f})"
-    )
 
 
 def _cell(delta: float, *, holds: bool) -> str:

@@ -20,6 +20,8 @@ from headlight_model.lab.reversal import LENGTH, SHOWN
 
 Results = Mapping[str, Any]
 PERCENT = 100.0
+CALLED, UNIFORM = 0.5, 0.9  # least share, and least relative entropy; as in `headlight heads`
+EPSILON = 1e-12  # a weight of zero has no entropy
 TICKS = range(0, LENGTH, 5)  # tokens
 
 
@@ -60,9 +62,7 @@ def maps(results: Results, path: Path) -> Path:
     for axes_row, (title, weights) in zip(grid, rows, strict=True):
         for number, (axes, head) in enumerate(zip(axes_row, weights, strict=True)):
             image = heat(axes, head, low=0, high=1)
-            axes.set_title(
-                (f"head {number}\n" if axes_row is grid[0] else "") + f"{mass(head):.0f} % mirrored"
-            )
+            axes.set_title(f"head {number}: {name(head)}\n{mass(head):.0f} % mirrored")
         axes_row[0].set_ylabel(f"{title}\n\nposition that looks")
     for axes in grid[-1]:
         axes.set_xlabel("position looked at")
@@ -76,6 +76,25 @@ def maps(results: Results, path: Path) -> Path:
 def mass(head: Any) -> float:
     """Return the per cent of a map's attention on the mirrored token."""
     return PERCENT * float(antidiagonal_mass(torch.tensor(head)))
+
+
+def name(head: Any) -> str:
+    """Return what a map [S, S] attends to: the kinds of `headlight heads`, and "mirrored".
+
+    With half of the weight or more it has that name; "uniform" comes first.
+    """
+    weights = np.asarray(head, dtype=np.float64)
+    entropy = -(weights * np.log(np.maximum(weights, EPSILON))).sum(axis=1).mean()
+    if entropy >= UNIFORM * np.log(len(weights)):
+        return "uniform"
+    shares = {
+        "mirrored": mass(head) / PERCENT,
+        "self": np.diagonal(weights).mean(),
+        "previous": np.diagonal(weights, -1).mean(),
+        "next": np.diagonal(weights, 1).mean(),
+    }
+    best = max(shares, key=shares.__getitem__)
+    return best if shares[best] >= CALLED else "other"
 
 
 def heads(results: Results, path: Path) -> Path:

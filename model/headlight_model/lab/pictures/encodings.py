@@ -12,6 +12,7 @@ PICTURES: Mapping[str, Callable[[Path], Path]] = MappingProxyType(
     {
         "sinusoidal-table.png": sinusoids.draw_table,
         "sinusoidal-pairs.png": sinusoids.draw_pairs,
+        "sinusoidal-scales.png": sinusoids.draw_scales,
         "sinusoidal-wavelengths.png": sinusoids.draw_wavelengths,
         "rope-circles.png": rotations.draw_circles,
         "rope-theta.png": rotations.draw_thetas,

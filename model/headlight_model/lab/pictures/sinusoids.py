@@ -19,6 +19,7 @@ WIDTH = 128  # dimensions
 POSITIONS = 128  # tokens
 FEW_WIDTH, FEW_POSITIONS = 16, 64  # so small that the first pairs differ visibly
 PAIRS = 4
+SCALES = {"fast": 0, "middle": 20, "slow": 48}  # pairs
 TRAINED = 128  # tokens; the longest text in the training of the shipped models
 Floats = NDArray[np.float64]
 
@@ -91,6 +92,26 @@ def draw_pairs(path: Path) -> Path:
             panel.set_yticks([-1, 0, 1])
         axes[-1][column].set_xlabel("position, tokens")
     made.supylabel("PE (no unit)", fontsize=style.TEXT)
+    style.legend_below(made, axes[0][0], columns=2)
+    return style.save(made, path)
+
+
+def draw_scales(path: Path) -> Path:
+    """Draw a fast, a middle and a slow pair over the positions of a text in training."""
+    made, axes = style.figure(1, 3, height=2.9, share_y=True)
+    table, turns, places = encoding(POSITIONS, WIDTH), wavelengths(WIDTH), np.arange(POSITIONS)
+    for panel, (name, pair) in zip(axes[0], SCALES.items(), strict=True):
+        for odd, (label, look) in enumerate(
+            (("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))
+        ):
+            values = table[:, 2 * pair + odd]
+            panel.plot(places, values, color=look.colour, linestyle=look.line, lw=1.6, label=label)
+        panel.set_title(
+            f"{name}: dimensions {2 * pair}, {2 * pair + 1}\n{turns[pair]:,.0f} positions a turn"
+        )
+        panel.set_yticks([-1, 0, 1])
+        panel.set_xlabel("position, tokens")
+    axes[0][0].set_ylabel("PE (no unit)")
     style.legend_below(made, axes[0][0], columns=2)
     return style.save(made, path)
 

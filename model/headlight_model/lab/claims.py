@@ -1,0 +1,123 @@
+"""Measurements of what tutorials claim, beside what is right. No training, no trained weights.
+
+The page quotes them in its table of errors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from headlight_model.lab import schemes
+from headlight_model.lab.properties import random_encoder
+from headlight_model.layers.block import FeedForward
+from headlight_model.positions.sinusoidal import positional_encoding
+
+DIM, LENGTH = 64, 10
+WIDTHS = (64, 256, 1024)
+HALVES = 12  # of six blocks
+SAMPLES = 4096
+PAIRS = (0, 16, 32, 48, 63)  # of WAVES dimensions
+WAVES = 128
+CALLED_UNIFORM = 0.15  # standard deviation of a row, below which a tutorial calls a head uniform
+
+
+def measure() -> dict[str, str]:
+    """Return all figures by the names that the page's template uses, formatted."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        inside, outside = norm_places()
+        before, after = sensitivity()
+        return {
+            "scaled_variance": listed([scaled_variance(width) for width in WIDTHS], "{:,.0f}"),
+            "norm_inside": f"{inside:.1f}",
+            "norm_outside": f"{outside:.1f}",
+            "swap_naive": f"{before:.1f}",
+            "swap_undone": f"{after:.0e}",
+            "worked_row": listed(positional_encoding(2, 4)[1].tolist(), "{:.5f}"),
+            "measured_waves": listed(wavelengths(), "{:,.1f}"),
+            "uniform_from": str(uniform_from()),
+            "transposed_error": refusal(32, LENGTH),
+            "masked_rows": "NaN" if masked_softmax().isnan().all() else "numbers",
+        }
+
+
+def listed(values: list[float], form: str) -> str:
+    """Format numbers, with commas between them."""
+    return ", ".join(form.format(value) for value in values)
+
+
+def transposed(x: Tensor, table: Tensor) -> Tensor:
+    """Add positions as a class of a tutorial does: with places and batch exchanged.
+
+    Right for one token. Else it gives [S, S, D] for a batch of 1 or S, and fails for others.
+
+    Args:
+        x: float [B, S, D].
+        table: float [rows, D], at least S rows.
+    """
+    rows = table[: x.shape[1]][None]  # [1, S, D]
+    return x + rows.transpose(0, 1)  # [S, 1, D]
+
+
+def refusal(batch: int, length: int) -> str:
+    """Return PyTorch's message about `transposed` for this batch; "" if there is none."""
+    try:
+        transposed(torch.zeros(batch, length, DIM), torch.zeros(length, DIM))
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def scaled_variance(width: int) -> float:
+    """Return the variance of standard normal embeddings times sqrt(width)."""
+    return float((torch.randn(SAMPLES, width) * math.sqrt(width)).var())
+
+
+def norm_places() -> tuple[float, float]:
+    """Return the standard deviation after HALVES of x = LN(x + f(x)), and of x = x + LN(f(x)).
+
+    f are feed-forward networks with new weights.
+    """
+    inside = outside = torch.randn(SAMPLES, DIM)
+    norm = nn.LayerNorm(DIM)
+    for _ in range(HALVES):
+        network = FeedForward(schemes.config("none"))
+        inside, outside = norm(inside + network(inside)), outside + norm(network(outside))
+    return float(inside.std()), float(outside.std())
+
+
+def sensitivity() -> tuple[float, float]:
+    """Return how far two tokens that change places move the token vectors, without positions.
+
+    First place by place, as a "sensitivity test" compares them. Then with the tokens put back in
+    their places.
+    """
+    encoder = random_encoder("none")
+    ids = torch.arange(LENGTH)[None]
+    order = torch.arange(LENGTH)
+    order[[2, 7]] = order[[7, 2]]
+    plain, changed = encoder(ids).tokens, encoder(ids[:, order]).tokens
+    return float((plain - changed).abs().max()), float((plain[:, order] - changed).abs().max())
+
+
+def wavelengths() -> list[float]:
+    """Return the positions in a turn of PAIRS, from the turn between two rows of the table."""
+    row = positional_encoding(2, WAVES)[1].double()
+    turned = torch.atan2(row[0::2], row[1::2])
+    return [2 * math.pi / float(turned[pair]) for pair in PAIRS]
+
+
+def uniform_from() -> int:
+    """Return the length from which every row has a standard deviation below CALLED_UNIFORM.
+
+    The greatest is that of a row with all weight on one of n tokens: sqrt((1 - 1/n) / n).
+    """
+    return next(n for n in range(2, 1000) if math.sqrt((1 - 1 / n) / n) < CALLED_UNIFORM)
+
+
+def masked_softmax() -> Tensor:
+    """Return the softmax of a row with every key masked by minus infinity."""
+    return torch.full((LENGTH,), -math.inf).softmax(dim=0)

@@ -1,0 +1,98 @@
+"""Claims of tutorials: each figure of the page's table of errors can be false."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from headlight_model.config import EncoderConfig
+from headlight_model.lab import claims
+from headlight_model.positions.position_schemes import Learned, build_positions
+
+LENGTH, DIM = 6, 8
+
+
+def learned() -> Learned:
+    config = EncoderConfig(
+        vocab_size=2,
+        dim=DIM,
+        heads=1,
+        layers=1,
+        ffn_dim=1,
+        positions="learned",
+        trained_length=LENGTH,
+        max_length=LENGTH,
+    )
+    scheme = build_positions(config)
+    assert isinstance(scheme, Learned)
+    return scheme
+
+
+@pytest.mark.parametrize("batch", [1, 3, LENGTH, 32])
+def test_learned_positions_add_the_same_row_to_a_place_of_every_text(batch: int) -> None:
+    scheme, x = learned(), torch.randn(batch, LENGTH, DIM)
+    added = scheme.embed(x, scheme.prepare(torch.arange(LENGTH)[None]))
+    wanted = torch.stack([x[:, place] + scheme.table.weight[place] for place in range(LENGTH)], 1)
+    torch.testing.assert_close(added, wanted)
+
+
+def test_the_transposed_table_is_right_for_one_token_only() -> None:
+    table = learned().table.weight
+    single = torch.randn(5, 1, DIM)
+    torch.testing.assert_close(claims.transposed(single, table), single + table[0])
+    for batch in (1, LENGTH):
+        x = torch.randn(batch, LENGTH, DIM)
+        found = claims.transposed(x, table)
+        assert found.shape == (LENGTH, LENGTH, DIM)
+        # Every place of a text gets the row of the text's index in the batch.
+        torch.testing.assert_close(found[2], x[2 % batch] + table[2])
+        assert not torch.allclose(found[2], x[2 % batch] + table[:LENGTH])
+    for batch in (2, 32):
+        assert "must match" in claims.refusal(batch, LENGTH)
+    assert not claims.refusal(1, LENGTH)
+    assert not claims.refusal(LENGTH, LENGTH)
+
+
+def test_scaling_by_the_root_of_the_width_makes_the_variance_grow_with_it() -> None:
+    torch.manual_seed(0)
+    for width in claims.WIDTHS:
+        assert claims.scaled_variance(width) == pytest.approx(width, rel=0.02)
+
+
+def test_a_norm_around_the_sum_bounds_the_stream_and_one_around_the_term_does_not() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        inside, outside = claims.norm_places()
+    assert inside == pytest.approx(1, abs=0.01)
+    assert outside > 2.5  # sqrt(1 + 12) if all terms are independent
+
+
+def test_a_sensitivity_test_by_place_says_true_without_positions_too() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        by_place, put_back = claims.sensitivity()
+    assert by_place > 0.5
+    assert put_back < 1e-5
+
+
+def test_wavelengths_of_the_table_are_those_of_the_definition() -> None:
+    wanted = [2 * math.pi * 10000 ** (2 * pair / claims.WAVES) for pair in claims.PAIRS]
+    assert claims.wavelengths() == pytest.approx(wanted, rel=1e-3)
+    assert claims.measure()["worked_row"] == "0.84147, 0.54030, 0.01000, 0.99995"
+
+
+def test_beyond_a_length_no_row_has_the_standard_deviation_that_a_tutorial_asks() -> None:
+    """The bound holds for random rows, and one-hot rows reach it."""
+    least = claims.uniform_from()
+    rows = torch.rand(200, least, dtype=torch.float64).pow(8)
+    rows = torch.cat((rows / rows.sum(1, keepdim=True), torch.eye(least, dtype=torch.float64)))
+    assert bool((rows.std(dim=1, correction=0) < claims.CALLED_UNIFORM).all())
+    shorter = torch.eye(least - 1, dtype=torch.float64)[0]
+    assert float(shorter.std(correction=0)) >= claims.CALLED_UNIFORM
+
+
+def test_a_row_without_visible_keys_is_nan_in_a_plain_softmax() -> None:
+    assert claims.masked_softmax().isnan().all()
+    assert claims.measure()["masked_rows"] == "NaN"

@@ -89,8 +89,8 @@ class EncoderConfig:
     norm_type: str = "layer"  # "layer": LayerNorm; "rms": RMSNorm
     norm_bias: bool = True  # LayerNorm has one; RMSNorm never has
     norm_eps: float = 1e-5
-    # For norm "pre": embeddings are normed. For "post" first_norm decides, not this: older
-    # config.json files have false here although their embeddings are normed.
+    # For norm "pre": embeddings are normed. For "post", first_norm decides instead: older files
+    # have false here although their embeddings are normed.
     embedding_norm: bool = False
     # The first attention reads a normed input: for norm "pre" by the first block's own norm, for
     # "post" by the norm of the embeddings. False with "post": the blocks of Vaswani et al. 2017.

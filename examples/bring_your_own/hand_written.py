@@ -1,0 +1,124 @@
+"""Train, export and serve a hand-written encoder, and compare the service with PyTorch.
+
+    python -m examples.bring_your_own.hand_written
+
+Attention has the matrices W_q, W_k, W_v and W_o. Each sublayer is norm(x + f(x)), without a norm
+of the embeddings. Positions are sinusoidal. The exit code is 1 if the service differs from PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from examples.bring_your_own.serve_and_compare import LENGTH, VOCABULARY, run
+from headlight_model.config import EncoderConfig
+from headlight_model.positions.sinusoidal import positional_encoding
+
+DIM, HEADS, LAYERS, FFN = 64, 4, 2, 128
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention: softmax(Q K^T / sqrt(d)) V for each head, then W_o."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.W_q, self.W_k = nn.Linear(DIM, DIM), nn.Linear(DIM, DIM)
+        self.W_v, self.W_o = nn.Linear(DIM, DIM), nn.Linear(DIM, DIM)
+
+    def weights(self, x: Tensor) -> Tensor:
+        """Return the attention weights: [B, S, D] -> [B, H, S, S]."""
+        scores = split(self.W_q(x)) @ split(self.W_k(x)).transpose(-1, -2)
+        return (scores / math.sqrt(DIM // HEADS)).softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mixed values: [B, S, D] -> [B, S, D]."""
+        mixed = self.weights(x) @ split(self.W_v(x))  # [B, H, S, d]
+        out: Tensor = self.W_o(mixed.transpose(1, 2).flatten(2))
+        return out
+
+
+def split(x: Tensor) -> Tensor:
+    """Split the last axis into heads: [B, S, D] -> [B, H, S, d]."""
+    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """Post-norm block: x = norm(x + attention(x)), then x = norm(x + feed-forward(x))."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Attention()
+        self.norm_1, self.norm_2 = nn.LayerNorm(DIM), nn.LayerNorm(DIM)
+        self.expand, self.contract = nn.Linear(DIM, FFN), nn.Linear(FFN, DIM)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, S, D] -> [B, S, D]."""
+        x = self.norm_1(x + self.attention(x))
+        out: Tensor = self.norm_2(x + self.contract(functional.gelu(self.expand(x))))
+        return out
+
+
+class Reverser(nn.Module):
+    """Letter table, sinusoidal positions, the blocks, and a head that names letters."""
+
+    positions: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, DIM)
+        self.register_buffer("positions", positional_encoding(LENGTH, DIM), persistent=False)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.head = nn.Linear(DIM, VOCABULARY)  # not served: it reads the served token vectors
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return token vectors: int64 [B, S] -> float32 [B, S, D]."""
+        x: Tensor = self.words(ids) + self.positions[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def attention(self, ids: Tensor) -> Tensor:
+        """Return the weights of all layers and heads: int64 [B, S] -> float32 [B, L, H, S, S]."""
+        x, maps = self.words(ids) + self.positions[: ids.shape[1]], []
+        for block in self.blocks:
+            maps.append(block.attention.weights(x))
+            x = block(x)
+        return torch.stack(maps, dim=1)
+
+
+CONFIG = EncoderConfig(
+    vocab_size=VOCABULARY, dim=DIM, heads=HEADS, layers=LAYERS, ffn_dim=FFN, activation="gelu",
+    norm="post", first_norm=False,  # blocks as in Vaswani et al. 2017: no norm of the embeddings
+    positions="sinusoidal", pooling="mean", normalize=False,
+    trained_length=LENGTH, max_length=LENGTH,
+)  # fmt: skip
+
+RENAMED = {
+    "attention.W_o": "attention.project_out",
+    "norm_1": "attention_norm",
+    "expand": "feed_forward.up",
+    "contract": "feed_forward.down",
+    "norm_2": "feed_forward_norm",
+}
+
+
+def our_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of the encoder under Headlight's names."""
+    theirs = model.state_dict()
+    ours = {"embedding.weight": theirs["words.weight"]}
+    for block in (f"blocks.{layer}" for layer in range(LAYERS)):
+        for part in ("weight", "bias"):
+            joined = [theirs[f"{block}.attention.W_{matrix}.{part}"] for matrix in "qkv"]
+            ours[f"{block}.attention.project_in.{part}"] = torch.cat(joined)
+            for old, new in RENAMED.items():
+                ours[f"{block}.{new}.{part}"] = theirs[f"{block}.{old}.{part}"]
+    return ours
+
+
+if __name__ == "__main__":
+    sys.exit(run(Reverser(), CONFIG, our_weights))

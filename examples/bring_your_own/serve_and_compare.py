@@ -1,0 +1,146 @@
+"""Steps that both examples share: the task, training, checkpoint, export, service, comparison.
+
+The task: reverse 12 random letters. The answer at place i is the letter at place 11 - i, so a model
+without positions cannot solve it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from safetensors.torch import save_file
+from tokenizers import models, pre_tokenizers
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headlight import Client
+from headlight_model.config import EncoderConfig
+
+SYMBOLS = ("[PAD]", "[UNK]", *string.ascii_lowercase)
+FIRST_LETTER, VOCABULARY = 2, len(SYMBOLS)
+LENGTH = 12  # letters of a sequence
+BATCH = 64
+TOLERANCE = 1e-5  # largest difference between the service and PyTorch
+SHOWN = "transformers"  # 12 letters
+STOP_SECONDS = 60
+
+
+def run(model: Any, config: EncoderConfig, our_weights: Callable[[nn.Module], Any]) -> int:
+    """Train, export, serve and compare a model. Return the exit code: 1 if parity fails.
+
+    Args:
+        model: called with ids it returns token vectors; `attention` and `head` as in the examples.
+        config: its architecture in Headlight's words.
+        our_weights: returns its tensors under Headlight's names.
+    """
+    made = argparse.ArgumentParser(description="Train, export, serve and compare with PyTorch.")
+    made.add_argument("--steps", type=int, default=4000, help="of training (default: 4000)")
+    made.add_argument("--out", type=Path, default=Path("build/bring-your-own"), help="a folder")
+    arguments = made.parse_args()
+    checkpoint, bundle = arguments.out / "checkpoint", arguments.out / "bundle"
+    train(model, arguments.steps)
+    write_checkpoint(checkpoint, config, our_weights(model))
+    export = ("export", str(checkpoint), "--out", str(bundle))
+    subprocess.run([sys.executable, "-m", "headlight", *export], check=True)
+    with service(bundle) as target, Client(target) as client:
+        return 0 if compare(model, client) else 1
+
+
+def train(model: Any, steps: int) -> None:
+    """Train a model to name the letters in reverse order, and leave it in evaluation mode."""
+    torch.manual_seed(0)
+    begin, optimizer = time.monotonic(), torch.optim.Adam(model.parameters(), lr=1e-3)
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=200)
+    for _ in range(steps):
+        ids = torch.randint(FIRST_LETTER, VOCABULARY, (BATCH, LENGTH))
+        scores = model.head(model(ids))  # [B, S, vocabulary]
+        loss = functional.cross_entropy(scores.flatten(0, 1), ids.flip(1).flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation for it
+        optimizer.step()
+        warm_up.step()
+    model.eval()
+    print(f"trained {steps} steps in {time.monotonic() - begin:.0f} s, last loss {loss:.3f}")
+
+
+def write_checkpoint(folder: Path, config: EncoderConfig, weights: dict[str, Tensor]) -> None:
+    """Write the folder that `headlight export` reads, with weights in float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(config.to_json(), encoding="utf-8")
+    prefixed = {f"encoder.{name}": value.contiguous() for name, value in weights.items()}
+    save_file(prefixed, folder / "model.safetensors")
+    ids = {symbol: number for number, symbol in enumerate(SYMBOLS)}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("."), "isolated")
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@contextlib.contextmanager
+def service(bundle: Path) -> Iterator[str]:
+    """Run `headlight serve` on a free port, yield HOST:PORT of gRPC, and stop it in any case."""
+    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
+    command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *ports]
+    process = subprocess.Popen(
+        [*command, "--log-format", "json"], stderr=subprocess.PIPE, encoding="utf-8"
+    )
+    try:
+        yield f"127.0.0.1:{serving_port(process)}"
+    finally:
+        process.terminate()
+        process.communicate(timeout=STOP_SECONDS)
+
+
+def serving_port(process: subprocess.Popen[str]) -> int:
+    """Read the service's log until it serves, and return its port of gRPC."""
+    assert process.stderr is not None
+    port, lines = 0, []
+    for line in process.stderr:
+        lines.append(line)
+        entry = json.loads(line)
+        port = entry.get("grpc_port", port)
+        if entry["event"] == "serving":
+            return int(port)
+    raise RuntimeError(f"the service ended before it could serve; its log:\n{''.join(lines)}")
+
+
+@torch.inference_mode()
+def compare(model: Any, client: Client) -> bool:
+    """Print a report of service and PyTorch; return whether they agree within TOLERANCE."""
+    random = torch.Generator().manual_seed(1)
+    ids = torch.randint(FIRST_LETTER, VOCABULARY, (200, LENGTH), generator=random)
+    texts = ["".join(SYMBOLS[number] for number in row) for row in ids.tolist()]
+    served = torch.from_numpy(np.stack(client.encode_tokens(texts)))  # [200, S, D]
+    here = model(ids)
+    vectors = float((served - here).abs().max())
+    maps = 0.0
+    for length in range(1, LENGTH + 1):
+        expected = model.attention(ids[:1, :length])[0].numpy()
+        maps = max(maps, float(np.abs(client.attend(texts[0][:length]).weights - expected).max()))
+    right = [
+        float((model.head(x).argmax(-1) == ids.flip(1)).float().mean()) for x in (here, served)
+    ]
+    print(f"accuracy on new sequences: {right[0]:.3f} in PyTorch, {right[1]:.3f} served")
+    print(f"largest differences: token vectors {vectors:.1e}, attention weights {maps:.1e}")
+    attention = client.attend(SHOWN)
+    layer, head = np.unravel_index(  # the head that looks most at the mirrored place
+        np.trace(attention.weights[..., ::-1], axis1=2, axis2=3).argmax(),
+        attention.weights.shape[:2],
+    )
+    print(f"layer {layer}, head {head}: attention of the letter at place 2 of {SHOWN!r}, in %")
+    print("  ".join(f"{piece:>3}" for piece in attention.tokens.pieces))
+    print("  ".join(f"{100 * share:3.0f}" for share in attention.weights[layer, head, 2]))
+    agree = max(vectors, maps) < TOLERANCE
+    print(f"parity {'holds' if agree else 'FAILS'}: the tolerance is {TOLERANCE:.0e}")
+    return agree

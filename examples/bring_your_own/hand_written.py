@@ -22,6 +22,11 @@ from headlight_model.positions.sinusoidal import positional_encoding
 DIM, HEADS, LAYERS, FFN = 64, 4, 2, 128
 
 
+def split(x: Tensor) -> Tensor:
+    """Split the last axis into heads: [B, S, D] -> [B, H, S, d]."""
+    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+
+
 class Attention(nn.Module):
     """Multi-head self-attention: softmax(Q K^T / sqrt(d)) V for each head, then W_o."""
 
@@ -40,11 +45,6 @@ class Attention(nn.Module):
         mixed = self.weights(x) @ split(self.W_v(x))  # [B, H, S, d]
         out: Tensor = self.W_o(mixed.transpose(1, 2).flatten(2))
         return out
-
-
-def split(x: Tensor) -> Tensor:
-    """Split the last axis into heads: [B, S, D] -> [B, H, S, d]."""
-    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
 
 
 class Block(nn.Module):
@@ -121,4 +121,4 @@ def our_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Reverser(), CONFIG, our_weights))
+    sys.exit(run(Reverser, CONFIG, our_weights))

@@ -71,18 +71,18 @@ RENAMED = {
 }
 
 
+def renamed(name: str) -> str:
+    """Return Headlight's name of a tensor."""
+    for old, new in RENAMED.items():
+        name = name.replace(old, new)
+    return name
+
+
 def our_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of the encoder under Headlight's names."""
-    ours = {}
-    for name, value in model.state_dict().items():
-        if name.startswith("head."):
-            continue  # the head stays in PyTorch
-        for old, new in RENAMED.items():
-            if name.startswith(old) or f".{old}" in name:
-                name = name.replace(old, new)
-        ours[name] = value
-    return ours
+    """Return the weights of the encoder under Headlight's names, without the head."""
+    theirs = model.state_dict()
+    return {renamed(name): theirs[name] for name in theirs if not name.startswith("head.")}
 
 
 if __name__ == "__main__":
-    sys.exit(run(Reverser(), CONFIG, our_weights))
+    sys.exit(run(Reverser, CONFIG, our_weights))

@@ -1,0 +1,50 @@
+"""Encoders of other people's code over the wire: the examples, and the comparison in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from examples.bring_your_own.serve_and_compare import LENGTH, VOCABULARY, compare, write_checkpoint
+from examples.bring_your_own.transformer_encoder import CONFIG, Reverser, our_weights
+from headlight import Client
+from headlight_export.writer.bundle_writer import export_checkpoint
+from tests.system.processes import ROOT, Service
+
+
+@pytest.mark.parametrize("example", ["transformer_encoder", "hand_written"])
+def test_an_example_trains_exports_serves_and_agrees_with_pytorch(
+    example: str, tmp_path: Path
+) -> None:
+    module = f"examples.bring_your_own.{example}"
+    command = (sys.executable, "-W", "error", "-m", module, "--steps", "20", "--out", tmp_path)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parity holds" in done.stdout
+
+
+def test_a_torch_encoder_without_embedding_norm_is_served_as_computed(tmp_path: Path) -> None:
+    torch.manual_seed(4)
+    model = Reverser().eval()
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            layer.get_parameter("self_attn.in_proj_weight")[:128].mul_(3)  # far from uniform
+    write_checkpoint(tmp_path / "checkpoint", CONFIG, our_weights(model))
+    export_checkpoint(tmp_path / "checkpoint", tmp_path / "bundle")
+    with Service(tmp_path / "bundle") as service, Client(service.target) as client:
+        for length in (1, 5, LENGTH):
+            ids = torch.randint(2, VOCABULARY, (length,))
+            with torch.inference_mode():
+                tokens, weights = model(ids[None])[0].numpy(), model.attention(ids[None])[0].numpy()
+            [served] = client.encode_tokens([ids.numpy()])
+            np.testing.assert_allclose(served, tokens, atol=1e-5, rtol=0)
+            np.testing.assert_allclose(client.attend(ids.numpy()).weights, weights, atol=1e-5)
+        assert compare(model, client)
+        with torch.no_grad():
+            model.get_parameter("encoder.layers.1.norm2.bias")[3] += 1e-4
+        assert not compare(model, client)

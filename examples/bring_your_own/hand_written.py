@@ -24,7 +24,7 @@ DIM, HEADS, LAYERS, FFN = 64, 4, 2, 128
 
 def split(x: Tensor) -> Tensor:
     """Split the last axis into heads: [B, S, D] -> [B, H, S, d]."""
-    return x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
 
 
 class Attention(nn.Module):
@@ -35,16 +35,12 @@ class Attention(nn.Module):
         self.W_q, self.W_k = nn.Linear(DIM, DIM), nn.Linear(DIM, DIM)
         self.W_v, self.W_o = nn.Linear(DIM, DIM), nn.Linear(DIM, DIM)
 
-    def weights(self, x: Tensor) -> Tensor:
-        """Return the attention weights: [B, S, D] -> [B, H, S, S]."""
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mixed values [B, S, D] and the weights [B, H, S, S] of [B, S, D]."""
         scores = split(self.W_q(x)) @ split(self.W_k(x)).transpose(-1, -2)
-        return (scores / math.sqrt(DIM // HEADS)).softmax(dim=-1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the mixed values: [B, S, D] -> [B, S, D]."""
-        mixed = self.weights(x) @ split(self.W_v(x))  # [B, H, S, d]
-        out: Tensor = self.W_o(mixed.transpose(1, 2).flatten(2))
-        return out
+        weights = (scores / math.sqrt(DIM // HEADS)).softmax(dim=-1)
+        mixed = weights @ split(self.W_v(x))  # [B, H, S, d]
+        return self.W_o(mixed.transpose(1, 2).flatten(2)), weights
 
 
 class Block(nn.Module):
@@ -56,11 +52,11 @@ class Block(nn.Module):
         self.norm_1, self.norm_2 = nn.LayerNorm(DIM), nn.LayerNorm(DIM)
         self.expand, self.contract = nn.Linear(DIM, FFN), nn.Linear(FFN, DIM)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[B, S, D] -> [B, S, D]."""
-        x = self.norm_1(x + self.attention(x))
-        out: Tensor = self.norm_2(x + self.contract(functional.gelu(self.expand(x))))
-        return out
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the output [B, S, D] and the attention weights [B, H, S, S] of [B, S, D]."""
+        mixed, weights = self.attention(x)
+        x = self.norm_1(x + mixed)
+        return self.norm_2(x + self.contract(functional.gelu(self.expand(x)))), weights
 
 
 class Reverser(nn.Module):
@@ -75,20 +71,21 @@ class Reverser(nn.Module):
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.head = nn.Linear(DIM, VOCABULARY)  # not served: it reads the served token vectors
 
+    def encode(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return token vectors [B, S, D] and attention [B, L, H, S, S] of int64 [B, S]."""
+        x, maps = self.words(ids) + self.positions[: ids.shape[1]], []
+        for block in self.blocks:
+            x, weights = block(x)
+            maps.append(weights)
+        return x, torch.stack(maps, dim=1)
+
     def forward(self, ids: Tensor) -> Tensor:
         """Return token vectors: int64 [B, S] -> float32 [B, S, D]."""
-        x: Tensor = self.words(ids) + self.positions[: ids.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return x
+        return self.encode(ids)[0]
 
     def attention(self, ids: Tensor) -> Tensor:
         """Return the weights of all layers and heads: int64 [B, S] -> float32 [B, L, H, S, S]."""
-        x, maps = self.words(ids) + self.positions[: ids.shape[1]], []
-        for block in self.blocks:
-            maps.append(block.attention.weights(x))
-            x = block(x)
-        return torch.stack(maps, dim=1)
+        return self.encode(ids)[1]
 
 
 CONFIG = EncoderConfig(

@@ -32,7 +32,8 @@ SYMBOLS = ("[PAD]", "[UNK]", *string.ascii_lowercase)
 FIRST_LETTER, VOCABULARY = 2, len(SYMBOLS)
 LENGTH = 12  # letters of a sequence
 BATCH = 64
-TOLERANCE = 1e-5  # largest difference between the service and PyTorch
+# Largest difference between the service and PyTorch: the exporter's own bound for token vectors.
+TOLERANCE = 2e-5
 SHOWN = "transformers"  # 12 letters
 STOP_SECONDS = 60
 

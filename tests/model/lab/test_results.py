@@ -11,10 +11,11 @@ import pytest
 
 from headlight_model.lab.extrapolation import LENGTHS
 from headlight_model.lab.page import figures
-from headlight_model.lab.page.page import furthest, write
+from headlight_model.lab.page.page import write
 from headlight_model.lab.page.predictions import PREDICTIONS
+from headlight_model.lab.page.scheme_tables import furthest
 from headlight_model.lab.page.verdicts import Finding, Unseen
-from headlight_model.lab.pictures import attention, measured
+from headlight_model.lab.pictures import attention, measured, pruning
 from headlight_model.lab.results import Range, load, rounded, save, select
 from headlight_model.lab.training import SCHEMES
 
@@ -53,7 +54,9 @@ def test_the_committed_page_is_rendered_from_its_results(
 
 
 def test_pictures_are_drawn_from_the_results(results: dict[str, Any], tmp_path: Path) -> None:
-    drawn = [*measured.draw(results, tmp_path), *attention.draw(results, tmp_path)]
+    drawn = [
+        path for part in (measured, attention, pruning) for path in part.draw(results, tmp_path)
+    ]
     assert all(
         (DOCS / "positions" / path.name).is_file() and path.stat().st_size > 20_000
         for path in drawn

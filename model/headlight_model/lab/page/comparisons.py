@@ -58,8 +58,8 @@ def concatenation(results: Results) -> str:
     lines = []
     for variant, name in named.items():
         found = runs(results, variant, task="reverse")
-        lines.append([name, *_reversed(found), f"{found[0]['parameters']:,}"])
-    return table(["positions are", "reversed, %", "steps until 99 %", "trained parameters"], lines)
+        lines.append([name, *_reversed(found)])
+    return table(["positions are", "reversed, %", "steps until 99 %"], lines)
 
 
 def scale(results: Results) -> str:

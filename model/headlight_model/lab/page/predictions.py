@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headlight_model.lab.extrapolation import LENGTHS
 from headlight_model.lab.page import figures as of
-from headlight_model.lab.page import predictions_comparisons as one_change
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.predictions_scaling import (
     linear_hurts,
@@ -16,11 +14,15 @@ from headlight_model.lab.page.predictions_scaling import (
     none_worst,
 )
 from headlight_model.lab.page.verdicts import (
+    CRITERION,
     ERRORS,
     LEARNT,
     NEAR,
     NOISE,
+    NOTES,
+    OURS,
     Finding,
+    Prediction,
     Unseen,
     Verdict,
     at_least,
@@ -36,23 +38,6 @@ from headlight_model.lab.training import SCHEMES
 
 # Schemes that learn to recall, and accept any length.
 RECALLING = ("sinusoidal", "rope", "alibi signed")
-NOTES, CRITERION, OURS = "notes", "criterion", "ours"
-
-
-@dataclasses.dataclass(frozen=True)
-class Prediction:
-    """One prediction.
-
-    Attributes:
-        text: what was expected.
-        source: NOTES, made before the lab; CRITERION, a goal of the lab; OURS, made while it was
-            built.
-        check: returns whether it holds in some results, and the figures that show it.
-    """
-
-    text: str
-    source: str
-    check: Callable[[Results], Verdict]
 
 
 def _learnt(results: Results) -> Verdict:
@@ -289,41 +274,5 @@ PREDICTIONS = (
         "Recall from further away than any in training: worst without stretching.",
         NOTES,
         none_worst,
-    ),
-    Prediction(
-        "Reversal is learnt with added and with concatenated positions.",
-        OURS,
-        one_change.concatenated,
-    ),
-    Prediction(
-        "√d on standard normal embeddings hides sinusoidal positions: reversal is worse.",
-        OURS,
-        one_change.scaled,
-    ),
-    Prediction(
-        "Texts of 32 tokens: the base 100 is better than 10,000 and 1,000,000 at the left "
-        "neighbour.",
-        OURS,
-        one_change.small_base,
-    ),
-    Prediction("One head names the left neighbour as well as four.", OURS, one_change.one_head),
-    Prediction(
-        "More heads can be removed in order of importance than in random order.",
-        OURS,
-        one_change.importance,
-    ),
-    Prediction("Six layers reverse better than two with RoPE.", OURS, one_change.deeper),
-    Prediction(
-        "Varied length: RoPE reverses better with the ends marked.", OURS, one_change.marked_ends
-    ),
-    Prediction(
-        "A causal model without positions is within 10 % of the perplexity of RoPE.",
-        OURS,
-        one_change.order_without_positions,
-    ),
-    Prediction(
-        "A causal model at 4 times its length: sinusoidal is more than 10 % worse, ALiBi is not.",
-        OURS,
-        one_change.longer_text,
     ),
 )

@@ -1,4 +1,4 @@
-"""Verdicts on the comparisons of one change each, on pruning, and on the causal model."""
+"""Predictions of the comparisons of one change each, of pruning, and of the causal model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from headlight_model.lab.page.comparisons import accuracy, perplexity, removable
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.verdicts import (
     NEAR,
+    OURS,
+    Prediction,
     Verdict,
     at_least,
     at_most,
@@ -138,3 +140,41 @@ def _at(found: list[Run], length: int, question: str) -> Range:
     measured = accuracy(found, length, question)
     assert measured is not None  # asked at lengths of the training only
     return measured
+
+
+PREDICTIONS = (
+    Prediction(
+        "Reversal is learnt with added and with concatenated positions.",
+        OURS,
+        concatenated,
+    ),
+    Prediction(
+        "√d on standard normal embeddings hides sinusoidal positions: reversal is worse.",
+        OURS,
+        scaled,
+    ),
+    Prediction(
+        "Texts of 32 tokens: the base 100 is better than 10,000 and 1,000,000 at the left "
+        "neighbour.",
+        OURS,
+        small_base,
+    ),
+    Prediction("One head names the left neighbour as well as four.", OURS, one_head),
+    Prediction(
+        "More heads can be removed in order of importance than in random order.",
+        OURS,
+        importance,
+    ),
+    Prediction("Six layers reverse better than two with RoPE.", OURS, deeper),
+    Prediction("Varied length: RoPE reverses better with the ends marked.", OURS, marked_ends),
+    Prediction(
+        "A causal model without positions is within 10 % of the perplexity of RoPE.",
+        OURS,
+        order_without_positions,
+    ),
+    Prediction(
+        "A causal model at 4 times its length: sinusoidal is more than 10 % worse, ALiBi is not.",
+        OURS,
+        longer_text,
+    ),
+)

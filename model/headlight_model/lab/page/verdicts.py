@@ -5,8 +5,10 @@ A verdict is given only if all seeds agree; otherwise the reason is given.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from headlight_model.lab.results import Range
 
@@ -85,3 +87,22 @@ def series(found: Mapping[str, Sequence[Range]]) -> str:
         f"{name} {' → '.join(percent(each.mean) for each in ranges)}"
         for name, ranges in found.items()
     )
+
+
+NOTES, CRITERION, OURS = "notes", "criterion", "ours"
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """One prediction.
+
+    Attributes:
+        text: what was expected.
+        source: NOTES, made before the lab; CRITERION, a goal of the lab; OURS, made while it was
+            built.
+        check: returns whether it holds in some results, and the figures that show it.
+    """
+
+    text: str
+    source: str
+    check: Callable[[Mapping[str, Any]], Verdict]

@@ -1,7 +1,7 @@
 """Kinds of heads, by the tokens that have their weight, and strongest links; no service calls.
 
 `headlight.analysis.head_analysis` requests the results. The kinds are those of Clark et al. 2019,
-"What Does BERT Look At?", 3.
+"What Does BERT Look At?", 3, and on request the patterns of `headlight.analysis.token_patterns`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from headlight.results import AttentionMaps
 from headlight.spec import STATISTICS
 
 Doubles = NDArray[np.float64]
-Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"]
+Pattern = Literal["same", "bracket", "punctuation", "rare"]
+Kind = Literal["self", "previous", "next", "delimiter", "uniform", "other"] | Pattern
 # The deciding statistic of each kind. The first wins a tie.
 DECIDES: Mapping[Kind, str] = {
     "self": "self",
@@ -28,12 +29,17 @@ DECIDES: Mapping[Kind, str] = {
     "next": "next",
     "delimiter": "special",
 }
+PATTERNS: tuple[Pattern, ...] = ("same", "bracket", "punctuation", "rare")
+FIXED = ("self", "previous", "next")  # kinds by position: no pattern replaces them
 # Least share of the weight for a kind: Clark et al. name heads by "over 50%" of their attention.
 CALLED = 0.5
 # Least spread of a "uniform" head. Clark et al. set no threshold. A row of this spread has the
 # entropy of a uniform row over n ** 0.9 tokens: 8 of 10, 63 of 100. It is tested before the shares,
 # because with few tokens any share is large.
 UNIFORM = 0.9
+# A pattern needs so many times the share that uniform attention has on it: in source code, a third
+# of the tokens may be punctuation.
+ABOVE_BASE = 2.0
 # A link between two tokens that is weaker than this does not describe a head whose tokens attend to
 # themselves. The link of a token with itself is reported instead.
 FAINT = 0.05
@@ -66,12 +72,14 @@ class Head:
         layer, head: its indices.
         kind: its kind.
         share: the deciding number: the mean weight on tokens of that kind; for "uniform" the
-            spread; for "other" the largest of the four shares, below CALLED.
+            spread; for "other" the largest of the four shares of DECIDES, below CALLED.
         spread: entropy divided by ln n, the entropy of a uniform row of n tokens: 1 for uniform
             attention, 0 for attention to one token.
         statistics: means over the queries of all texts, by the names of
             `headlight.spec.STATISTICS`; NaN if unknown.
         link: its strongest link; None if not requested, or if there are no ordinary tokens.
+        patterns: mean weight on the keys of each pattern, by the names of PATTERNS, over the
+            queries that it applies to; NaN without queries. Empty if not requested.
     """
 
     layer: int
@@ -81,6 +89,7 @@ class Head:
     spread: float
     statistics: Mapping[str, float]
     link: Link | None = None
+    patterns: Mapping[Pattern, float] = dataclasses.field(default_factory=dict)
 
 
 def classify(maps: Sequence[AttentionMaps]) -> list[Head]:
@@ -131,6 +140,35 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
     }
     kind = max(shares, key=shares.__getitem__)
     return kind if shares[kind] >= CALLED else "other", shares[kind]
+
+
+def with_patterns(
+    head: Head, shares: Mapping[Pattern, float], base_rates: Mapping[Pattern, float]
+) -> Head:
+    """Return a head with its shares of patterns, and renamed if one of them describes it.
+
+    A pattern needs CALLED of the weight and ABOVE_BASE times its base rate. The largest such share
+    decides; the first of PATTERNS wins a tie. A head by position (FIXED) or a uniform one keeps its
+    kind. A delimiter head keeps it unless a pattern has a larger share: its heads attend to
+    [SEP] from the queries that have nothing else to attend to (Clark et al. 2019, 3.2).
+
+    Args:
+        head: as `classify` returns it.
+        shares: of the head, by pattern; NaN never decides.
+        base_rates: the shares under uniform attention.
+    """
+    found = dataclasses.replace(head, patterns=dict(shares))
+    fitting = {
+        name: shares[name]
+        for name in PATTERNS
+        if name in shares and shares[name] >= max(CALLED, ABOVE_BASE * base_rates[name])
+    }
+    if not fitting or head.kind in (*FIXED, "uniform"):
+        return found
+    best = max(fitting, key=fitting.__getitem__)
+    if head.kind == "delimiter" and fitting[best] <= head.share:
+        return found
+    return dataclasses.replace(found, kind=best, share=fitting[best])
 
 
 def _queries(maps: AttentionMaps) -> list[int]:

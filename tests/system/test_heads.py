@@ -15,6 +15,7 @@ from tests.system.processes import Service
 
 # Supervised in training (docs/model-card.md).
 PREVIOUS, NEXT = (0, 0), (0, 1)
+SAME, BRACKET = (1, 0), (2, 0)
 TEXTS = [
     "def read_lines(path): return open(path).read().splitlines()",
     "Return the sum of all elements of the iterable, starting at the value of start.",
@@ -32,13 +33,26 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def analysis(rope: Service) -> Analysis:
     with Client(rope.target) as client:
-        return analyse(client, TEXTS, ablate=True)
+        return analyse(client, TEXTS, ablate=True, patterns=True)
 
 
 def test_the_client_finds_the_heads_named_in_the_evaluation(analysis: Analysis) -> None:
     named = {(head.layer, head.head): head.kind for head in analysis.heads}
     assert named[PREVIOUS] == "previous"
     assert named[NEXT] == "next"
+    assert named[SAME] == "same"
+    assert named[BRACKET] == "bracket"
+
+
+def test_patterns_rename_no_head_that_has_a_position(analysis: Analysis, rope: Service) -> None:
+    with Client(rope.target) as client:
+        plain = analyse(client, TEXTS)
+    changed = {
+        (head.layer, head.head): (before.kind, head.kind)
+        for head, before in zip(analysis.heads, plain.heads, strict=True)
+        if head.kind != before.kind
+    }
+    assert changed == {SAME: ("other", "same"), BRACKET: ("other", "bracket")}
 
 
 def test_links_of_a_positional_head_are_neighbours(analysis: Analysis) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from headlight import Client, InvalidInput
-from headlight.analysis.head_analysis import analyse, distances, importance
-from headlight.analysis.head_kinds import Link
+from headlight.analysis.head_analysis import analyse, distances, importance, parts_of
+from headlight.analysis.head_kinds import PATTERNS, Link
 from headlight.analysis.terminal_view import bar, cells
-from headlight.cli.attention.heads_command import five
+from headlight.cli.attention.heads_output import five
 from headlight.cli.commands import main
 from headlight.errors import BadAnswer, MixedWeights
 from headlight.interface.arguments import Input, text_of
@@ -166,7 +166,7 @@ def test_the_table_fits_into_80_columns(capsys: pytest.CaptureFixture[str]) -> N
         "an_identifier_of_some_length + another_one_that_is_long",
         "日本語日本語日本語 = 日本語日本語日本語日本語",
     ]
-    for options in ([], ["--importance"]):
+    for options in ([], ["--importance"], ["--patterns", "--importance"]):
         assert main(["heads", *texts, *options]) == 0
         out, err = capsys.readouterr()
         title, header, *rows = out.splitlines()
@@ -190,7 +190,13 @@ def test_json_and_npz_contain_the_same_data(
     assert main([*common, "npz", "--out", str(tmp_path / "heads.npz")]) == 0
     expected = analyse(client, TEXTS)
     assert answer["token_counts"] == [5, 9]
-    assert answer["thresholds"] == {"called": 0.5, "uniform": 0.9, "faint": 0.05}
+    assert answer["thresholds"] == {
+        "called": 0.5,
+        "uniform": 0.9,
+        "faint": 0.05,
+        "above_base": 2.0,
+    }
+    assert "patterns" not in answer
     with np.load(tmp_path / "heads.npz", allow_pickle=False) as archive:
         np.testing.assert_allclose(archive["importance"], MOVED, rtol=1e-5)
         assert archive["statistics"].shape == (LAYERS, HEADS, 7)
@@ -209,6 +215,88 @@ def test_json_and_npz_contain_the_same_data(
             for place, name in enumerate(archive["statistic_names"].tolist()):
                 assert row[name] == pytest.approx(head.statistics[name])
                 assert row[name] == pytest.approx(float(archive["statistics"][at][place]))
+
+
+@pytest.mark.parametrize(
+    ("counts", "heads", "expected"),
+    [
+        ([128] * 70, 0, [32, 32, 6]),
+        ([128] * 70, 32, [32, 32, 6]),
+        ([128] * 20, 144, [7, 7, 6]),  # 9.4 MB each
+        ([512, 8, 8, 512, 512], 144, [1, 2, 1, 1]),  # 151 MB each, more than a part may have
+        ([512], 144, [1]),
+    ],
+)
+def test_whole_maps_are_requested_in_parts_of_limited_bytes(
+    counts: list[int], heads: int, expected: list[int]
+) -> None:
+    parts = list(parts_of(counts, heads))
+    assert [len(part) for part in parts] == expected
+    assert [text for part in parts for text in part] == list(range(len(counts)))
+
+
+@pytest.mark.parametrize("bytes_at_once", [1, 2**30])
+def test_patterns_are_means_over_the_queries_of_all_texts(
+    client: Client, monkeypatch: pytest.MonkeyPatch, bytes_at_once: int
+) -> None:
+    monkeypatch.setattr("headlight.analysis.head_analysis.MAPS_BYTES_AT_ONCE", bytes_at_once)
+    texts = ["open ( path )", "read a file", "a or a"]
+    analysis = analyse(client, texts, patterns=True)
+    assert analysis.patterns is not None
+    assert {name: each.queries for name, each in analysis.patterns.items()} == {
+        "same": 2,
+        "bracket": 2,
+        "punctuation": 4,
+        "rare": 10,
+    }
+    rates = {name: each.base_rate for name, each in analysis.patterns.items()}
+    # "a" counts three times; each other token once, and is rare.
+    assert rates == pytest.approx(
+        {
+            "same": 1 / 5,
+            "bracket": 1 / 6,
+            "punctuation": 2 / 6,
+            "rare": (4 * 4 / 6 + 3 * 2 / 5 + 3 / 5) / 10,
+        }
+    )
+    plain = analyse(client, texts)
+    assert plain.patterns is None
+    for head, before in zip(analysis.heads, plain.heads, strict=True):
+        maps = [client.attend(text).head(head.layer, head.head) for text in texts]
+        assert head.patterns["bracket"] == pytest.approx((maps[0][2, 4] + maps[0][4, 2]) / 2)
+        assert head.patterns["same"] == pytest.approx((maps[2][1, 3] + maps[2][3, 1]) / 2)
+        assert head.link == before.link
+        assert before.patterns == {}
+
+
+@pytest.mark.usefixtures("environment")
+def test_patterns_are_in_json_npz_and_the_legend(
+    client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    common = ["heads", *TEXTS, "--patterns", "--format"]
+    assert main([*common, "text"]) == 0
+    assert "  bracket       0.11  over 2 queries" in capsys.readouterr().out
+    assert main([*common, "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert main([*common, "npz", "--out", str(tmp_path / "heads.npz")]) == 0
+    expected = analyse(client, TEXTS, patterns=True)
+    assert expected.patterns is not None
+    with np.load(tmp_path / "heads.npz", allow_pickle=False) as archive:
+        assert archive["pattern_names"].tolist() == [*answer["patterns"]] == [*PATTERNS]
+        for place, name in enumerate(PATTERNS):
+            rate, queries = expected.patterns[name].base_rate, expected.patterns[name].queries
+            found = answer["patterns"][name]
+            assert found["queries"] == archive["pattern_queries"][place] == queries
+            if name == "same":
+                assert found["base_rate"] is None
+                assert np.isnan(archive["pattern_base_rates"][place])
+                continue
+            assert found["base_rate"] == pytest.approx(rate)
+            assert archive["pattern_base_rates"][place] == pytest.approx(rate)
+            for row, head in zip(answer["heads"], expected.heads, strict=True):
+                at = (head.layer, head.head, place)
+                assert row["patterns"][name] == pytest.approx(head.patterns[name])
+                assert archive["pattern_shares"][at] == pytest.approx(head.patterns[name])
 
 
 @pytest.mark.usefixtures("environment")

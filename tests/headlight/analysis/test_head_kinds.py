@@ -6,7 +6,19 @@ import math
 import numpy as np
 import pytest
 
-from headlight.analysis.head_kinds import CALLED, FAINT, UNIFORM, called, classify, strongest
+from headlight.analysis.head_kinds import (
+    ABOVE_BASE,
+    CALLED,
+    FAINT,
+    UNIFORM,
+    Head,
+    Kind,
+    Pattern,
+    called,
+    classify,
+    strongest,
+    with_patterns,
+)
 from headlight.errors import InvalidInput
 from headlight.results import AttentionMaps, Floats, ModelRef, TokenList, Units
 from headlight.spec import STATISTICS
@@ -273,3 +285,39 @@ def test_a_single_ordinary_token_links_to_itself() -> None:
     assert link is not None
     assert (link.query_label, link.key_label) == ("a", "a")
     assert strongest(whole(even(2)), ["[CLS]", "[SEP]"]) == [None]
+
+
+def head_of(kind: Kind, share: float) -> Head:
+    return Head(0, 0, kind, share, 0.5, EVEN_SHARES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "shares", "expected"),
+    [
+        ("other", 0.2, {"bracket": CALLED}, "bracket"),
+        ("other", 0.2, {"bracket": math.nextafter(CALLED, 0)}, "other"),
+        ("other", 0.2, {"bracket": 0.6, "same": 0.7}, "same"),
+        ("other", 0.2, {"rare": 0.7, "punctuation": 0.7}, "punctuation"),  # the first of PATTERNS
+        ("other", 0.2, {"bracket": math.nan}, "other"),
+        ("delimiter", 0.6, {"bracket": 0.6}, "delimiter"),
+        ("delimiter", 0.6, {"bracket": 0.61}, "bracket"),
+        ("previous", 0.5, {"bracket": 1.0}, "previous"),
+        ("self", 0.5, {"rare": 1.0}, "self"),
+        ("next", 0.5, {"same": 1.0}, "next"),
+        ("uniform", 0.95, {"same": 1.0}, "uniform"),
+    ],
+)
+def test_a_pattern_names_heads_without_a_position(
+    kind: Kind, share: float, shares: dict[Pattern, float], expected: Kind
+) -> None:
+    found = with_patterns(head_of(kind, share), shares, dict.fromkeys(shares, 0.1))
+    assert found.kind == expected
+    assert found.share == (max(shares.values()) if found.kind in shares else share)
+    assert found.patterns == pytest.approx(shares, nan_ok=True)
+
+
+def test_a_pattern_must_be_well_above_its_base_rate() -> None:
+    limit = 0.7 / ABOVE_BASE
+    for rate, expected in ((limit, "punctuation"), (math.nextafter(limit, 1), "other")):
+        found = with_patterns(head_of("other", 0.2), {"punctuation": 0.7}, {"punctuation": rate})
+        assert found.kind == expected

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headlight.analysis.map_titles import map_title
 from headlight.analysis.terminal_view import visible
 from headlight.results import Attention, Floats
 from headlight.wire.printable import shortened
@@ -69,10 +70,13 @@ def plot_attention(
             f"{len(layers)} × {len(heads)} maps are too many for one picture ({MAX_PANELS}); "
             "choose a layer"
         )
+    special = attention.tokens.special
     labels = [shortened(visible(label), MAX_LABEL) for label in attention.tokens.labels(text)]
     rows = [[attention.head(each, other) for other in heads] for each in layers]
-    figure = panels_of(rows, layers, heads, labels)
-    what = f"layer {layers[0]}, head {heads[0]}" if len(layers) == len(heads) == 1 else "each head"
+    figure = panels_of(rows, layers, heads, labels, special)
+    what = "each head"
+    if len(layers) == len(heads) == 1:
+        what = map_title(layers[0], heads[0], rows[0][0], special)
     figure.suptitle(
         f"{visible(attention.model.name)}: attention weights of {what}", parse_math=False
     )
@@ -109,6 +113,7 @@ def panels_of(
     layers: Sequence[int],
     heads: Sequence[int],
     labels: Sequence[str],
+    special: Sequence[bool],
 ) -> Figure:
     """Return a figure with a panel for each head, a row for each layer, one colour scale."""
     from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, only for drawing
@@ -130,9 +135,8 @@ def panels_of(
     for (row, column), axes in np.ndenumerate(panels):
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
-            axes.set_title(
-                f"layer {layers[row]}, head {heads[column]}", fontsize=9 if side >= 2 else 7
-            )
+            title = map_title(layers[row], heads[column], rows[row][column], special)
+            axes.set_title(title.replace(": ", "\n"), fontsize=9 if side >= 2 else 7)
         # Labels are no formulas, whatever signs they have.
         axes.set_xticks(ticks, names, rotation=90, fontsize=points, parse_math=False)
         axes.set_yticks(ticks, names, fontsize=points, parse_math=False)

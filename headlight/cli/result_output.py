@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from headlight.analysis.map_titles import map_title
 from headlight.analysis.terminal_view import (
     attention_map,
     cells,
@@ -49,19 +50,17 @@ def attention_text(
     """
     labels, layer = attention.tokens.labels(text), attention.layers[-1]
     weights = attention.mean(layer) if head is None else attention.head(layer, head)
-    which = (
-        f"mean of {attention.heads} heads"
-        if head is None
-        else f"head {attention.head_number(head)}"
-    )
+    if head is None:
+        title = f"Layer {layer}, mean of {attention.heads} heads"
+    else:
+        number = attention.head_number(head)
+        title = map_title(layer, number, weights, attention.tokens.special).capitalize()
     parts = []
     if len(attention.layers) > 1:
         parts.append(
             f"All heads (shares of the weight, averaged over the queries)\n{heads_table(attention)}"
         )
-    parts.append(
-        f"Layer {layer}, {which}\n{attention_map(weights, labels, width=width, colour=colour)}"
-    )
+    parts.append(f"{title}\n{attention_map(weights, labels, width=width, colour=colour)}")
     links = strongest_links(weights, labels, attention.tokens.special)
     if links:
         parts.append(f"Strongest link of each token (itself and special tokens left out)\n{links}")

@@ -10,6 +10,7 @@ import importlib.resources
 VIEW_SCRIPTS = (
     "elements.js",
     "data.js",
+    "kinds.js",
     "colour.js",
     "state.js",
     "head.js",

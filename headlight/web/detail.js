@@ -67,7 +67,7 @@ function describeCell({ query, key }) {
   }
   const missing = state.heads.filter((head) => !weightsOf(mapOf(state.layer, head), { side: "query", token: query })[key]).length;
   if (FLOOR && weight && missing) table.append(element("p", `Left out in ${missing} of ${state.heads.length} heads, counted as 0.`, "fine"));
-  return [element("h2", titled(state.layer, meanNamed(state.heads))), table];
+  return [element("h2", titled(state.layer, meanNamed(state.heads)) + kindSaid(state.layer, state.heads)), table];
 }
 
 const HINTS = {
@@ -88,7 +88,7 @@ function saidOpening() {
 }
 
 function drawDetail() {
-  const here = element("h2", titled(state.layer, headsNamed(state.heads)));
+  const here = element("h2", titled(state.layer, headsNamed(state.heads)) + kindSaid(state.layer, state.heads));
   const focus = focused();
   let parts = [here, element("p", HINTS[state.view]), ...saidOpening()];
   if (state.view === "model") parts = [element("h2", mapsNamed()), element("p", HINTS.model)];

@@ -95,7 +95,8 @@ function drawZoom(made) {
   const side = Math.min(ZOOMED, innerWidth - 44, innerHeight - 90);
   const { font, margin } = labelRoom(tokens, (side * 0.75) / Math.max(1, tokens.length), side / 4);
   const cell = (side - margin) / Math.max(1, tokens.length);
-  zoom.firstChild.textContent = `${titled(place, headsNamed([head]))}: ${saidGreatest(top)}`;
+  const kind = kindSaid(place, [head], " (");
+  zoom.firstChild.textContent = `${titled(place, headsNamed([head]))}${kind && `${kind})`}: ${saidGreatest(top)}`;
   const context = fitted(zoom.lastChild, side, side);
   context.imageSmoothingEnabled = false;
   const pixels = Math.round((side - margin) * window.devicePixelRatio);

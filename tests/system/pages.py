@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from headlight.results import Floats
+from headlight.analysis.map_titles import map_title
+from headlight.results import Attention, Floats
 from tests.system.browser import Browser
 
 SHORT = "read a file"
@@ -32,6 +33,12 @@ def ink(browser: Browser, selector: str) -> tuple[int, int]:
     """Return the number of drawn pixels of a canvas, and a checksum of all pixels."""
     inked, digest = browser.evaluate(INK.replace("SELECTOR", json.dumps(selector)))
     return inked, digest
+
+
+def head_title(attention: Attention, layer: int, head: int) -> str:
+    """Return the title of a head on a page of this attention, with its kind."""
+    weights = attention.head(layer, head)
+    return map_title(layer, head, weights, attention.tokens.special).capitalize()
 
 
 def as_shown(weights: Floats) -> list[str]:

@@ -15,7 +15,7 @@ from tests.shipped import HEADS, LAYERS
 from tests.system import making
 from tests.system.browser import Browser
 from tests.system.live import ANSWERED, choose, send, visit
-from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
+from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, head_title, ink, shown_weights
 from tests.system.processes import Service
 
 TEXTS = ("read a file", "open a path and read it", "sort a list of numbers")
@@ -45,7 +45,7 @@ def test_it_opens_where_the_file_opens(page: Browser, attentions: dict[str, Atte
     between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
     layer, head, _, _ = np.unravel_index(between.argmax(), between.shape)
     send(page, MIDDLE)
-    assert page.text("#detail h2") == f"Layer {layer}, head {head}"
+    assert page.text("#detail h2") == head_title(attentions[MIDDLE], int(layer), int(head))
 
 
 def test_the_keyboard_alone_types_sends_and_chooses_a_head(page: Browser) -> None:
@@ -94,6 +94,24 @@ def test_heads_are_reduced_by_the_service(form: str, page: Browser, rope: Servic
     assert page.evaluate("document.querySelectorAll('.thumb').length") == (
         1 if form == "rollout" else LAYERS
     )
+
+
+def test_titles_have_the_kind_of_whole_maps_of_tokens(
+    page: Browser, attentions: dict[str, Attention]
+) -> None:
+    """Not of words. Of a long text the whole layer is fetched first."""
+    for text, ready in (
+        (LONG, "!document.querySelector('main[aria-busy=true]')"),
+        (MIDDLE, "true"),
+    ):
+        send(page, text)
+        page.click("#layers label:nth-child(1)")
+        page.click("#heads label:nth-child(1)")
+        page.wait(ready)
+        assert page.text("#detail h2") == head_title(attentions[text], 0, 0)
+        assert "previous token" in page.text("#detail h2")
+    choose(page, "#unit", "word")
+    assert page.text("#detail h2") == "Layer 0, head 0"
 
 
 def test_words_have_the_characters_of_their_tokens(page: Browser) -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from headlight import Attention
+from headlight.analysis.map_titles import kind_said
 from headlight.cli.commands import main
 from tests.shipped import HEADS, LAYERS
 from tests.system.browser import Browser
-from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, ink, shown_weights
+from tests.system.pages import LONG, MIDDLE, SHORT, as_shown, head_title, ink, shown_weights
 from tests.system.processes import Service
 
 
@@ -38,7 +39,7 @@ def test_it_opens_at_the_strongest_link_between_two_tokens_of_the_text(
     between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
     layer, head, query, key = np.unravel_index(between.argmax(), between.shape)
     browser.open(pages[MIDDLE])
-    assert browser.text("#detail h2") == f"Layer {layer}, head {head}"
+    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], layer, head)
     labels = attentions[MIDDLE].tokens.labels(MIDDLE)
     link = [f"{at + 1} “{labels[at + 1]}”" for at in (query, key)]
     assert f"the strongest link: {link[0]} → {link[1]}, {between.max():.3f}." in browser.text(
@@ -46,6 +47,24 @@ def test_it_opens_at_the_strongest_link_between_two_tokens_of_the_text(
     )
     browser.click(f"#layers label:nth-child({(layer + 1) % LAYERS + 1})")
     assert "strongest link" not in browser.text("#detail")
+
+
+def test_titles_of_single_heads_have_the_kind_in_this_text(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
+    browser.open(pages[MIDDLE])
+    for layer, head in np.ndindex(LAYERS, HEADS):
+        browser.click(f"#layers label:nth-child({layer + 1})")
+        browser.click(f"#heads label:nth-child({head + 1})")
+        expected = head_title(attentions[MIDDLE], layer, head)
+        assert browser.text("#detail h2") == expected
+    browser.open(pages[MIDDLE], "#view=model")
+    browser.move("#thumbs button")
+    assert browser.text("#zoom").startswith(
+        "Layer 0, head 0 (previous token, in this text): greatest weight"
+    )
+    browser.open(pages[SHORT], "#layer=0&head=0")
+    assert browser.text("#detail h2") == "Layer 0, head 0"
 
 
 def test_a_click_on_a_head_or_a_layer_changes_the_lines(
@@ -161,7 +180,9 @@ def test_scrolling_draws_the_lines_that_come_into_sight(
     assert ink(browser, "#lines")[0] > 500
 
 
-def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) -> None:
+def test_a_thumbnail_opens_its_head(
+    browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
+) -> None:
     browser.open(pages[MIDDLE], "#view=model")
     drawn = [
         ink(browser, f".thumb[data-layer='{layer}'][data-head='{head}'] canvas")
@@ -169,7 +190,7 @@ def test_a_thumbnail_opens_its_head(browser: Browser, pages: dict[str, Path]) ->
     ]
     assert drawn[0] != drawn[1]
     browser.click(".thumb[data-layer='1'][data-head='7']")
-    assert browser.text("#detail h2") == "Layer 1, head 7"
+    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], 1, 7)
     assert browser.evaluate("document.querySelector('#head-view').hidden") is False
     opened = ink(browser, "#lines")
     browser.open(pages[MIDDLE], "#layer=1&head=7")
@@ -184,7 +205,9 @@ def test_a_map_is_larger_under_the_pointer_and_with_the_keyboard(
     assert browser.evaluate(hidden) is True
     browser.move(".thumb[data-layer='1'][data-head='7']")
     greatest = attentions[MIDDLE].head(1, 7).max()
-    assert f"Layer 1, head 7: greatest weight {greatest:.3f}," in browser.text("#zoom")
+    kind = kind_said(attentions[MIDDLE].head(1, 7), attentions[MIDDLE].tokens.special)
+    title = f"Layer 1, head 7 ({kind}, in this text)"
+    assert f"{title}: greatest weight {greatest:.3f}," in browser.text("#zoom")
     seen = ink(browser, "#zoom canvas")
     assert seen[0] > 50_000
     browser.move("h1")
@@ -201,7 +224,7 @@ def test_a_map_is_larger_under_the_pointer_and_with_the_keyboard(
     browser.press("Escape")
     assert browser.evaluate(hidden) is True
     browser.press("Enter")
-    assert browser.text("#detail h2") == "Layer 1, head 7"
+    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], 1, 7)
 
 
 def test_what_a_long_text_leaves_out_is_said_and_never_shown_as_0(

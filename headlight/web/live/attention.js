@@ -45,6 +45,7 @@ async function showAttention(asked) {
     isPartial: () => state.view === "model" || missingHeads().length > 0,
     reduced: { mean: "mean of all heads", max: "largest of all heads", rollout: "rollout" }[asked.form],
     rollout: asked.form === "rollout",
+    words: asked.unit === "word",
   };
   if (described.rollout) described.layers = [answer.attention.layers.at(-1)];
   show(described, answer);

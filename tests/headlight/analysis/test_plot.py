@@ -78,10 +78,11 @@ def test_labels_are_thinned_to_the_room_of_a_panel(
 def test_maps_of_many_heads_have_labels_and_thinned_ones_have_numbers() -> None:
     weights = np.eye(25, dtype=np.float32)
     labels = [f"token{at}" for at in range(25)]
-    figure = panels_of([[weights] * 12] * 6, range(6), range(12), labels)
+    figure = panels_of([[weights] * 12] * 6, range(6), range(12), labels, [False] * 25)
     figure.draw_without_rendering()
     panels = [axes for axes in figure.axes if axes.images]
     named = [f"token{at} {at}" for at in range(0, 25, 2)]
+    assert panels[13].get_title() == "layer 1, head 1\nthe token itself, in this text"
     assert [tick.get_text() for tick in panels[0].get_yticklabels()] == named
     assert [tick.get_text() for tick in panels[-1].get_xticklabels()] == named
     boxes = [tick.get_window_extent() for tick in panels[0].get_yticklabels()]

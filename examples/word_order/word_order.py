@@ -45,8 +45,8 @@ READY_SECONDS, STOP_SECONDS = 120, 30
 LAYER, HEAD = 1, 1  # of the picture
 
 
-class Answers(NamedTuple):
-    """Answers to one sentence of n words."""
+class SentenceOutputs(NamedTuple):
+    """Outputs of one sentence of n words."""
 
     pooled: Floats  # [D]
     tokens: Floats  # [n, D]
@@ -78,32 +78,34 @@ def served(bundle: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{probe.getsockname()[1]}"
     command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle)]
-    command += ["--grpc", target, "--http", "127.0.0.1:0", "--rest", "off"]
-    with (bundle.parent / "log").open("wb") as log:
-        process = subprocess.Popen(command, stderr=log)
+    command += ["--grpc", target, "--http", "127.0.0.1:0", "--rest", "off", "--log-level", "error"]
+    process = subprocess.Popen(command)
+    try:
+        yield target
+    finally:
+        process.terminate()
         try:
-            yield target
-        finally:
-            process.terminate()
             process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
-def ask(client: Client, words: Sequence[str]) -> Answers:
+def ask(client: Client, words: Sequence[str]) -> SentenceOutputs:
     """Ask the service for all outputs of a sentence."""
     text = " ".join(words)
-    return Answers(
+    return SentenceOutputs(
         client.encode(text), client.encode_tokens([text])[0], client.attend(text).weights
     )
 
 
-def unshuffled(answers: Answers) -> Answers:
+def unshuffled(answers: SentenceOutputs) -> SentenceOutputs:
     """Put the tokens of the shuffled sentence back to the places of their words."""
     back = np.argsort(ORDER)
     attention = answers.attention[:, :, back][:, :, :, back]
-    return Answers(answers.pooled, answers.tokens[back], attention)
+    return SentenceOutputs(answers.pooled, answers.tokens[back], attention)
 
 
-def differences(sentence: Answers, shuffled: Answers) -> dict[str, float]:
+def differences(sentence: SentenceOutputs, shuffled: SentenceOutputs) -> dict[str, float]:
     """Return the largest difference of an entry, by output, once the words are at their places."""
     back = unshuffled(shuffled)
     pairs = {
@@ -128,7 +130,7 @@ def failures(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     return lines
 
 
-def draw(answers: Mapping[str, tuple[Answers, Answers]], path: Path) -> None:
+def draw(answers: Mapping[str, tuple[SentenceOutputs, SentenceOutputs]], path: Path) -> None:
     """Draw one head of each model: the sentence, its words shuffled, and these put back."""
     made, axes = style.figure(len(answers), 3, height=5.4)
     for row, (model, (sentence, shuffled)) in zip(axes, answers.items(), strict=True):

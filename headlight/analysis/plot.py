@@ -32,6 +32,7 @@ MAX_PANELS = 400  # a larger grid takes minutes and shows nothing
 MAX_SIDE = 30.0  # inches of a grid's side; beyond it panels get smaller
 DOTS_PER_INCH = 150
 MAX_LABEL = 16  # characters
+LEAST_TITLED = 2.0  # inches of a panel whose title has the head's kind; smaller ones would overlap
 GRID_RIM, SINGLE_RIM = 0.4, 2.5  # inches of a panel beside its map
 POINTS_PER_INCH = 72
 
@@ -136,7 +137,10 @@ def panels_of(
         image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
             title = map_title(layers[row], heads[column], rows[row][column], special)
-            axes.set_title(title.replace(": ", "\n"), fontsize=9 if side >= 2 else 7)
+            name, _, kind = title.partition(": ")
+            if side >= LEAST_TITLED and kind:
+                name = f"{name}\n{kind}"
+            axes.set_title(name, fontsize=9 if side >= LEAST_TITLED else 7)
         # Labels are no formulas, whatever signs they have.
         axes.set_xticks(ticks, names, rotation=90, fontsize=points, parse_math=False)
         axes.set_yticks(ticks, names, fontsize=points, parse_math=False)

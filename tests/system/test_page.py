@@ -39,7 +39,7 @@ def test_it_opens_at_the_strongest_link_between_two_tokens_of_the_text(
     between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
     layer, head, query, key = np.unravel_index(between.argmax(), between.shape)
     browser.open(pages[MIDDLE])
-    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], layer, head)
+    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], int(layer), int(head))
     labels = attentions[MIDDLE].tokens.labels(MIDDLE)
     link = [f"{at + 1} “{labels[at + 1]}”" for at in (query, key)]
     assert f"the strongest link: {link[0]} → {link[1]}, {between.max():.3f}." in browser.text(

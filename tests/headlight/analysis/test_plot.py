@@ -85,6 +85,10 @@ def test_maps_of_many_heads_have_labels_and_thinned_ones_have_numbers() -> None:
     assert panels[13].get_title() == "layer 1, head 1\nthe token itself, in this text"
     assert [tick.get_text() for tick in panels[0].get_yticklabels()] == named
     assert [tick.get_text() for tick in panels[-1].get_xticklabels()] == named
+    titles = [axes.title.get_window_extent() for axes in panels[:12]]
+    assert all(one.x1 < other.x0 for one, other in itertools.pairwise(titles))
+    small = panels_of([[weights] * 20] * 20, range(20), range(20), labels, [False] * 25)
+    assert small.axes[0].get_title() == "layer 0, head 0"
     boxes = [tick.get_window_extent() for tick in panels[0].get_yticklabels()]
     assert all(above.y0 > below.y1 for above, below in itertools.pairwise(boxes))
     assert min(box.x0 for box in boxes) >= 0  # inside the picture

@@ -15,6 +15,9 @@ def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
         theta = f"theta {run['theta']:g}" if run["scheme"] == "rope" else ""
         name = " ".join(filter(None, (run["task"], run["scheme"], theta, run["variant"])))
         figures = list(leaves({key: run[key] for key in run if key not in ABOUT}))
+        for order, curves in run.get("pruned", {}).items():
+            means = (100 * sum(point) / len(curves) for point in zip(*curves, strict=True))
+            figures.append(f"heads removed, {order}: {' '.join(f'{mean:.0f}' for mean in means)} %")
         if "curve" in run:
             figures.append(f"{100 * GOAL:g} % after {steps_to_goal(run):g} steps")
         found.append(f"{name:34} {', '.join(figures)}")

@@ -16,6 +16,7 @@ def test_each_run_has_a_line_with_its_numbers_and_refusals() -> None:
         "curve": [[50, 0.5], [100, 0.995]],
         "perplexity": 6.25,
         "parameters": 123456,
+        "pruned": {"random": [[1.0, 0.5, 0.1], [1.0, 0.7, 0.3]]},
     }
     [line] = lines({"variants": [run]})
     assert line.startswith("reverse rope theta 100 varied ")
@@ -25,5 +26,6 @@ def test_each_run_has_a_line_with_its_numbers_and_refusals() -> None:
         "perplexity 6.25",
         "123,456 parameters",
         "99 % after 100 steps",
+        "heads removed, random: 100 60 20 %",
     ):
         assert figure in line

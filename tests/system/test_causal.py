@@ -11,7 +11,7 @@ import torch
 
 from headlight import Client
 from headlight_export.writer.bundle_writer import export_checkpoint
-from headlight_model.lab import causal
+from headlight_model.lab.experiments import causal
 from headlight_model.lab.training import fit_scores, trained
 from tests.system.processes import Service
 

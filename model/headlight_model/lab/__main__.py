@@ -14,14 +14,17 @@ from typing import Any
 
 import torch
 
-from headlight_model.lab import extrapolation, head_cost, properties, scaling, tasks
+from headlight_model.lab import tasks
+from headlight_model.lab.exact import properties
+from headlight_model.lab.experiments import extrapolation, head_cost, scaling
+from headlight_model.lab.experiments.reversal import LENGTH
 from headlight_model.lab.page.page import write
 from headlight_model.lab.pictures import attention, encodings, measured, pruning
+from headlight_model.lab.plans import Training
 from headlight_model.lab.results import load, save
-from headlight_model.lab.reversal import LENGTH
 from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons, run_all
 from headlight_model.lab.summary import lines
-from headlight_model.lab.training import Training, held_out
+from headlight_model.lab.training import held_out
 
 DOCS, CHECKPOINTS, QUICK = Path("docs"), Path("build/lab"), Path("build/lab-quick")
 SEEDS = 3

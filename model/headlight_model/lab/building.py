@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
+from headlight_model.lab.plans import Training
 from headlight_model.lab.schemes import config
 from headlight_model.lab.tasks import TASKS
 from headlight_model.positions.position_schemes import Learned
 from headlight_model.positions.sinusoidal import positional_encoding
-
-if TYPE_CHECKING:
-    from headlight_model.lab.training import Training
 
 MAX_LENGTH = 2048  # accepted tokens, for schemes without a learned table
 

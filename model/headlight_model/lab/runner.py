@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from headlight_model.lab import causal, extrapolation, reversal, scaling, variants
-from headlight_model.lab.training import Training
+from headlight_model.lab.experiments import causal, extrapolation, reversal, scaling, variants
+from headlight_model.lab.plans import Training
 
 EXPERIMENTS: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module

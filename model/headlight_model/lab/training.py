@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from torch.nn import functional
 from headlight_model.checkpoint import load_checkpoint, save_checkpoint
 from headlight_model.encoder import Encoder
 from headlight_model.lab.building import build
+from headlight_model.lab.plans import Training
 from headlight_model.lab.schemes import FIELDS
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples, keys_of
 
@@ -28,52 +28,6 @@ WARM_UP, WARM_UP_SHARE = 100, 5  # steps, and at most a fifth of all
 WINDOW = 50  # steps whose accuracies make one point of a curve
 RECORD = "training.json"  # beside a checkpoint
 Step = Callable[[], None]  # called after each step step
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Training:
-    """One training. Equal values give equal weights, on one machine and one thread.
-
-    Attributes:
-        task: a key of TASKS.
-        scheme: one of SCHEMES.
-        seed: of weights and sequences; small.
-        steps: updates of the weights.
-        lengths: shortest and longest sequence; each step draws one.
-        batch: sequences a step.
-        rate: the peak learning rate.
-        rope_theta: base of the wavelengths, for "rope".
-        tested: tokens of the test sequences at each length.
-        variant: what differs from the lab's other trainings of the scheme; "": nothing.
-        fields: the EncoderConfig fields of the variant.
-        word_width: dimensions of the embedding that hold the word. The others hold its sinusoidal
-            position, which is concatenated instead of added. 0: positions as of the scheme.
-        initial_std: standard deviation of new embeddings.
-        comparisons: names of the comparisons that it is part of, for `--experiment`.
-    """
-
-    task: str
-    scheme: str
-    seed: int
-    steps: int
-    lengths: tuple[int, int]
-    batch: int = 64
-    rate: float = 1e-3
-    rope_theta: float = 10000.0
-    tested: int = 1 << 15
-    variant: str = ""
-    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    word_width: int = 0
-    initial_std: float = 1.0
-    comparisons: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name that distinguishes it from the lab's other trainings, also used for folders."""
-        theta = f"-theta{self.rope_theta:g}" if self.scheme == "rope" else ""
-        variant = f"-{self.variant}" if self.variant else ""
-        name = f"{self.task}-{self.lengths[1]}-{self.scheme}{theta}{variant}-seed{self.seed}"
-        return name.replace(" ", "-")
 
 
 def train(training: Training, step: Step) -> tuple[Encoder, list[float]]:

@@ -10,7 +10,8 @@ from torch.nn import functional
 
 from headlight_model.checkpoint import load_checkpoint
 from headlight_model.lab.building import build, encoder_config
-from headlight_model.lab.training import Training, save, train
+from headlight_model.lab.plans import Training
+from headlight_model.lab.training import save, train
 from headlight_model.positions.position_schemes import Learned
 from headlight_model.positions.sinusoidal import positional_encoding
 

@@ -9,11 +9,12 @@ import torch
 from tokenizers import Tokenizer
 from torch.nn import functional
 
-from headlight_model.lab import causal
 from headlight_model.lab.building import build
+from headlight_model.lab.experiments import causal
+from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import FIRST, TASKS
 from headlight_model.lab.text import CHARACTERS, corpus
-from headlight_model.lab.training import Training, fit_scores, held_out
+from headlight_model.lab.training import fit_scores, held_out
 
 [PLAN] = [each for each in causal.trainings(range(1)) if each.scheme == "learned"]
 SMALL = dataclasses.replace(PLAN, tested=1024)

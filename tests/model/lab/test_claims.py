@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headlight_model.config import EncoderConfig
-from headlight_model.lab import claims
+from headlight_model.lab.exact import claims
 from headlight_model.positions.position_schemes import Learned, build_positions
 
 LENGTH, DIM = 6, 8

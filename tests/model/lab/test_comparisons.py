@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headlight_model.lab import causal, variants
+from headlight_model.lab.experiments import causal, variants
 from headlight_model.lab.page import comparisons
 from headlight_model.lab.page.predictions_comparisons import PREDICTIONS
 from headlight_model.lab.page.verdicts import Unseen

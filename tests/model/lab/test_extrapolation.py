@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headlight_model.lab import extrapolation
 from headlight_model.lab.__main__ import unmodelled
-from headlight_model.lab.extrapolation import LENGTHS, asked, floors
+from headlight_model.lab.experiments import extrapolation
+from headlight_model.lab.experiments.extrapolation import LENGTHS, asked, floors
 from headlight_model.lab.results import load, rounded
 from headlight_model.lab.tasks import floor
 from headlight_model.lab.training import few_keys

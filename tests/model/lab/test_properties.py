@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headlight_model.lab import schemes
-from headlight_model.lab.properties import PROPERTIES, TOLERANCE, Row, measure
+from headlight_model.lab.exact.properties import PROPERTIES, TOLERANCE, Row, measure
 from headlight_model.positions.position_schemes import Alibi, Learned, Rope
 
 CLEAR = 1e-3  # violations are larger than rounding could explain

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.experiments.extrapolation import LENGTHS
 from headlight_model.lab.page import figures
 from headlight_model.lab.page.page import write
 from headlight_model.lab.page.predictions import PREDICTIONS

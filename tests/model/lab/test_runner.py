@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headlight_model.lab import scaling
+from headlight_model.lab.experiments import scaling
 from headlight_model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
 from headlight_model.lab.training import SCHEMES
 

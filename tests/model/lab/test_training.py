@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from headlight_model.encoder import Encoder
-from headlight_model.lab import scaling
 from headlight_model.lab.building import encoder_config
-from headlight_model.lab.heads import antidiagonal_mass, lost_without, maps
-from headlight_model.lab.reversal import LENGTH
+from headlight_model.lab.experiments import scaling
+from headlight_model.lab.experiments.heads import antidiagonal_mass, lost_without, maps
+from headlight_model.lab.experiments.reversal import LENGTH
+from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples
 from headlight_model.lab.training import (
     SCHEMES,
-    Training,
     accuracy,
     few_keys,
     held_out,

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from headlight_model.lab import variants
 from headlight_model.lab.building import build, encoder_config
-from headlight_model.lab.heads import ORDERS, pruned, without_in_turn
+from headlight_model.lab.experiments import variants
+from headlight_model.lab.experiments.heads import ORDERS, pruned, without_in_turn
+from headlight_model.lab.plans import Training
 from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons
-from headlight_model.lab.training import Training, accuracy, held_out
+from headlight_model.lab.training import accuracy, held_out
 
 PLANS = variants.trainings(range(1))
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from headlight_model.lab import causal, variants
+from headlight_model.lab.experiments import causal, variants
 from headlight_model.lab.page.figures import Results, steps_to_goal
-from headlight_model.lab.page.tables import steps_text, table
+from headlight_model.lab.page.markdown_tables import steps_text, table
 from headlight_model.lab.results import Range, Run, select
 
 ENOUGH = 0.9  # share of the accuracy with all heads
@@ -95,7 +95,7 @@ def base(results: Results) -> str:
     for value, variant in ((100, "base 100"), (10_000, "plain"), (1_000_000, "base 1e+06")):
         found = runs(results, variant, task="recall")
         cells = [_percent(found, length, name) for name in ("left", "recall") for length in asked]
-        lines.append([f"{value:,}", f"{variants.turns_within(asked[0], value)} of 32", *cells])
+        lines.append([f"{value:,}", f"{variants.full_circles(asked[0], value)} of 32", *cells])
     titles = [f"{name} at {length}" for name in ("left", "recall") for length in asked]
     return table(["base", f"pairs that turn within {asked[0]} tokens", *titles], lines)
 

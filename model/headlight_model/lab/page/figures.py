@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.experiments.extrapolation import LENGTHS
 from headlight_model.lab.page.verdicts import ERRORS
 from headlight_model.lab.results import Range, Run, select
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import string
 from pathlib import Path
 
-from headlight_model.lab import claims
-from headlight_model.lab.extrapolation import FLOOR_QUESTIONS
+from headlight_model.lab.exact import claims
+from headlight_model.lab.experiments.extrapolation import FLOOR_QUESTIONS
+from headlight_model.lab.experiments.scaling import THETAS
 from headlight_model.lab.page import comparisons, predictions_comparisons
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page import scheme_tables as by_scheme
 from headlight_model.lab.page.figures import Results
+from headlight_model.lab.page.markdown_tables import steps_text, table
 from headlight_model.lab.page.predictions import PREDICTIONS
-from headlight_model.lab.page.tables import steps_text, table
 from headlight_model.lab.page.verdicts import ERRORS, LEARNT, said
 from headlight_model.lab.pictures.attention import mirroring_head, reversing_layer, shown
 from headlight_model.lab.runner import comparisons as comparison_names
-from headlight_model.lab.scaling import THETAS
 from headlight_model.lab.training import SCHEMES
 
 TEMPLATE = Path(__file__).with_name("page.md")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.experiments.extrapolation import LENGTHS
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.predictions_scaling import (

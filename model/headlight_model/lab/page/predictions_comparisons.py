@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headlight_model.lab import causal, variants
+from headlight_model.lab.experiments import causal, variants
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.comparisons import accuracy, perplexity, removable, runs
 from headlight_model.lab.page.figures import Results
@@ -39,7 +39,7 @@ def scaled(results: Results) -> Verdict:
 def small_base(results: Results) -> Verdict:
     """Return whether a base of 100 answers "left" at the training length best."""
     found = {
-        name: _left(runs(results, name, task="recall"))
+        name: _neighbour(runs(results, name, task="recall"))
         for name in ("base 100", "plain", "base 1e+06")
     }
     return every(less(found[name], found["base 100"]) for name in ("plain", "base 1e+06")), listed(
@@ -50,7 +50,7 @@ def small_base(results: Results) -> Verdict:
 def one_head(results: Results) -> Verdict:
     """Return whether one head answers "left" as well as four."""
     found = {
-        name: _left(runs(results, variant, task="recall"))
+        name: _neighbour(runs(results, variant, task="recall"))
         for name, variant in (("one head", "heads 1"), ("four", "plain"))
     }
     return less(found["four"].mean - NEAR, found["one head"]), listed(found)
@@ -132,7 +132,7 @@ def _reversed(results: Results, variant: str) -> Range:
     )
 
 
-def _left(found: list[Run]) -> Range:
+def _neighbour(found: list[Run]) -> Range:
     return _at(found, variants.ASKED["recall"][0], "left")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from headlight_model.lab.experiments.scaling import FACTOR, KINDS, THETAS, TRAINED
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.page.verdicts import (
@@ -26,7 +27,6 @@ from headlight_model.lab.page.verdicts import (
 )
 from headlight_model.lab.pictures.measured import CALLED
 from headlight_model.lab.results import Range
-from headlight_model.lab.scaling import FACTOR, KINDS, THETAS, TRAINED
 
 SHORT, LONG = TRAINED[1], TRAINED[1] * FACTOR
 

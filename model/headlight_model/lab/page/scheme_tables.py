@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from headlight_model.lab.extrapolation import LENGTHS, TRAINED
+from headlight_model.lab.exact.properties import PROPERTIES
+from headlight_model.lab.experiments.extrapolation import LENGTHS, TRAINED
+from headlight_model.lab.experiments.scaling import KINDS
 from headlight_model.lab.page import figures as of
 from headlight_model.lab.page.figures import Results
+from headlight_model.lab.page.markdown_tables import steps_text, table
 from headlight_model.lab.page.predictions_scaling import LONG, SHORT
-from headlight_model.lab.page.tables import steps_text, table
 from headlight_model.lab.page.verdicts import percent
 from headlight_model.lab.pictures.measured import CALLED
-from headlight_model.lab.properties import PROPERTIES
 from headlight_model.lab.results import Range
-from headlight_model.lab.scaling import KINDS
 from headlight_model.lab.training import SCHEMES
 
 WORTH_SAYING = 0.005  # smallest standard error to print; below it the range over seeds counts

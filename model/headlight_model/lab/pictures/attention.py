@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
-from headlight_model.lab.heads import antidiagonal_mass
+from headlight_model.lab.experiments.heads import antidiagonal_mass
+from headlight_model.lab.experiments.reversal import LENGTH, SHOWN
 from headlight_model.lab.pictures.style import GREY, SCHEMES, figure, heat, legend_below, save
 from headlight_model.lab.results import select
-from headlight_model.lab.reversal import LENGTH, SHOWN
 
 Results = Mapping[str, Any]
 PERCENT = 100.0

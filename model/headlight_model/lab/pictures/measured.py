@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from headlight_model.lab import extrapolation, scaling
+from headlight_model.lab.experiments import extrapolation, scaling
 from headlight_model.lab.page.figures import floor
 from headlight_model.lab.pictures.style import (
     GREY,

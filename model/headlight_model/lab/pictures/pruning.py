@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from headlight_model.lab import variants
+from headlight_model.lab.experiments import variants
 from headlight_model.lab.page.comparisons import NAMED, runs
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.pictures.style import SERIES, band, figure, legend_below, save

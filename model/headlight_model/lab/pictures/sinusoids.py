@@ -98,7 +98,7 @@ def draw_pairs(path: Path) -> Path:
 
 def draw_scales(path: Path) -> Path:
     """Draw a fast, a middle and a slow pair over the positions of a text in training."""
-    made, axes = style.figure(1, 3, height=2.9, share_y=True)
+    made, axes = style.figure(1, 3, height=3.2, share_y=True)
     table, turns, places = encoding(POSITIONS, WIDTH), wavelengths(WIDTH), np.arange(POSITIONS)
     for panel, (name, pair) in zip(axes[0], SCALES.items(), strict=True):
         for odd, (label, look) in enumerate(

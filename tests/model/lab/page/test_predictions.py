@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from headlight_model.lab.extrapolation import LENGTHS
+from headlight_model.lab.experiments.extrapolation import LENGTHS
+from headlight_model.lab.experiments.scaling import KINDS
 from headlight_model.lab.page import figures
 from headlight_model.lab.page.predictions import PREDICTIONS
 from headlight_model.lab.page.verdicts import Finding, Unseen
 from headlight_model.lab.results import load
-from headlight_model.lab.scaling import KINDS
 
 ROPE_MOST = "Recall: RoPE decays most"
 FAR = "Recall from further away"

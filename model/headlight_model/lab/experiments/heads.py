@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
+from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import TASKS, Examples
-from headlight_model.lab.training import Training, accuracy, held_out, places
+from headlight_model.lab.training import accuracy, held_out, places
 
 FRESH_SEED = 0xF4E5  # of the sequences on which pruned models are tested
 ORDERS = 8  # random orders

@@ -11,12 +11,12 @@ from pathlib import Path
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
-from headlight_model.lab import extrapolation
-from headlight_model.lab.extrapolation import questions
+from headlight_model.lab.experiments import extrapolation
+from headlight_model.lab.experiments.extrapolation import questions
+from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import IGNORED, Examples
 from headlight_model.lab.training import (
     Step,
-    Training,
     few_keys,
     name_all,
     save,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headlight_model.lab import schemes
-from headlight_model.lab.properties import random_encoder
+from headlight_model.lab.exact.properties import random_encoder
 from headlight_model.layers.block import FeedForward
 from headlight_model.positions.sinusoidal import positional_encoding
 

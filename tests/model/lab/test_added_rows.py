@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from headlight_model.lab.tables import AT_ONCE, beyond_one, closest
+from headlight_model.lab.exact.added_rows import AT_ONCE, beyond_one, closest
 
 
 @pytest.mark.parametrize("places", [(0, 1), (3, AT_ONCE + 7), (AT_ONCE + 1, AT_ONCE + 2)])

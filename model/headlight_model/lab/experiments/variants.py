@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from headlight_model.encoder import Encoder
-from headlight_model.lab.heads import pruned
-from headlight_model.lab.training import WINDOW, Step, Training, accuracy, held_out, trained
+from headlight_model.lab.experiments.heads import pruned
+from headlight_model.lab.plans import Training
+from headlight_model.lab.training import WINDOW, Step, accuracy, held_out, trained
 from headlight_model.positions.angles import inverse_wavelengths
 
 DIM = 64  # of the lab's encoders
@@ -126,6 +127,6 @@ def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, fl
         return str(refusal)
 
 
-def turns_within(length: int, base: float) -> int:
+def full_circles(length: int, base: float) -> int:
     """Return how many pairs of the sinusoidal positions complete a turn within a length."""
     return int((2 * math.pi / inverse_wavelengths(DIM, base) <= length).sum())

@@ -12,11 +12,11 @@ import torch
 from torch.nn import functional
 
 from headlight_model.encoder import Encoder
+from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import IGNORED, TASKS, Examples, floor, keys_of
 from headlight_model.lab.training import (
     SCHEMES,
     Step,
-    Training,
     accuracy,
     few_keys,
     held_out,

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from headlight_model.encoder import Encoder, EncoderOutput
-from headlight_model.lab import schemes, tables
+from headlight_model.lab import schemes
+from headlight_model.lab.exact import added_rows
 
 TOLERANCE = 1e-5  # float32: a property holds if it is met to within this
 TEXTS, LENGTH = 4, 24  # tokens
@@ -76,7 +77,7 @@ def random_encoder(scheme: str) -> Encoder:
 
     Its biases and gains differ from their defaults.
     """
-    encoder = Encoder(schemes.config(scheme, max_length=tables.ROWS))
+    encoder = Encoder(schemes.config(scheme, max_length=added_rows.ROWS))
     for name, parameter in encoder.named_parameters():
         if parameter.ndim == 1:
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -139,7 +140,7 @@ def of_table(
     """Return a measurement of the vectors that a scheme adds; None if it adds none."""
 
     def measure_scheme(encoder: Encoder, _: Tensor) -> Tensor | None:
-        return measure_rows(tables.added(encoder)) if encoder.positions.adds else None
+        return measure_rows(added_rows.added(encoder)) if encoder.positions.adds else None
 
     return measure_scheme
 
@@ -181,20 +182,20 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "linear shift": Property(
             text=(
                 "PE(p + k) is the same linear function of PE(p) at every p, p + k below "
-                f"{tables.ROWS}"
+                f"{added_rows.ROWS}"
             ),
             schemes=frozenset({"sinusoidal"}),
-            measure=of_table(tables.unlike_linear),
+            measure=of_table(added_rows.unlike_linear),
         ),
         "bounded": Property(
             text="every value of PE is between -1 and 1",
             schemes=frozenset({"sinusoidal"}),
-            measure=of_table(tables.beyond_one),
+            measure=of_table(added_rows.beyond_one),
         ),
         "repeated": Property(
-            text=f"two of the first {tables.ROWS} rows of PE are equal",
+            text=f"two of the first {added_rows.ROWS} rows of PE are equal",
             schemes=frozenset(),
-            measure=of_table(tables.closest),
+            measure=of_table(added_rows.closest),
         ),
     }
 )

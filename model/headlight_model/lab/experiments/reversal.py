@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headlight_model.lab.heads import antidiagonal_mass, lost_without, maps, pruned
-from headlight_model.lab.training import (
-    SCHEMES,
-    WINDOW,
-    Step,
-    Training,
-    accuracy,
-    held_out,
-    trained,
-)
+from headlight_model.lab.experiments.heads import antidiagonal_mass, lost_without, maps, pruned
+from headlight_model.lab.plans import Training
+from headlight_model.lab.training import SCHEMES, WINDOW, Step, accuracy, held_out, trained
 
 LENGTH = 16
 MARKED = ("none", "rope", "alibi", "alibi signed")  # distances only, or no positions

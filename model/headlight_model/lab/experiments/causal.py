@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional
 
 from headlight_model.encoder import Encoder
-from headlight_model.lab.training import Step, Training, fit_scores, held_out, places, trained
+from headlight_model.lab.plans import Training
+from headlight_model.lab.training import Step, fit_scores, held_out, places, trained
 
 TRAINED = 128  # characters
 LENGTHS = (128, 512)

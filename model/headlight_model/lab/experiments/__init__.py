@@ -1,0 +1,1 @@
+"""Experiments of the lab: their trainings, and what is measured on each."""

@@ -10,7 +10,6 @@ modules of Python's standard library that the shipped model was not trained on.
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 
 import numpy as np
@@ -22,28 +21,18 @@ from headlight.results import Floats
 from headlight.runtime import Runtime
 from headlight.runtime.values import Ids
 from headlight_model.evaluate.neural import Shipped
+from headlight_model.lab.exact.claims import CALLED_UNIFORM, greatest_deviation
 from headlight_model.train.data import corpus
 from headlight_model.train.data.batches import source_stream, windows
 
-TUTORIAL = 0.15  # standard deviation below which the tutorial's rule says "uniform"
 LENGTHS = (8, 16, 32, 64, 128)
 WINDOWS = 32  # of each length
 CHECKPOINT = Path("model/headlight_model/checkpoints/docs-rope")
 
 
-def greatest_deviation(count: int) -> float:
-    """Return the largest standard deviation that attention over `count` tokens can have.
-
-    A map is n rows of n weights from 0 to 1, each of sum 1, so its mean is 1/n. The sum of the
-    squares of a row is at most 1, for a row with all its weight on one token. So the variance is at
-    most 1/n - 1/n² = (1/n)(1 - 1/n). The same holds for one row.
-    """
-    return math.sqrt(1 / count * (1 - 1 / count))
-
-
 def called_uniform(maps: Floats) -> Floats:
     """Return whether the tutorial's rule calls maps uniform: float32 [..., n, n] -> bool [...]."""
-    return np.asarray(maps.std(axis=(-2, -1), dtype=np.float64) < TUTORIAL)
+    return np.asarray(maps.std(axis=(-2, -1), dtype=np.float64) < CALLED_UNIFORM)
 
 
 def shares(runtime: Runtime, texts: Ids) -> tuple[float, float, float]:
@@ -85,7 +74,7 @@ def main() -> None:
         ),
         "",
         (
-            f"| tokens | uniform by standard deviation < {TUTORIAL} | uniform by spread ≥ "
+            f"| tokens | uniform by standard deviation < {CALLED_UNIFORM} | uniform by spread ≥ "
             f"{UNIFORM} | mean spread | largest possible standard deviation |"
         ),
         "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""What a head does in one text, from its map alone, for the titles of pictures."""
+"""Titles of pictures of one head, with its kind in the shown text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headlight.analysis.head_kinds import DECIDES, Kind, called
 from headlight.results import Floats
 
 # The same thresholds and words as in headlight/web/kinds.js.
-SAID: Mapping[Kind, str] = {
+KIND_LABELS: Mapping[Kind, str] = {
     "self": "the token itself",
     "previous": "previous token",
     "next": "next token",
@@ -22,7 +22,7 @@ SAID: Mapping[Kind, str] = {
 FEWEST_TOKENS = 8
 
 
-def kind_said(weights: Floats, special: Sequence[bool]) -> str:
+def kind_label(weights: Floats, special: Sequence[bool]) -> str:
     """Return what a head attends to in one text, in words; "" if it is of no known kind.
 
     The rule is that of `headlight.analysis.head_kinds.called`, on one text.
@@ -45,13 +45,13 @@ def kind_said(weights: Floats, special: Sequence[bool]) -> str:
     kind, _ = called(
         {name: float(shares[name]) for name in DECIDES.values()}, float(entropy / np.log(count))
     )
-    return SAID.get(kind, "")
+    return KIND_LABELS.get(kind, "")
 
 
 def map_title(layer: int, head: int, weights: Floats, special: Sequence[bool]) -> str:
     """Return a title, such as "layer 1, head 3: previous token, in this text".
 
-    Arguments as of `kind_said`; layer and head count from 0.
+    Arguments as of `kind_label`; layer and head count from 0.
     """
-    kind = kind_said(weights, special)
+    kind = kind_label(weights, special)
     return f"layer {layer}, head {head}" + (f": {kind}, in this text" if kind else "")

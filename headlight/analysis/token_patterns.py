@@ -5,7 +5,8 @@
     punctuation  tokens of punctuation alone
     rare         tokens with one of the least frequent ids of the given texts
 
-Special tokens are neither queries nor keys of a pattern. Voita et al. 2019, "Analyzing Multi-Head
+Special tokens are neither queries nor keys of a pattern. A text without such a key has no queries
+of it. Voita et al. 2019, "Analyzing Multi-Head
 Self-Attention", 4, find heads for rare tokens; Clark et al. 2019, 3.2, for punctuation.
 """
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bench.uniform_rule import LENGTHS, TUTORIAL, called_uniform, greatest_deviation
+from bench.uniform_rule import LENGTHS, called_uniform
+from headlight_model.lab.exact.claims import CALLED_UNIFORM, greatest_deviation
 from tests.test_docs import ROOT
 
 RESULTS = ROOT / "bench/results/uniform-rule.md"
@@ -32,7 +33,7 @@ def test_no_attention_has_a_larger_standard_deviation_than_the_bound(
 
 def test_from_44_tokens_on_the_rule_calls_every_head_uniform() -> None:
     """Even a head that attends to the previous token alone."""
-    assert greatest_deviation(43) > TUTORIAL > greatest_deviation(44)
+    assert greatest_deviation(43) > CALLED_UNIFORM > greatest_deviation(44)
     for count, expected in ((43, False), (44, True), (512, True)):
         previous = np.eye(count, k=-1, dtype=np.float32)
         previous[0, 0] = 1

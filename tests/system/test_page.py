@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from headlight import Attention
-from headlight.analysis.map_titles import kind_said
+from headlight.analysis.map_titles import kind_label
 from headlight.cli.commands import main
 from tests.shipped import HEADS, LAYERS
 from tests.system.browser import Browser
@@ -205,7 +205,7 @@ def test_a_map_is_larger_under_the_pointer_and_with_the_keyboard(
     assert browser.evaluate(hidden) is True
     browser.move(".thumb[data-layer='1'][data-head='7']")
     greatest = attentions[MIDDLE].head(1, 7).max()
-    kind = kind_said(attentions[MIDDLE].head(1, 7), attentions[MIDDLE].tokens.special)
+    kind = kind_label(attentions[MIDDLE].head(1, 7), attentions[MIDDLE].tokens.special)
     title = f"Layer 1, head 7 ({kind}, in this text)"
     assert f"{title}: greatest weight {greatest:.3f}," in browser.text("#zoom")
     seen = ink(browser, "#zoom canvas")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import pytest
-
+from examples.word_order import word_order
+from headlight.runtime import Runtime
 from tests.system.processes import ROOT
 
-SCRIPT = ROOT / "examples/word_order/word_order.py"
 PAGE = ROOT / "docs/guides/word-order.md"
 ROW = re.compile(r"^\| ([a-z ]+) \| (\S+e\S+) \| (\S+e\S+) \|$", re.MULTILINE)
 
@@ -24,21 +21,12 @@ def figures(text: str) -> dict[str, tuple[float, float]]:
     return {name: (float(without), float(given)) for name, without, given in ROW.findall(text)}
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[SCRIPT.stem] = module  # as an import does
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_word_order_counts_with_positions_alone(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
-    command = [sys.executable, str(SCRIPT), "--picture", str(picture)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    command = [sys.executable, "-m", "examples.word_order.word_order", "--picture", str(picture)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert picture.read_bytes().startswith(b"\x89PNG")
     found, quoted = figures(done.stdout), figures(PAGE.read_text(encoding="utf-8"))
@@ -49,12 +37,22 @@ def test_word_order_counts_with_positions_alone(tmp_path: Path) -> None:
         assert abs(math.log10(given / quoted[name][1])) < 1
 
 
-def test_a_property_that_does_not_hold_is_reported(example: ModuleType) -> None:
+def test_a_property_that_does_not_hold_is_reported() -> None:
     found = {"without positions": {"attention": 1e-7}, "with positions": {"attention": 0.5}}
-    assert example.failures(found) == []
+    assert word_order.failures(found) == []
     found["without positions"]["pooled vector"] = 0.2
     found["with positions"]["token vectors"] = 1e-4
-    assert example.failures(found) == [
+    assert word_order.failures(found) == [
         "without positions: pooled vector: the difference is 2.0e-01; it must be at most 1e-05",
         "with positions: token vectors: the difference is 1.0e-04; it must be at least 1e-02",
     ]
+    found = {"with positions": {"attention": math.nan}, "without positions": {}}
+    assert len(word_order.failures(found)) == 1, "NaN is no difference"
+
+
+def test_the_sentence_of_the_page_about_a_word_is_true(tmp_path: Path) -> None:
+    """ "dog" attends mostly to "bites" in one sentence, and to "man" in the other."""
+    runtime = Runtime(word_order.make_bundle("sinusoidal", tmp_path))
+    for words, wanted in ((word_order.WORDS, "bites"), (word_order.SHUFFLED, "man")):
+        weights = runtime.attend(" ".join(words)).weights[word_order.LAYER, word_order.HEAD]
+        assert words[weights[words.index("dog")].argmax()] == wanted

@@ -69,7 +69,9 @@ def legend(analysis: Analysis) -> list[str]:
             f"base rate: share under uniform attention; a kind needs {ABOVE_BASE:g} times as much"
         )
         lines += [
-            f"  {name:{PATTERN_CELLS}}  {pattern.base_rate:5.2f}  over {pattern.queries:,} queries"
+            f"  {name:{PATTERN_CELLS}}  "
+            + (f"{pattern.base_rate:5.2f}" if pattern.queries else f"{'–':>5}")
+            + f"  over {pattern.queries:,} queries"
             for name, pattern in analysis.patterns.items()
         ]
     return lines

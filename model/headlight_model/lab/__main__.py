@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from headlight_model.lab import tasks
-from headlight_model.lab.exact import properties
+from headlight_model.lab.exact import claims, properties
 from headlight_model.lab.experiments import extrapolation, head_cost, scaling
 from headlight_model.lab.experiments.reversal import LENGTH
 from headlight_model.lab.page.page import write
@@ -34,7 +34,7 @@ def main() -> None:
     """Run the lab, or the parts that the options select."""
     options = _parser().parse_args()
     if options.experiment:
-        print("\n".join(one(options.experiment, quick=options.quick)))
+        print("\n".join(one(options.experiment, quick=options.quick, again=options.again)))
         return
     root = QUICK if options.quick else DOCS
     out = root / "positions"
@@ -67,29 +67,30 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def one(comparison: str, *, quick: bool) -> list[str]:
+def one(comparison: str, *, quick: bool, again: bool) -> list[str]:
     """Train one comparison with one seed, and return its figures. The page stays as it is."""
     jobs = [
         job
         for job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
         if comparison in job[1].comparisons
     ]
-    return lines(run_all(jobs, QUICK if quick else CHECKPOINTS))
+    return lines(run_all(jobs, QUICK if quick else CHECKPOINTS, again=again))
 
 
 def unmodelled(*, quick: bool) -> dict[str, Any]:
-    """Return the results that need no model: baselines, and numbers of questions.
+    """Return the results that need no trained model: claims, baselines, and numbers of questions.
 
     They are the same in every run.
 
     Returns:
-        `baselines` of reversal; `floors` by length, of extrapolation; `asked` by experiment and
-        length.
+        `claims`, see `claims.measure`; `baselines` of reversal; `floors` by length, of
+        extrapolation; `asked` by experiment and length.
     """
     one = {
         (name, job.task): job for name, job in all_jobs(list(EXPERIMENTS), range(1), quick=quick)
     }  # every seed is asked the same questions
     return {
+        "claims": claims.measure(),
         "baselines": tasks.baselines(held_out(one["reversal", "reverse"], LENGTH)),
         "floors": {str(length): extrapolation.floors(length) for length in extrapolation.LENGTHS},
         "asked": {
@@ -117,16 +118,17 @@ def _parser() -> argparse.ArgumentParser:
         help=f"one seed, a hundredth of the steps: shows that all of it runs; all into {QUICK}",
     )
     parser.add_argument(
-        "--experiment",
-        choices=comparisons(),
-        help="train one comparison with one seed, in minutes, and print its figures",
-    )
-    parser.add_argument(
         "--again",
         action="store_true",
         help=f"train only what {CHECKPOINTS} lacks, and what is stretched; measure all of it anew",
     )
-    parser.add_argument(
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
+        "--experiment",
+        choices=comparisons(),
+        help="train one comparison with one seed, in minutes, and print its figures",
+    )
+    part.add_argument(
         "--draw",
         action="store_true",
         help=(

@@ -1,6 +1,7 @@
 """Reading and writing of results.json.
 
-It holds one list of runs for each experiment, each run with its task, scheme, seed and theta.
+It holds one list of runs for each experiment, each run with its task, scheme, seed, theta and
+variant.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headlight_model.lab.page.figures import GOAL, steps_to_goal
+from headlight_model.lab.page.markdown_tables import steps_text
+from headlight_model.lab.results import Range
 
 
 def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
@@ -19,7 +21,8 @@ def lines(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
             means = (100 * sum(point) / len(curves) for point in zip(*curves, strict=True))
             figures.append(f"heads removed, {order}: {' '.join(f'{mean:.0f}' for mean in means)} %")
         if "curve" in run:
-            figures.append(f"{100 * GOAL:g} % after {steps_to_goal(run):g} steps")
+            steps = steps_text(Range.of([steps_to_goal(run)]))
+            figures.append(f"steps until {100 * GOAL:g} %: {steps}")
         found.append(f"{name:34} {', '.join(figures)}")
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -145,6 +145,17 @@ def accuracy(
     }
 
 
+def at_lengths(measure: Callable[[int], object], lengths: Sequence[int]) -> dict[str, object]:
+    """Return a measurement by length, or the encoder's error message if it rejects the length."""
+    found: dict[str, object] = {}
+    for length in lengths:
+        try:
+            found[str(length)] = measure(length)
+        except ValueError as refusal:
+            found[str(length)] = str(refusal)
+    return found
+
+
 def places(ids: Tensor, *, blind: bool) -> Tensor | None:
     """Return positions for Encoder.forward: None, the default, or int64 [1, S] of zeros."""
     return torch.zeros(1, ids.shape[1], dtype=torch.int64) if blind else None
@@ -177,6 +188,7 @@ def trained(
     """
     place = folder / training.name
     record = {"training": json.loads(json.dumps(dataclasses.asdict(training)))}
+    del record["training"]["comparisons"]  # a name of the page, which changes no weight
     if again and (place / RECORD).is_file():
         found = json.loads((place / RECORD).read_text(encoding="utf-8"))
         if found["training"] == record["training"]:

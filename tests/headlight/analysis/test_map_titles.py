@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headlight.analysis.head_kinds import CALLED, UNIFORM, classify
-from headlight.analysis.map_titles import FEWEST_TOKENS, SAID, kind_said, map_title
+from headlight.analysis.map_titles import FEWEST_TOKENS, KIND_LABELS, kind_label, map_title
 from headlight.results import Floats
 from headlight.web.assets import VIEW_SCRIPTS, asset
 from tests.headlight.analysis.test_head_kinds import at_token, even, reduced, toward
@@ -25,9 +25,9 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_a_map_is_of_the_kind_that_its_statistics_give(kind: str) -> None:
-    assert kind_said(HEADS[kind], SPECIAL) == kind
+    assert kind_label(HEADS[kind], SPECIAL) == kind
     [head] = classify([reduced(HEADS[kind])])
-    assert SAID.get(head.kind, "") == kind
+    assert KIND_LABELS.get(head.kind, "") == kind
 
 
 def test_the_kind_is_that_of_the_statistics_for_mixed_maps() -> None:
@@ -40,7 +40,11 @@ def test_the_kind_is_that_of_the_statistics_for_mixed_maps() -> None:
                     np.float32
                 )
                 [head] = classify([reduced(weights)])
-                assert kind_said(weights, SPECIAL) == SAID.get(head.kind, ""), (share, one, other)
+                assert kind_label(weights, SPECIAL) == KIND_LABELS.get(head.kind, ""), (
+                    share,
+                    one,
+                    other,
+                )
 
 
 def test_a_title_says_that_the_kind_is_of_this_text() -> None:
@@ -65,5 +69,5 @@ def test_the_page_has_the_same_thresholds_and_words() -> None:
     assert found["CALLED"] == CALLED
     assert found["UNIFORM"] == UNIFORM
     assert found["FEWEST_TOKENS"] == FEWEST_TOKENS
-    assert [*found["KINDS"], "uniform"] == list(SAID.values())
+    assert [*found["KINDS"], "uniform"] == list(KIND_LABELS.values())
     assert 'return "uniform";' in script

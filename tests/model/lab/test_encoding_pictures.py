@@ -133,6 +133,19 @@ def test_the_first_pairs_are_sine_and_cosine_of_the_same_angle(
         np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
 
 
+def test_the_scales_are_a_pair_that_turns_often_one_that_turns_once_and_one_that_hardly_turns(
+    figure_of: Callable[[Draw], Figure],
+) -> None:
+    figure = figure_of(sinusoids.draw_scales)
+    turns = []
+    for panel, pair in enumerate((0, 20, 48)):
+        angle = np.arange(128) * 10000.0 ** (-2 * pair / 128)
+        np.testing.assert_allclose(drawn_line(figure, panel, "sine"), np.sin(angle), atol=1e-6)
+        np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
+        turns.append(angle[-1] / (2 * np.pi))
+    assert turns[0] > 20 > 2 > turns[1] > 1 > 0.1 > turns[2]
+
+
 def test_wavelengths_are_two_pi_times_the_power_and_increase_with_the_dimension(
     figure_of: Callable[[Draw], Figure],
 ) -> None:

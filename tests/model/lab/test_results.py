@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from headlight.analysis import head_kinds
 from headlight_model.lab.experiments.extrapolation import LENGTHS
 from headlight_model.lab.page import figures
 from headlight_model.lab.page.page import write
@@ -208,3 +210,18 @@ def test_the_best_scheme_is_named_if_it_exceeds_the_floor_by_more_than_noise(
     assert furthest(changed(results, "alibi", accuracy=lucky), "recall").startswith(
         "no scheme is better"
     )
+
+
+def test_drawn_heads_are_named_by_the_rule_of_the_command() -> None:
+    assert (attention.CALLED, attention.UNIFORM) == (head_kinds.CALLED, head_kinds.UNIFORM)
+    size = 16
+    for wanted, weights in (
+        ("uniform", np.full((size, size), 1 / size)),
+        ("mirrored", np.eye(size)[::-1]),
+        ("self", np.eye(size)),
+        ("previous", np.eye(size, k=-1) + np.eye(size)[:1] * (np.arange(size)[:, None] == 0)),
+        ("other", np.tile(np.eye(size)[3], (size, 1))),
+    ):
+        assert attention.name(weights) == wanted
+        mixed = 0.6 * weights + 0.4 / size
+        assert attention.name(mixed) == wanted

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
+from headlight_model.lab.__main__ import main
 from headlight_model.lab.experiments import scaling
-from headlight_model.lab.runner import EXPERIMENTS, all_jobs, planned, run_all
+from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons, planned, run_all
 from headlight_model.lab.training import SCHEMES
 
 
@@ -43,3 +45,33 @@ def test_a_failed_training_ends_the_run_with_its_error(tmp_path: Path) -> None:
     broken = dataclasses.replace(training, task="no such task")
     with pytest.raises(KeyError, match="no such task"):
         run_all([(name, broken), *[(name, training)] * 3], tmp_path, workers=1)
+
+
+def test_one_comparison_trains_its_models_and_writes_no_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["lab", "--quick", "--experiment", "concat"])
+    main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert [line.split("accuracy")[0].split()[-1] for line in lines] == ["plain", "32", "48"]
+    assert not (tmp_path / "docs").exists()
+    assert not list(tmp_path.rglob("*.md"))
+
+
+def test_an_unknown_comparison_is_refused_with_the_names(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["lab", "--experiment", "nothing"])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert all(f"'{name}'" in said for name in comparisons())
+
+
+def test_the_page_of_exercises_names_every_comparison() -> None:
+    page = Path(__file__).parents[3] / "docs/guides/exercises.md"
+    named = re.search(r"The names are (.*?)\.\n", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert named is not None
+    assert re.findall(r"`(\w+)`", named[1]) == comparisons()

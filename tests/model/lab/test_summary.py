@@ -25,7 +25,7 @@ def test_each_run_has_a_line_with_its_numbers_and_refusals() -> None:
         "accuracy 20 refused",
         "perplexity 6.25",
         "123,456 parameters",
-        "99 % after 100 steps",
+        "steps until 99 %: 100",
         "heads removed, random: 100 60 20 %",
     ):
         assert figure in line

@@ -6,18 +6,20 @@ The page quotes them in its table of errors.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from headlight_model.lab import schemes
 from headlight_model.lab.exact.properties import random_encoder
+from headlight_model.lab.pictures.sinusoids import wavelengths
 from headlight_model.layers.block import FeedForward
 from headlight_model.positions.sinusoidal import positional_encoding
 
 DIM, LENGTH = 64, 10
 WIDTHS = (64, 256, 1024)
-HALVES = 12  # of six blocks
+NETWORKS = 12
 SAMPLES = 4096
 PAIRS = (0, 16, 32, 48, 63)  # of WAVES dimensions
 WAVES = 128
@@ -37,14 +39,14 @@ def measure() -> dict[str, str]:
             "swap_naive": f"{before:.1f}",
             "swap_undone": f"{after:.0e}",
             "worked_row": listed(positional_encoding(2, 4)[1].tolist(), "{:.5f}"),
-            "measured_waves": listed(wavelengths(), "{:,.1f}"),
+            "measured_waves": listed([wavelengths(WAVES)[pair] for pair in PAIRS], "{:,.1f}"),
             "uniform_from": str(uniform_from()),
             "transposed_error": refusal(32, LENGTH),
             "masked_rows": "NaN" if masked_softmax().isnan().all() else "numbers",
         }
 
 
-def listed(values: list[float], form: str) -> str:
+def listed(values: Sequence[float], form: str) -> str:
     """Format numbers, with commas between them."""
     return ", ".join(form.format(value) for value in values)
 
@@ -77,13 +79,13 @@ def scaled_variance(width: int) -> float:
 
 
 def norm_places() -> tuple[float, float]:
-    """Return the standard deviation after HALVES of x = LN(x + f(x)), and of x = x + LN(f(x)).
+    """Return the standard deviation after NETWORKS of x = LN(x + f(x)), and of x = x + LN(f(x)).
 
     f are feed-forward networks with new weights.
     """
     inside = outside = torch.randn(SAMPLES, DIM)
     norm = nn.LayerNorm(DIM)
-    for _ in range(HALVES):
+    for _ in range(NETWORKS):
         network = FeedForward(schemes.config("none"))
         inside, outside = norm(inside + network(inside)), outside + norm(network(outside))
     return float(inside.std()), float(outside.std())
@@ -103,19 +105,19 @@ def sensitivity() -> tuple[float, float]:
     return float((plain - changed).abs().max()), float((plain[:, order] - changed).abs().max())
 
 
-def wavelengths() -> list[float]:
-    """Return the positions in a turn of PAIRS, from the turn between two rows of the table."""
-    row = positional_encoding(2, WAVES)[1].double()
-    turned = torch.atan2(row[0::2], row[1::2])
-    return [2 * math.pi / float(turned[pair]) for pair in PAIRS]
-
-
 def uniform_from() -> int:
-    """Return the length from which every row has a standard deviation below CALLED_UNIFORM.
+    """Return the length from which every head has a standard deviation below CALLED_UNIFORM."""
+    return next(n for n in range(2, 1000) if greatest_deviation(n) < CALLED_UNIFORM)
 
-    The greatest is that of a row with all weight on one of n tokens: sqrt((1 - 1/n) / n).
+
+def greatest_deviation(count: int) -> float:
+    """Return the largest standard deviation that attention over `count` tokens can have.
+
+    A map is n rows of n weights from 0 to 1, each of sum 1, so its mean is 1/n. The sum of the
+    squares of a row is at most 1, for a row with all its weight on one token. So the variance is at
+    most 1/n - 1/n² = (1/n)(1 - 1/n). The same holds for one row.
     """
-    return next(n for n in range(2, 1000) if math.sqrt((1 - 1 / n) / n) < CALLED_UNIFORM)
+    return math.sqrt(1 / count * (1 - 1 / count))
 
 
 def masked_softmax() -> Tensor:

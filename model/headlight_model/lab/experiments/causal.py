@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from headlight_model.encoder import Encoder
 from headlight_model.lab.plans import Training
-from headlight_model.lab.training import Step, fit_scores, held_out, places, trained
+from headlight_model.lab.training import Step, at_lengths, fit_scores, held_out, places, trained
 
 TRAINED = 128  # characters
 LENGTHS = (128, 512)
@@ -53,13 +53,10 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
         `blind`: the perplexity at the training length, without positions at test time.
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
-    found: dict[str, float | str] = {}
-    for length in LENGTHS:
-        try:
-            found[str(length)] = perplexity(encoder, training, length)
-        except ValueError as refusal:
-            found[str(length)] = str(refusal)
-    return {"perplexity": found, "blind": perplexity(encoder, training, TRAINED, blind=True)}
+    return {
+        "perplexity": at_lengths(lambda length: perplexity(encoder, training, length), LENGTHS),
+        "blind": perplexity(encoder, training, TRAINED, blind=True),
+    }
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from headlight_model.lab.training import (
     SCHEMES,
     Step,
     accuracy,
+    at_lengths,
     few_keys,
     held_out,
     name_all,
@@ -58,7 +59,7 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     """
     encoder, _ = trained(training, checkpoints, step, again=again)
     return {
-        "accuracy": {str(length): at_length(encoder, training, length) for length in LENGTHS},
+        "accuracy": at_lengths(lambda length: questions(encoder, training, length), LENGTHS),
         "mirrored": mirrored(encoder, held_out(training, TRAINED[1])),
     }
 
@@ -88,14 +89,6 @@ def asked(training: Training, length: int) -> dict[str, int]:
         name: int((made.targets[name] != IGNORED).sum())
         for name, made in (("left", dense), ("recall", few))
     }
-
-
-def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:
-    """Return the result of `questions`, or the encoder's error message for this length."""
-    try:
-        return questions(encoder, training, length)
-    except ValueError as refusal:
-        return str(refusal)
 
 
 def questions(encoder: Encoder, training: Training, length: int) -> dict[str, float]:

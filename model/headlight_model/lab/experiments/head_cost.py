@@ -1,16 +1,17 @@
-"""Parameters and time of a training step by number of heads, at one width."""
+"""Parameters and time of the comparison of head counts, at one width."""
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 
 import torch
 
-from headlight_model.encoder import Encoder
-from headlight_model.lab.schemes import config
+from headlight_model.lab.building import build
+from headlight_model.lab.experiments.variants import RECALL
 
-HEADS = (1, 2, 4, 8, 16)
+COUNTS = (1, 2, 4, 8, 16)  # heads
 BATCH, LENGTH = 64, 64  # sequences, tokens
 ROUNDS = 41  # interleaved, so that other load on the machine meets all alike
 
@@ -22,12 +23,9 @@ def measure(*, quick: bool) -> list[dict[str, float]]:
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    encoders = [
-        Encoder(config("learned", heads=heads, trained_length=LENGTH, max_length=LENGTH))
-        for heads in HEADS
-    ]
+    encoders = [build(dataclasses.replace(RECALL, fields={"heads": heads})) for heads in COUNTS]
     ids = torch.randint(encoders[0].config.vocab_size, (BATCH, LENGTH))
-    taken: list[list[float]] = [[] for _ in HEADS]
+    taken: list[list[float]] = [[] for _ in COUNTS]
     for _ in range(3 if quick else ROUNDS):
         for encoder, times in zip(encoders, taken, strict=True):
             begin = time.perf_counter()
@@ -40,5 +38,5 @@ def measure(*, quick: bool) -> list[dict[str, float]]:
             "parameters": sum(each.numel() for each in encoder.parameters()),
             "ms": statistics.median(times),
         }
-        for heads, encoder, times in zip(HEADS, encoders, taken, strict=True)
+        for heads, encoder, times in zip(COUNTS, encoders, taken, strict=True)
     ]

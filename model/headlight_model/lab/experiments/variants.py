@@ -10,10 +10,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headlight_model.encoder import Encoder
 from headlight_model.lab.experiments.heads import pruned
 from headlight_model.lab.plans import Training
-from headlight_model.lab.training import WINDOW, Step, accuracy, held_out, trained
+from headlight_model.lab.training import WINDOW, Step, accuracy, at_lengths, held_out, trained
 from headlight_model.positions.angles import inverse_wavelengths
 
 DIM = 64  # of the lab's encoders
@@ -28,53 +27,72 @@ ASKED = {"reverse": (REVERSED,), "recall": (32, 64, 128)}
 ASKED_VARIED = (8, 12, 16, 20)
 
 
+PLAIN = Training(
+    task="reverse",
+    scheme="sinusoidal",
+    seed=0,
+    steps=1000,
+    lengths=(REVERSED, REVERSED),
+    rate=2e-3,
+    variant="plain",
+    comparisons=("concat", "scale"),
+)
+RECALL = Training(
+    task="recall",
+    scheme="sinusoidal",
+    seed=0,
+    steps=1500,
+    lengths=(16, 32),
+    batch=32,
+    rate=2e-3,
+    variant="plain",
+    comparisons=("base", "heads"),
+)
+
+
 def trainings(seeds: range) -> list[Training]:
     """Return the trainings of this experiment."""
-    plain = Training(
-        task="reverse",
-        scheme="sinusoidal",
-        seed=0,
-        steps=1000,
-        lengths=(REVERSED, REVERSED),
-        rate=2e-3,
-        variant="plain",
-        comparisons=("concat", "scale"),
-    )
-    recall = Training(
-        task="recall",
-        scheme="sinusoidal",
-        seed=0,
-        steps=1500,
-        lengths=(16, 32),
-        batch=32,
-        rate=2e-3,
-        variant="plain",
-        comparisons=("base", "heads"),
-    )
-    plans = [plain, recall]
-    plans += [
-        changed(plain, f"concat {width}", "concat", scheme="learned", word_width=width)
-        for width in (32, 48)
-    ]
+    plans = [PLAIN, RECALL, *embeddings(), *attention(), *depths(), *varied()]
+    return [dataclasses.replace(plan, seed=seed) for plan in plans for seed in seeds]
+
+
+def embeddings() -> list[Training]:
+    """Return concatenated positions, and new embeddings of other scales."""
     scaled = {"scale_embeddings": True}
-    plans += [
-        changed(plain, "scaled", "scale", fields=scaled),
-        changed(plain, "small", "scale", initial_std=SMALL),
-        changed(plain, "small scaled", "scale", initial_std=SMALL, fields=scaled),
+    return [
+        *(
+            changed(PLAIN, f"concat {width}", "concat", scheme="learned", word_width=width)
+            for width in (32, 48)
+        ),
+        changed(PLAIN, "scaled", "scale", fields=scaled),
+        changed(PLAIN, "small", "scale", initial_std=SMALL),
+        changed(PLAIN, "small scaled", "scale", initial_std=SMALL, fields=scaled),
     ]
-    plans += [
-        changed(recall, f"base {base:g}", "base", fields={"sinusoidal_base": base})
-        for base in BASES
+
+
+def attention() -> list[Training]:
+    """Return other bases of the sinusoids, and other numbers of heads."""
+    return [
+        *(
+            changed(RECALL, f"base {base:g}", "base", fields={"sinusoidal_base": base})
+            for base in BASES
+        ),
+        *(changed(RECALL, f"heads {heads}", "heads", fields={"heads": heads}) for heads in HEADS),
     ]
-    plans += [
-        changed(recall, f"heads {heads}", "heads", fields={"heads": heads}) for heads in HEADS
-    ]
-    plans += [
-        changed(plain, f"layers {layers}", "depth", scheme="rope", fields={"layers": layers})
+
+
+def depths() -> list[Training]:
+    """Return two and six layers with RoPE."""
+    return [
+        changed(PLAIN, f"layers {layers}", "depth", scheme="rope", fields={"layers": layers})
         for layers in (2, DEEP)
     ]
-    plans += [
-        changed(plain, "varied", "varied", task=task, scheme=scheme, lengths=VARIED)
+
+
+def varied() -> list[Training]:
+    """Return the reversal of varied length."""
+    return [
+        changed(PLAIN, "varied", "varied", task=task, scheme=scheme, lengths=VARIED)
         for task, scheme in (
             ("reverse", "sinusoidal"),
             ("reverse", "learned"),
@@ -82,7 +100,6 @@ def trainings(seeds: range) -> list[Training]:
             ("reverse marked", "rope"),
         )
     ]
-    return [dataclasses.replace(plan, seed=seed) for plan in plans for seed in seeds]
 
 
 def changed(plain: Training, variant: str, comparison: str, **changes: Any) -> Training:
@@ -101,9 +118,9 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     """
     encoder, curve = trained(training, checkpoints, step, again=again)
     result: dict[str, object] = {
-        "accuracy": {
-            str(length): at_length(encoder, training, length) for length in lengths(training)
-        },
+        "accuracy": at_lengths(
+            lambda length: accuracy(encoder, held_out(training, length)), lengths(training)
+        ),
         "curve": [
             [min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)
         ],
@@ -117,14 +134,6 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
 def lengths(training: Training) -> tuple[int, ...]:
     """Return the lengths at which a training is tested."""
     return ASKED_VARIED if training.variant == "varied" else ASKED[training.task]
-
-
-def at_length(encoder: Encoder, training: Training, length: int) -> dict[str, float] | str:
-    """Return the accuracy by question, or the encoder's error message for this length."""
-    try:
-        return accuracy(encoder, held_out(training, length))
-    except ValueError as refusal:
-        return str(refusal)
 
 
 def full_circles(length: int, base: float) -> int:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from headlight_model.lab.experiments import causal, variants
-from headlight_model.lab.page.figures import Results, steps_to_goal
+from headlight_model.lab.experiments.reversal import PRUNED
+from headlight_model.lab.page.figures import (
+    Results,
+    sampling_error,
+    steps_to_goal,
+    unless_refused,
+)
 from headlight_model.lab.page.markdown_tables import steps_text, table
+from headlight_model.lab.page.verdicts import LEARNT, percent
 from headlight_model.lab.results import Range, Run, select
+from headlight_model.lab.tasks import IGNORED
+from headlight_model.lab.training import held_out
 
 ENOUGH = 0.9  # share of the accuracy with all heads
-NAMED = {"least first": "least important first", "random": "random order"}
+ORDERS = {"least first": "least important first", "random": "random order"}
 
 
 def runs(results: Results, variant: str, *, task: str = "", scheme: str = "") -> list[Run]:
@@ -27,16 +35,8 @@ def runs(results: Results, variant: str, *, task: str = "", scheme: str = "") ->
     ]
 
 
-def accuracy(found: list[Run], length: int, question: str) -> Range | None:
-    """Return the accuracy at a length; None if the encoder rejects it."""
-    at = [run["accuracy"][str(length)] for run in found]
-    if any(isinstance(each, str) for each in at):
-        return None
-    return Range.of([each[question] for each in at])
-
-
 def _percent(found: list[Run], length: int, question: str) -> str:
-    measured = accuracy(found, length, question)
+    measured = unless_refused(found, "accuracy", length, question)
     return "refused" if measured is None else measured.percent()
 
 
@@ -92,10 +92,12 @@ def base(results: Results) -> str:
     """Return the table of the base of the sinusoids."""
     asked = variants.ASKED["recall"]
     lines = []
-    for value, variant in ((100, "base 100"), (10_000, "plain"), (1_000_000, "base 1e+06")):
+    for value in sorted((*variants.BASES, 10_000)):
+        variant = f"base {value:g}" if value in variants.BASES else "plain"
         found = runs(results, variant, task="recall")
         cells = [_percent(found, length, name) for name in ("left", "recall") for length in asked]
-        lines.append([f"{value:,}", f"{variants.full_circles(asked[0], value)} of 32", *cells])
+        pairs = f"{variants.full_circles(asked[0], value)} of {variants.DIM // 2}"
+        lines.append([f"{value:,.0f}", pairs, *cells])
     titles = [f"{name} at {length}" for name in ("left", "recall") for length in asked]
     return table(["base", f"pairs that turn within {asked[0]} tokens", *titles], lines)
 
@@ -103,7 +105,7 @@ def base(results: Results) -> str:
 def heads(results: Results) -> str:
     """Return the table of one head against several."""
     cost = {int(row["heads"]): row for row in results["head_cost"]}
-    trained = {1: "heads 1", 4: "plain", 8: "heads 8"}
+    trained = {count: f"heads {count}" for count in variants.HEADS} | {4: "plain"}
     asked = [(name, length) for name in ("left", "recall") for length in (32, 64)]
     lines = []
     for count, row in cost.items():
@@ -114,32 +116,43 @@ def heads(results: Results) -> str:
         [
             "heads",
             "parameters",
-            "ms for a step",
+            "ms, forward and backward",
             *(f"{name} at {length}, %" for name, length in asked),
         ],
         lines,
     )
 
 
+def reversing(results: Results) -> dict[str, list[Run]]:
+    """Return the runs that reverse and were pruned, by name."""
+    return {
+        **{
+            f"{scheme}, two layers": select(results, "reversal", "reverse", scheme)
+            for scheme in PRUNED
+        },
+        "rope, six layers": runs(results, f"layers {variants.DEEP}"),
+    }
+
+
 def pruning(results: Results) -> str:
     """Return the table of how many heads can go."""
-    models = {
-        f"{scheme}, 8 heads": select(results, "reversal", "reverse", scheme)
-        for scheme in ("sinusoidal", "learned", "rope")
-    }
-    models["rope, six layers, 24 heads"] = runs(results, f"layers {variants.DEEP}")
-    lines = [
-        [name, *(removable(found, order).number(1) for order in NAMED)]
-        for name, found in models.items()
-    ]
-    return table(["model", *NAMED.values()], lines)
+    lines = []
+    for name, found in reversing(results).items():
+        counts = [removable(found, order) for order in ORDERS]
+        heads = len(found[0]["pruned"]["random"][0]) - 1
+        lines.append(
+            [name, str(heads), *("not learnt" if c is None else c.number(1) for c in counts)]
+        )
+    return table(["model", "heads", *ORDERS.values()], lines)
 
 
-def removable(found: list[Run], order: str) -> Range:
+def removable(found: list[Run], order: str) -> Range | None:
     """Return how many heads go before less than ENOUGH of the accuracy is left, by seed.
 
-    For random orders the mean over them.
+    For random orders the mean over them. None if a seed has not learnt the task.
     """
+    if any(run["pruned"][order][0][0] < LEARNT for run in found):
+        return None
 
     def count(accuracies: list[float]) -> int:
         enough = [each >= ENOUGH * accuracies[0] for each in accuracies]
@@ -185,7 +198,7 @@ def language(results: Results) -> str:
     lines = []
     for scheme in causal.SCHEMES:
         found = select(results, "causal", "next", scheme)
-        cells = [perplexity(found, length) for length in causal.LENGTHS]
+        cells = [unless_refused(found, "perplexity", length) for length in causal.LENGTHS]
         blind = Range.over(found, lambda run: run["blind"])
         lines.append(
             [
@@ -204,10 +217,13 @@ def language(results: Results) -> str:
     )
 
 
-def perplexity(found: list[Run], length: int) -> Range | None:
-    """Return the perplexity at a length; None if the encoder rejects it."""
-    at: list[Any] = [run["perplexity"][str(length)] for run in found]
-    return None if any(isinstance(each, str) for each in at) else Range.of(at)
+def recall_error() -> str:
+    """Return the greatest standard error of "recall" in the comparisons, in points."""
+    asked = [
+        int((held_out(variants.RECALL, length).targets["recall"] != IGNORED).sum())
+        for length in variants.ASKED["recall"]
+    ]
+    return percent(sampling_error(0.5, min(asked)))
 
 
 TABLES: Mapping[str, Callable[[Results], str]] = MappingProxyType(

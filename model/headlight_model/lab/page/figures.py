@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headlight_model.lab.experiments.extrapolation import LENGTHS
@@ -62,12 +62,20 @@ def dearest_head(results: Results, scheme: str) -> Range:
 def at_length(results: Results, scheme: str, question: str, length: int) -> Range | None:
     """Return the accuracy of "left" or "recall"; None if the encoder rejects the length."""
     runs = select(results, "extrapolation", "recall", scheme)
-    found = [run["accuracy"][str(length)] for run in runs]
-    return (
-        None
-        if any(isinstance(each, str) for each in found)
-        else Range.of([each[question] for each in found])
-    )
+    return unless_refused(runs, "accuracy", length, question)
+
+
+def unless_refused(
+    runs: Sequence[Run], measure: str, length: int, question: str | None = None
+) -> Range | None:
+    """Return a measurement at a length; None if the encoder rejects it.
+
+    `question`: None if the measurement is one number.
+    """
+    found: list[Any] = [run[measure][str(length)] for run in runs]
+    if any(isinstance(each, str) for each in found):
+        return None
+    return Range.of([each if question is None else each[question] for each in found])
 
 
 def over_lengths(results: Results, scheme: str, question: str) -> list[Range]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 from pathlib import Path
 
-from headlight_model.lab.exact import claims
 from headlight_model.lab.experiments.extrapolation import FLOOR_QUESTIONS
 from headlight_model.lab.experiments.scaling import THETAS
 from headlight_model.lab.page import comparisons, predictions_comparisons
@@ -61,9 +60,10 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         **{f"scaling_{theta:g}": by_scheme.scaling(results, theta) for theta in THETAS},
         "predictions": predictions(results),
         "names": ", ".join(f"`{name}`" for name in comparison_names()),
-        "closest": f"{by_scheme.delta(results, 'repeated', 'sinusoidal'):.2g}",
+        "closest": f"{by_scheme.distance(results, 'repeated', 'sinusoidal'):.2g}",
+        "recall_error": comparisons.recall_error(),
         "longest_left": by_scheme.longest(results, "left"),
-        **claims.measure(),
+        **results["claims"],
         **{name: make(results) for name, make in comparisons.TABLES.items()},
         **{
             name.replace(" ", "_"): f"{100 * value:.1f}"
@@ -98,4 +98,4 @@ def predictions(results: Results) -> str:
         lines.append(
             [each.text, each.source, "**no**" if finding is False else said(finding), figures]
         )
-    return table(["expected", "source", "confirmed", "figures, %"], lines)
+    return table(["expected", "source", "confirmed", "figures, % unless named"], lines)

@@ -119,7 +119,7 @@ def lengths(results: Results, question: str) -> str:
     return table(["", *titles], lines)
 
 
-def delta(results: Results, name: str, scheme: str) -> float:
+def distance(results: Results, name: str, scheme: str) -> float:
     """Return the distance of a scheme from holding a property."""
     [row] = [
         row for row in results["properties"] if (row["property"], row["scheme"]) == (name, scheme)

@@ -7,36 +7,30 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from headlight_model.lab.experiments import variants
-from headlight_model.lab.page.comparisons import NAMED, runs
+from headlight_model.lab.page.comparisons import ORDERS, reversing
 from headlight_model.lab.page.figures import Results
 from headlight_model.lab.pictures.style import SERIES, band, figure, legend_below, save
-from headlight_model.lab.results import Run, select
+from headlight_model.lab.results import Run
 
-ORDERS = {**NAMED, "most first": "most important first"}
+DRAWN = {**ORDERS, "most first": "most important first"}
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
     """Draw it into a folder. Return its path, in a list."""
     made, [row] = figure(1, 4, height=3.2, share_y=True)
-    models = {
-        f"{scheme}, two layers": select(results, "reversal", "reverse", scheme)
-        for scheme in ("sinusoidal", "learned", "rope")
-    }
-    models["rope, six layers"] = runs(results, f"layers {variants.DEEP}")
-    for axes, (name, found) in zip(row, models.items(), strict=True):
+    for axes, (name, found) in zip(row, reversing(results).items(), strict=True):
         plot(axes, found)
         axes.set_title(name)
         axes.set_xlabel("heads removed")
     row[0].set_ylabel("tokens reversed rightly, %")
     row[0].set_ylim(-2, 104)
-    legend_below(made, row[0], len(ORDERS))
+    legend_below(made, row[0], len(DRAWN))
     return [save(made, folder / "pruning.png")]
 
 
 def plot(axes: Axes, found: list[Run]) -> None:
     """Plot the mean over seeds and orders, and the range over seeds."""
-    for (order, label), style in zip(ORDERS.items(), SERIES, strict=False):
+    for (order, label), style in zip(DRAWN.items(), SERIES, strict=False):
         values = np.array([np.mean(run["pruned"][order], axis=0) for run in found])
         band(axes, range(values.shape[1]), 100 * values, label, style)
         axes.lines[-1].set(markevery=max(1, values.shape[1] // 8))

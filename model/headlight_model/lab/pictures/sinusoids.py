@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from headlight_model.lab import schemes
@@ -66,25 +67,11 @@ def draw_pairs(path: Path) -> Path:
     Each pair has a panel.
     """
     made, axes = style.figure(PAIRS, 2, height=6.0, share_x=True, share_y=True)
-    places = np.arange(FEW_POSITIONS)
     for column, width in enumerate((WIDTH, FEW_WIDTH)):
         table, turns = encoding(FEW_POSITIONS, width), wavelengths(width)
         for pair in range(PAIRS):
             panel = axes[pair][column]
-            for odd, (name, look) in enumerate(
-                (("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))
-            ):
-                values = table[:, 2 * pair + odd]
-                panel.plot(
-                    places,
-                    values,
-                    color=look.colour,
-                    linestyle=look.line,
-                    marker=".",
-                    ms=5,
-                    lw=1.4,
-                    label=name,
-                )
+            plot_pair(panel, table, pair, marker=".")
             head = f"{width} dimensions in all\n" if pair == 0 else ""
             panel.set_title(
                 f"{head}dimensions {2 * pair}, {2 * pair + 1}: {turns[pair]:.1f} positions a turn"
@@ -99,13 +86,9 @@ def draw_pairs(path: Path) -> Path:
 def draw_scales(path: Path) -> Path:
     """Draw a fast, a middle and a slow pair over the positions of a text in training."""
     made, axes = style.figure(1, 3, height=3.2, share_y=True)
-    table, turns, places = encoding(POSITIONS, WIDTH), wavelengths(WIDTH), np.arange(POSITIONS)
+    table, turns = encoding(POSITIONS, WIDTH), wavelengths(WIDTH)
     for panel, (name, pair) in zip(axes[0], SCALES.items(), strict=True):
-        for odd, (label, look) in enumerate(
-            (("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))
-        ):
-            values = table[:, 2 * pair + odd]
-            panel.plot(places, values, color=look.colour, linestyle=look.line, lw=1.6, label=label)
+        plot_pair(panel, table, pair)
         panel.set_title(
             f"{name}: dimensions {2 * pair}, {2 * pair + 1}\n{turns[pair]:,.0f} positions a turn"
         )
@@ -114,6 +97,20 @@ def draw_scales(path: Path) -> Path:
     axes[0][0].set_ylabel("PE (no unit)")
     style.legend_below(made, axes[0][0], columns=2)
     return style.save(made, path)
+
+
+def plot_pair(panel: Axes, table: Floats, pair: int, marker: str = "") -> None:
+    """Plot the two dimensions of a pair over the positions of a table [positions, D]."""
+    for odd, (name, look) in enumerate((("sine", style.SERIES[0]), ("cosine", style.SERIES[1]))):
+        panel.plot(
+            table[:, 2 * pair + odd],
+            color=look.colour,
+            linestyle=look.line,
+            marker=marker,
+            ms=5,
+            lw=1.4,
+            label=name,
+        )
 
 
 def draw_wavelengths(path: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from headlight_model.lab.experiments import causal, variants
 from headlight_model.lab.page import comparisons
 from headlight_model.lab.page.predictions_comparisons import PREDICTIONS
-from headlight_model.lab.page.verdicts import Unseen
+from headlight_model.lab.page.verdicts import Finding, Unseen
 
 SEEDS = range(3)
 Results = dict[str, Any]
@@ -77,8 +77,20 @@ def perplexities(scheme: str, *values: float) -> Callable[[Results], None]:
 
 
 def random_orders_lose(results: Results) -> None:
-    for run in results["reversal"]:
+    for run in (*results["reversal"], *comparisons.runs(results, "layers 6")):
         run["pruned"] = {**run["pruned"], "random": [[1.0, *[0.2] * 8], [1.0, 1.0, *[0.2] * 7]]}
+
+
+def best_of_bases(best: float) -> Callable[[Results], None]:
+    def change(results: Results) -> None:
+        for base, variant in ((100, "base 100"), (10_000, "plain"), (1e6, "base 1e+06")):
+            answer(variant, 0.9 if base == best else 0.5, task="recall")(results)
+
+    return change
+
+
+def marked_is_worse(results: Results) -> None:
+    answer("varied", 0.5, task="reverse marked")(results)
 
 
 def nothing(results: Results) -> None:
@@ -90,26 +102,54 @@ def nothing(results: Results) -> None:
     [
         ("Reversal is learnt", nothing, answer("concat 32", 0.5)),
         ("√d on", answer("scaled", 0.1), nothing),
-        ("Texts of 32", None, answer("base 100", 0.1)),
+        ("Texts of 32", best_of_bases(100), best_of_bases(1e6)),
         ("One head", nothing, answer("heads 1", 0.5)),
         ("More heads", random_orders_lose, nothing),
-        ("Six layers", answer("layers 2", 0.5), nothing),
-        ("Varied length", answer("varied", 0.5, task="reverse"), nothing),
+        ("Six layers", answer("layers 2", 0.5), answer("layers 6", 0.5)),
+        ("Varied length", answer("varied", 0.5, task="reverse"), marked_is_worse),
         ("A causal model without", nothing, perplexities("none", 9.0, 9.0)),
         ("A causal model at", perplexities("sinusoidal", 8.0, 20.0), nothing),
     ],
 )
 def test_verdicts_follow_the_figures(
     begins: str,
-    holds: Callable[[Results], None] | None,
+    holds: Callable[[Results], None],
     fails: Callable[[Results], None],
 ) -> None:
-    [prediction] = [each for each in PREDICTIONS if each.text.startswith(begins)]
     for change, wanted in ((holds, True), (fails, False)):
-        if change is not None:
-            results = made()
-            change(results)
-            assert prediction.check(results)[0] is wanted, (begins, wanted)
+        assert verdict(begins, change) is wanted, (begins, wanted)
+
+
+def verdict(begins: str, change: Callable[[Results], None]) -> Finding:
+    [prediction] = [each for each in PREDICTIONS if each.text.startswith(begins)]
+    results = made()
+    change(results)
+    return prediction.check(results)[0]
+
+
+@pytest.mark.parametrize("begins", ["Texts of 32", "Six layers", "Varied length"])
+def test_nothing_is_better_than_all_answers(begins: str) -> None:
+    assert verdict(begins, nothing) is Unseen.AT_CEILING
+
+
+def test_a_task_that_was_not_learnt_gets_no_verdict() -> None:
+    assert verdict("√d on", answer("plain", 0.5)) is Unseen.NOT_LEARNT
+    assert verdict("One head", answer("plain", 0.5)) is Unseen.NOT_LEARNT
+    assert verdict("More heads", nothing_learnt_by_rope) is Unseen.NOT_LEARNT
+
+
+def nothing_learnt_by_rope(results: Results) -> None:
+    random_orders_lose(results)
+    for run in comparisons.runs(results, "layers 6"):
+        run["pruned"] = {order: [[0.5] * 9] for order in run["pruned"]}
+
+
+def test_one_head_must_keep_up_in_every_seed() -> None:
+    def one_falls_behind(results: Results) -> None:
+        [one, *_] = comparisons.runs(results, "heads 1")
+        one["accuracy"]["32"]["left"] = 0.9
+
+    assert verdict("One head", one_falls_behind) is Unseen.DISAGREE
 
 
 def test_a_base_is_best_only_if_every_seed_says_so() -> None:
@@ -124,8 +164,10 @@ def test_a_base_is_best_only_if_every_seed_says_so() -> None:
 
 
 def test_heads_go_until_less_than_90_percent_of_the_accuracy_is_left() -> None:
-    run = {"pruned": {"random": [[0.5, 0.46, 0.44, 0.5], [0.5, 0.5, 0.5, 0.5]]}}
-    assert comparisons.removable([run], "random").mean == (1 + 3) / 2
+    run = {"pruned": {"random": [[0.9, 0.82, 0.8, 0.9], [0.9, 0.9, 0.9, 0.9]]}}
+    found = comparisons.removable([run], "random")
+    assert found is not None
+    assert found.mean == (1 + 3) / 2
 
 
 @pytest.mark.parametrize("name", comparisons.TABLES)
@@ -145,7 +187,7 @@ def test_every_table_has_a_row_for_each_model_and_cells_for_each_column(name: st
         "scale": "| 1 | yes | 8 | 100.0 | 100 |",
         "base": "| 10,000 | 6 of 32 | 100.0 |",
         "one_head": "| 16 | 5,678 | 26.0 | – | – | – | – |",
-        "pruning": "| learned, 8 heads | 8.0 | 8.0 |",
+        "pruning": "| learned, two layers | 8 | 8.0 | 8.0 |",
         "depth": "| 6 | 1,234 | 100.0 | 100 |",
         "varied": "| learned | 100.0 | 100.0 | 100.0 | refused |",
         "language": "| learned | 8.00 | refused | 9.00 |",

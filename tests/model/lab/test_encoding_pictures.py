@@ -143,7 +143,9 @@ def test_the_scales_are_a_pair_that_turns_often_one_that_turns_once_and_one_that
         np.testing.assert_allclose(drawn_line(figure, panel, "sine"), np.sin(angle), atol=1e-6)
         np.testing.assert_allclose(drawn_line(figure, panel, "cosine"), np.cos(angle), atol=1e-6)
         turns.append(angle[-1] / (2 * np.pi))
-    assert turns[0] > 20 > 2 > turns[1] > 1 > 0.1 > turns[2]
+    assert turns[0] > 20
+    assert 1 < turns[1] < 2
+    assert turns[2] < 0.1
 
 
 def test_wavelengths_are_two_pi_times_the_power_and_increase_with_the_dimension(

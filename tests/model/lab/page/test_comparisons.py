@@ -77,7 +77,7 @@ def perplexities(scheme: str, *values: float) -> Callable[[Results], None]:
 
 
 def random_orders_lose(results: Results) -> None:
-    for run in (*results["reversal"], *comparisons.runs(results, "layers 6")):
+    for run in (*results["reversal"], *results["variants"]):
         run["pruned"] = {**run["pruned"], "random": [[1.0, *[0.2] * 8], [1.0, 1.0, *[0.2] * 7]]}
 
 
@@ -140,8 +140,9 @@ def test_a_task_that_was_not_learnt_gets_no_verdict() -> None:
 
 def nothing_learnt_by_rope(results: Results) -> None:
     random_orders_lose(results)
-    for run in comparisons.runs(results, "layers 6"):
-        run["pruned"] = {order: [[0.5] * 9] for order in run["pruned"]}
+    for run in results["variants"]:
+        if run["variant"] == "layers 6":
+            run["pruned"] = {order: [[0.5] * 9] for order in run["pruned"]}
 
 
 def test_one_head_must_keep_up_in_every_seed() -> None:

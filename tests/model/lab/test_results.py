@@ -217,7 +217,7 @@ def test_drawn_heads_are_named_by_the_rule_of_the_command() -> None:
     size = 16
     for wanted, weights in (
         ("uniform", np.full((size, size), 1 / size)),
-        ("mirrored", np.eye(size)[::-1]),
+        ("mirrored", np.eye(size)[::-1].copy()),
         ("self", np.eye(size)),
         ("previous", np.eye(size, k=-1) + np.eye(size)[:1] * (np.arange(size)[:, None] == 0)),
         ("other", np.tile(np.eye(size)[3], (size, 1))),

@@ -94,7 +94,7 @@ def draw_scales(path: Path) -> Path:
         )
         panel.set_yticks([-1, 0, 1])
         panel.set_xlabel("position, tokens")
-    axes[0][0].set_ylabel("PE (no unit)")
+    made.supylabel("PE (no unit)", fontsize=style.TEXT)
     style.legend_below(made, axes[0][0], columns=2)
     return style.save(made, path)
 

@@ -13,7 +13,7 @@ from headlight_model.lab.results import load, rounded
 from headlight_model.lab.tasks import floor
 from headlight_model.lab.training import few_keys
 
-RESULTS = load(Path(__file__).resolve().parents[3] / "docs/positions")
+RESULTS = load(Path(__file__).resolve().parents[4] / "docs/positions")
 
 
 def test_questions_at_512_tokens_are_too_few_to_measure_a_floor() -> None:

@@ -44,7 +44,7 @@ def test_baselines_without_a_model_are_reproducible(
 ) -> None:
     monkeypatch.setattr(extrapolation, "FLOOR_QUESTIONS", 1024)
     found = rounded(unmodelled(quick=False))
-    assert set(found) == {"baselines", "floors", "asked"}
+    assert set(found) == {"claims", "baselines", "floors", "asked"}
     assert {name: RESULTS[name] for name in ("baselines", "asked")} == {
         name: found[name] for name in ("baselines", "asked")
     }

@@ -142,6 +142,12 @@ def called(statistics: Mapping[str, float], spread: float) -> tuple[Kind, float]
     return kind if shares[kind] >= CALLED else "other", shares[kind]
 
 
+def spread_of(weights: Doubles) -> float:
+    """Return the spread of one whole map [n, n], see `Head.spread`; 0 for one token."""
+    entropy = abs((weights * np.log(np.maximum(weights, 1e-30))).sum(axis=-1).mean())
+    return float(entropy / max(np.log(len(weights)), 1e-30))
+
+
 def with_patterns(
     head: Head, shares: Mapping[Pattern, float], base_rates: Mapping[Pattern, float]
 ) -> Head:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from headlight.analysis.head_kinds import DECIDES, Kind, called
+from headlight.analysis.head_kinds import DECIDES, Kind, called, spread_of
 from headlight.results import Floats
 
 # The same thresholds and words as in headlight/web/kinds.js.
@@ -35,16 +35,13 @@ def kind_label(weights: Floats, special: Sequence[bool]) -> str:
     if count < FEWEST_TOKENS:
         return ""
     rows = weights.astype(np.float64)
-    entropy = -(rows * np.log(np.maximum(rows, 1e-30))).sum(axis=-1).mean()
     shares = {
         "self": np.trace(rows) / count,
         "previous": np.trace(rows, -1) / (count - 1),
         "next": np.trace(rows, 1) / (count - 1),
         "special": rows[:, np.array(special)].sum() / count,
     }
-    kind, _ = called(
-        {name: float(shares[name]) for name in DECIDES.values()}, float(entropy / np.log(count))
-    )
+    kind, _ = called({name: float(shares[name]) for name in DECIDES.values()}, spread_of(rows))
     return KIND_LABELS.get(kind, "")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from headlight.analysis.head_kinds import spread_of
 from headlight.results import Attention, Floats
 from headlight.wire.printable import shortened
 
@@ -153,11 +154,9 @@ def heads_table(attention: Attention) -> str:
     lines = ["layer  head  spread    self  before   after  special"]
     for place, layer in enumerate(attention.layers):
         for head, weights in enumerate(attention.weights[place].astype(np.float64)):
-            entropy = abs((weights * np.log(np.maximum(weights, 1e-30))).sum(-1).mean())
             shares = [np.trace(weights, offset) / count for offset in (0, -1, 1)] + [
                 weights[:, special].sum() / count
             ]
-            spread = entropy / max(np.log(count), 1e-30)
             columns = "  ".join(f"{share:6.2f}" for share in shares)
-            lines.append(f"{layer:5}  {head:4}  {spread:6.2f}  {columns}")
+            lines.append(f"{layer:5}  {head:4}  {spread_of(weights):6.2f}  {columns}")
     return "\n".join(lines)

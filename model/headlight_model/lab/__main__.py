@@ -16,7 +16,7 @@ import torch
 
 from headlight_model.lab import tasks
 from headlight_model.lab.exact import claims, properties
-from headlight_model.lab.experiments import extrapolation, head_cost, scaling
+from headlight_model.lab.experiments import extrapolation, head_cost, scaling, variants
 from headlight_model.lab.experiments.reversal import LENGTH
 from headlight_model.lab.page.page import write
 from headlight_model.lab.pictures import attention, encodings, measured, pruning
@@ -96,6 +96,7 @@ def unmodelled(*, quick: bool) -> dict[str, Any]:
         "asked": {
             "extrapolation": _asked(extrapolation, one["extrapolation", "recall"]),
             "scaling": _asked(scaling, one["scaling", "recall"]),
+            "variants": _asked(variants, one["variants", "recall"]),
         },
     }
 

@@ -113,10 +113,13 @@ def held_out(training: Training, length: int, **more: int | bool) -> Examples:
 
     `more`: further arguments of the task's `make`.
     """
-    count = max(4, training.tested // length)
-    return TASKS[training.task].make(
-        count, length, torch.Generator().manual_seed(TEST_SEED), **more
-    )
+    random = torch.Generator().manual_seed(TEST_SEED)
+    return TASKS[training.task].make(tested(training, length), length, random, **more)
+
+
+def tested(training: Training, length: int) -> int:
+    """Return the number of test sequences of a length."""
+    return max(4, training.tested // length)
 
 
 def few_keys(training: Training, length: int) -> Examples:
@@ -171,6 +174,11 @@ def name_all(
         mask = None if head_mask is None else head_mask.expand(len(some), -1, -1)
         parts.append(fit_scores(encoder, some, places(ids, blind=blind), mask).argmax(dim=-1))
     return torch.cat(parts)
+
+
+def points(curve: list[float], steps: int) -> list[list[float]]:
+    """Return a curve as [[steps, accuracy of the window that ends there], ...]."""
+    return [[min((place + 1) * WINDOW, steps), value] for place, value in enumerate(curve)]
 
 
 def trained(

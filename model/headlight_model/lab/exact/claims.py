@@ -32,6 +32,7 @@ def measure() -> dict[str, str]:
         torch.manual_seed(0)
         inside, outside = norm_places()
         before, after = sensitivity()
+        waves = wavelengths(WAVES)
         return {
             "scaled_variance": listed([scaled_variance(width) for width in WIDTHS], "{:,.0f}"),
             "norm_inside": f"{inside:.1f}",
@@ -39,7 +40,7 @@ def measure() -> dict[str, str]:
             "swap_naive": f"{before:.1f}",
             "swap_undone": f"{after:.0e}",
             "worked_row": listed(positional_encoding(2, 4)[1].tolist(), "{:.5f}"),
-            "measured_waves": listed([wavelengths(WAVES)[pair] for pair in PAIRS], "{:,.1f}"),
+            "measured_waves": listed([waves[pair] for pair in PAIRS], "{:,.1f}"),
             "uniform_from": str(uniform_from()),
             "transposed_error": refusal(32, LENGTH),
             "masked_rows": "NaN" if masked_softmax().isnan().all() else "numbers",

@@ -8,7 +8,7 @@ from torch import Tensor
 from headlight_model.encoder import Encoder
 from headlight_model.lab.plans import Training
 from headlight_model.lab.tasks import TASKS, Examples
-from headlight_model.lab.training import accuracy, held_out, places
+from headlight_model.lab.training import accuracy, places, tested
 
 FRESH_SEED = 0xF4E5  # of the sequences on which pruned models are tested
 ORDERS = 8  # random orders
@@ -50,22 +50,25 @@ def lost_without(encoder: Encoder, examples: Examples, kind: str) -> list[list[f
     return lost
 
 
-def pruned(encoder: Encoder, training: Training, length: int) -> dict[str, list[list[float]]]:
+def pruned(
+    encoder: Encoder, training: Training, length: int, lost: list[list[float]]
+) -> dict[str, list[list[float]]]:
     """Return the accuracy with 0, 1, ... all heads removed, in several orders.
 
-    The importance of a head is what `lost_without` measures on the test sequences. Accuracies are
-    those of other sequences.
+    Args:
+        encoder: in evaluation mode.
+        training: of one kind of question.
+        length: tokens of the sequences; they are not those of `held_out`.
+        lost: importance of each head, as `lost_without` returns it: [L][H].
 
     Returns:
         "least first", "most first": [1][heads + 1]; "random": [ORDERS][heads + 1].
     """
-    examples = held_out(training, length)
-    [kind] = examples.targets
-    lost = torch.tensor(lost_without(encoder, examples, kind)).flatten()  # [layers * heads]
-    ranked = lost.argsort(stable=True)
+    ranked = torch.tensor(lost).flatten().argsort(stable=True)  # [layers * heads]
     random = torch.Generator().manual_seed(FRESH_SEED)
     orders = [torch.randperm(len(ranked), generator=random) for _ in range(ORDERS)]
-    fresh = TASKS[training.task].make(len(examples.ids), length, random)
+    fresh = TASKS[training.task].make(tested(training, length), length, random)
+    [kind] = fresh.targets
     return {
         name: [without_in_turn(encoder, fresh, kind, order) for order in some]
         for name, some in (

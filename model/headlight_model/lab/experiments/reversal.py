@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headlight_model.lab.experiments.heads import antidiagonal_mass, lost_without, maps, pruned
 from headlight_model.lab.plans import Training
-from headlight_model.lab.training import SCHEMES, WINDOW, Step, accuracy, held_out, trained
+from headlight_model.lab.training import SCHEMES, Step, accuracy, held_out, points, trained
 
 LENGTH = 16
 MARKED = ("none", "rope", "alibi", "alibi signed")  # distances only, or no positions
@@ -53,16 +53,14 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
     result: dict[str, object] = {
         "accuracy": accuracy(encoder, examples)[kind],
         "blind": accuracy(encoder, examples, blind=True)[kind],
-        "curve": [
-            [min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)
-        ],
+        "curve": points(curve, training.steps),
     }
     if training.task == "reverse":
         some = examples.ids[:256]
         result["antidiagonal"] = antidiagonal_mass(maps(encoder, some)).mean(dim=1).tolist()
-        result["lost"] = lost_without(encoder, examples, kind)
+        lost = result["lost"] = lost_without(encoder, examples, kind)
         if training.scheme in PRUNED:
-            result["pruned"] = pruned(encoder, training, LENGTH)
+            result["pruned"] = pruned(encoder, training, LENGTH, lost)
         if training.seed == SHOWN and training.scheme in DRAWN:
             result["maps"] = maps(encoder, some[:1])[:, 0].tolist()
             result["blind_maps"] = maps(encoder, some[:1], blind=True)[:, 0].tolist()

@@ -10,9 +10,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headlight_model.lab.experiments.heads import pruned
+from headlight_model.lab.experiments.heads import lost_without, pruned
 from headlight_model.lab.plans import Training
-from headlight_model.lab.training import WINDOW, Step, accuracy, at_lengths, held_out, trained
+from headlight_model.lab.tasks import IGNORED
+from headlight_model.lab.training import Step, accuracy, at_lengths, held_out, points, trained
 from headlight_model.positions.angles import inverse_wavelengths
 
 DIM = 64  # of the lab's encoders
@@ -23,7 +24,8 @@ HEADS = (1, 8)  # beside 4
 DEEP = 6  # layers, beside 2
 SMALL = DIM**-0.5  # standard deviation of embeddings, which sqrt(dim) lifts to 1
 # Lengths of the tests.
-ASKED = {"reverse": (REVERSED,), "recall": (32, 64, 128)}
+LENGTHS = (32, 64, 128)  # of "recall"
+ASKED = {"reverse": (REVERSED,), "recall": LENGTHS}
 ASKED_VARIED = (8, 12, 16, 20)
 
 
@@ -121,19 +123,24 @@ def run(training: Training, checkpoints: Path, step: Step, *, again: bool) -> di
         "accuracy": at_lengths(
             lambda length: accuracy(encoder, held_out(training, length)), lengths(training)
         ),
-        "curve": [
-            [min((place + 1) * WINDOW, training.steps), value] for place, value in enumerate(curve)
-        ],
+        "curve": points(curve, training.steps),
         "parameters": sum(each.numel() for each in encoder.parameters() if each.requires_grad),
     }
     if "depth" in training.comparisons:
-        result["pruned"] = pruned(encoder, training, REVERSED)
+        lost = lost_without(encoder, held_out(training, REVERSED), training.task)
+        result["pruned"] = pruned(encoder, training, REVERSED, lost)
     return result
 
 
 def lengths(training: Training) -> tuple[int, ...]:
     """Return the lengths at which a training is tested."""
     return ASKED_VARIED if training.variant == "varied" else ASKED[training.task]
+
+
+def asked(training: Training, length: int) -> dict[str, int]:
+    """Return how many questions of each kind are asked at a length, of every seed alike."""
+    targets = held_out(training, length).targets
+    return {name: int((wanted != IGNORED).sum()) for name, wanted in targets.items()}
 
 
 def full_circles(length: int, base: float) -> int:

@@ -10,6 +10,7 @@ from headlight_model.lab.experiments import causal, variants
 from headlight_model.lab.experiments.reversal import PRUNED
 from headlight_model.lab.page.figures import (
     Results,
+    asked,
     sampling_error,
     steps_to_goal,
     unless_refused,
@@ -17,8 +18,6 @@ from headlight_model.lab.page.figures import (
 from headlight_model.lab.page.markdown_tables import steps_text, table
 from headlight_model.lab.page.verdicts import LEARNT, percent
 from headlight_model.lab.results import Range, Run, select
-from headlight_model.lab.tasks import IGNORED
-from headlight_model.lab.training import held_out
 
 ENOUGH = 0.9  # share of the accuracy with all heads
 ORDERS = {"least first": "least important first", "random": "random order"}
@@ -90,34 +89,34 @@ def scale(results: Results) -> str:
 
 def base(results: Results) -> str:
     """Return the table of the base of the sinusoids."""
-    asked = variants.ASKED["recall"]
+    lengths = variants.LENGTHS
     lines = []
     for value in sorted((*variants.BASES, 10_000)):
         variant = f"base {value:g}" if value in variants.BASES else "plain"
         found = runs(results, variant, task="recall")
-        cells = [_percent(found, length, name) for name in ("left", "recall") for length in asked]
-        pairs = f"{variants.full_circles(asked[0], value)} of {variants.DIM // 2}"
+        cells = [_percent(found, length, name) for name in ("left", "recall") for length in lengths]
+        pairs = f"{variants.full_circles(lengths[0], value)} of {variants.DIM // 2}"
         lines.append([f"{value:,.0f}", pairs, *cells])
-    titles = [f"{name} at {length}" for name in ("left", "recall") for length in asked]
-    return table(["base", f"pairs that turn within {asked[0]} tokens", *titles], lines)
+    titles = [f"{name} at {length}" for name in ("left", "recall") for length in lengths]
+    return table(["base", f"pairs that turn within {lengths[0]} tokens", *titles], lines)
 
 
 def heads(results: Results) -> str:
     """Return the table of one head against several."""
     cost = {int(row["heads"]): row for row in results["head_cost"]}
     trained = {count: f"heads {count}" for count in variants.HEADS} | {4: "plain"}
-    asked = [(name, length) for name in ("left", "recall") for length in (32, 64)]
+    questions = [(name, length) for name in ("left", "recall") for length in (32, 64)]
     lines = []
     for count, row in cost.items():
         found = runs(results, trained[count], task="recall") if count in trained else []
-        cells = [_percent(found, length, name) if found else "–" for name, length in asked]
+        cells = [_percent(found, length, name) if found else "–" for name, length in questions]
         lines.append([str(count), f"{row['parameters']:,}", f"{row['ms']:.1f}", *cells])
     return table(
         [
             "heads",
             "parameters",
             "ms, forward and backward",
-            *(f"{name} at {length}, %" for name, length in asked),
+            *(f"{name} at {length}, %" for name, length in questions),
         ],
         lines,
     )
@@ -217,13 +216,10 @@ def language(results: Results) -> str:
     )
 
 
-def recall_error() -> str:
+def recall_error(results: Results) -> str:
     """Return the greatest standard error of "recall" in the comparisons, in points."""
-    asked = [
-        int((held_out(variants.RECALL, length).targets["recall"] != IGNORED).sum())
-        for length in variants.ASKED["recall"]
-    ]
-    return percent(sampling_error(0.5, min(asked)))
+    questions = (asked(results, "variants", "recall", length) for length in variants.LENGTHS)
+    return percent(sampling_error(0.5, min(questions)))
 
 
 TABLES: Mapping[str, Callable[[Results], str]] = MappingProxyType(

@@ -61,7 +61,7 @@ def write(results: Results, page: Path, pictures: Path) -> Path:
         "predictions": predictions(results),
         "names": ", ".join(f"`{name}`" for name in comparison_names()),
         "closest": f"{by_scheme.distance(results, 'repeated', 'sinusoidal'):.2g}",
-        "recall_error": comparisons.recall_error(),
+        "recall_error": comparisons.recall_error(results),
         "longest_left": by_scheme.longest(results, "left"),
         **results["claims"],
         **{name: make(results) for name, make in comparisons.TABLES.items()},

@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 
 from headlight_model.lab.experiments.heads import antidiagonal_mass
-from headlight_model.lab.experiments.reversal import LENGTH, SHOWN
+from headlight_model.lab.experiments.reversal import LENGTH, PRUNED, SHOWN
 from headlight_model.lab.pictures.style import GREY, SCHEMES, figure, heat, legend_below, save
 from headlight_model.lab.results import select
 
@@ -101,7 +101,7 @@ def heads(results: Results, path: Path) -> Path:
     """Draw every head of every seed: mirrored attention against accuracy lost without it."""
     made, [row] = figure(1, 2, height=3.8, share_x=True, share_y=True)
     for layer, axes in enumerate(row):
-        for scheme in ("sinusoidal", "learned", "rope"):
+        for scheme in PRUNED:
             runs = select(results, "reversal", "reverse", scheme)
             _points(
                 axes,

@@ -7,25 +7,17 @@ import math
 import pytest
 import torch
 
-from headlight_model.config import EncoderConfig
+from headlight_model.lab import schemes
 from headlight_model.lab.exact import claims
-from headlight_model.positions.position_schemes import Learned, build_positions
+from headlight_model.positions.position_schemes import Learned
 
 LENGTH, DIM = 6, 8
 
 
 def learned() -> Learned:
-    config = EncoderConfig(
-        vocab_size=2,
-        dim=DIM,
-        heads=1,
-        layers=1,
-        ffn_dim=1,
-        positions="learned",
-        trained_length=LENGTH,
-        max_length=LENGTH,
+    scheme = schemes.positions(
+        "learned", dim=DIM, heads=1, trained_length=LENGTH, max_length=LENGTH
     )
-    scheme = build_positions(config)
     assert isinstance(scheme, Learned)
     return scheme
 

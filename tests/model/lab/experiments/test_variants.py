@@ -11,7 +11,7 @@ import torch
 
 from headlight_model.lab.building import build, encoder_config
 from headlight_model.lab.experiments import variants
-from headlight_model.lab.experiments.heads import ORDERS, pruned, without_in_turn
+from headlight_model.lab.experiments.heads import ORDERS, lost_without, pruned, without_in_turn
 from headlight_model.lab.plans import Training
 from headlight_model.lab.runner import EXPERIMENTS, all_jobs, comparisons
 from headlight_model.lab.training import accuracy, held_out
@@ -71,7 +71,9 @@ def test_heads_are_removed_one_after_the_other() -> None:
 
 
 def test_all_orders_begin_with_all_heads_and_end_without_any() -> None:
-    found = pruned(build(SHORT).eval(), SHORT, 8)
+    encoder = build(SHORT).eval()
+    lost = lost_without(encoder, held_out(SHORT, 8), "reverse")
+    found = pruned(encoder, SHORT, 8, lost)
     assert [len(orders) for orders in found.values()] == [1, 1, ORDERS]
     every = list(itertools.chain.from_iterable(found.values()))
     assert len({order[0] for order in every}) == len({order[-1] for order in every}) == 1

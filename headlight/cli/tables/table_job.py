@@ -133,8 +133,10 @@ class TableJob:
         pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         if not rows and not done:
             self._part(0, 0, self._source.schema.empty_table())  # so that there is a schema
-        with _stopping(pool, stop):
-            for number, table in self._source.parts(size, lambda part: part not in done):
+        wanted = self._source.parts(size, lambda part: part not in done)
+        # Closed here, also after Ctrl-C: otherwise the open file waits for the garbage collector.
+        with _stopping(pool, stop), contextlib.closing(wanted) as parts:
+            for number, table in parts:
                 pending.append(pool.submit(self._part, number, number * size, table))
                 if len(pending) > PARTS_AT_ONCE:  # one is read ahead
                     finished += result_of(pending.popleft(), None)

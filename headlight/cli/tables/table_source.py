@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -77,7 +77,9 @@ class TableSource:
         except pa.ArrowException as error:
             raise UsageError(f"--keep-column: Parquet has no such type: {error}") from None
 
-    def parts(self, size: int, wanted: Callable[[int], bool]) -> Iterator[tuple[int, pa.Table]]:
+    def parts(
+        self, size: int, wanted: Callable[[int], bool]
+    ) -> Generator[tuple[int, pa.Table], None, None]:
         """Yield the wanted parts with their numbers: part i has the rows from i * size on.
 
         Raises:

@@ -259,9 +259,10 @@ families: $(FAMILIES_SETUP) ## test imported models against transformers and sen
 families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes bench/results/families.md
 	$(FAMILIES_PY) -W ignore -m tests.families.table
 
+# Two processes, by file: tests of a file share services. More would starve the services of time.
 system: $(SETUP) $(MANIFESTS) ## run the tests with real processes and clients; installs the Debian packages they need
 	tests/system/require.sh curl node npm nginx openssl prometheus promtool chromium zsh
-	$(PY) -m pytest tests/system --timeout=600
+	OMP_NUM_THREADS=1 $(PY) -m pytest tests/system --timeout=600 --numprocesses=2 --dist=loadfile
 
 bench-check: $(SETUP) $(MANIFESTS) ## run the benchmarks in small, to check that they work and report all criteria
 	$(PY) -m pytest tests/benches --timeout=600

@@ -136,7 +136,7 @@ evaluate-evidence: $(SETUP) build/bundles/docs-rope/manifest.json ## measure wha
 
 # QUICK=1 only checks that everything runs, and changes no committed file. The shipped checkpoint is
 # the one that the page describes.
-lab: $(SETUP) ## train small models with each position scheme, compare and plot them; writes docs/positions.md (two hours; QUICK=1: minutes; EXPERIMENT=reverse: one thing, in minutes)
+lab: $(SETUP) ## train small models with each position scheme, compare and plot them; writes docs/positions.md (two hours; QUICK=1: a minute; EXPERIMENT=reverse: one thing, in minutes)
 	$(PY) -m headlight_model.lab $(if $(QUICK),--quick) $(EXPERIMENT:%=--experiment %)
 	$(if $(QUICK)$(EXPERIMENT),,cp -rT build/lab/reverse-16-learned-seed0 model/headlight_model/checkpoints/$(REVERSING))
 

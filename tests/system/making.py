@@ -1,6 +1,6 @@
 """Small models, made in processes beside that of the tests.
 
-Most of the work is on one core, and the tests use little of the other.
+A model is made while tests of others wait for a service.
 """
 
 from __future__ import annotations

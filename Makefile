@@ -65,7 +65,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters bulk clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench bulk-bench gpu-bench serving clean
+.PHONY: help setup dependencies dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters bulk clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench bulk-bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -188,6 +188,10 @@ INSTALL_CHECK = $(PY) -m pytest tests/install --timeout=1200
 install-check: $(SETUP) build/bundles/docs-rope/manifest.json ## install the wheel into an empty environment, run README's lines and each example of --help there (minutes; REPORT=1: writes bench/results/install.md)
 	tests/system/require.sh openssl
 	$(INSTALL_CHECK) $(if $(REPORT),--report bench/results/install.md)
+
+# In environments of their own, as a user makes them, at once. -rP shows the versions.
+dependencies: $(SETUP) $(RELEASE_SETUP) ## run README's install line without constraints, with the newest and the oldest dependencies, and check all numbers there (minutes)
+	$(PY) -m pytest tests/dependencies --timeout=1200 --numprocesses=2 -rP
 
 # One process per core, up to four, because each loads PyTorch; one thread each, because more would
 # compete for the cores.

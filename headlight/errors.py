@@ -181,6 +181,7 @@ class BundleError(HeadlightError):
 
     Attributes:
         file: the file at fault, relative to the bundle; None: the bundle as a whole.
+        problem: the message without the file.
     """
 
     code = Code.BUNDLE
@@ -188,3 +189,4 @@ class BundleError(HeadlightError):
     def __init__(self, problem: str, file: str | None = None) -> None:
         super().__init__(f"{file}: {problem}" if file else problem)
         self.file = file
+        self.problem = problem

@@ -93,8 +93,9 @@ class Runtime(LocalEncoder):
         attend: bool = True,
         round_lengths: int = 1,
         gpu: Gpu = ANY_GPU,
+        self_test: bool = True,
     ) -> None:
-        """Verify the bundle and open it.
+        """Verify the bundle, open it, and compare its answers here with those of PyTorch.
 
         Args:
             bundle: the directory.
@@ -110,9 +111,13 @@ class Runtime(LocalEncoder):
             attend: False saves the memory of the graph for attention and hidden states.
             round_lengths: see Engine.
             gpu: the device and its memory limit, on "cuda".
+            self_test: whether to run the bundle's short golden inputs, on every graph and after
+                all weights are in place. False is for callers that run `check_golden` themselves.
 
         Raises:
-            BundleError: it is damaged or altered, lacks the precision, or the provider is missing.
+            BundleError: it is damaged or altered, lacks the precision, the provider is missing, or
+                this machine's numbers differ from PyTorch's.
+            DeviceFull, HostFull: there is too little memory for the golden inputs.
         """
         self.provider = choose_provider(provider, precision, gpu)
 
@@ -154,6 +159,8 @@ class Runtime(LocalEncoder):
         alive = weakref.proxy(self)  # a cycle would hold both until the garbage collector runs
         # A bound method keeps the object alive.
         self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108
+        if self_test:
+            self.self_test.run(short=True)
 
     def _open_files(self) -> None:
         """Open the bundle's files other than graphs: prompts, int8 ranges and the tokenizer."""
@@ -177,7 +184,7 @@ class Runtime(LocalEncoder):
             )
 
     def check_golden(self) -> None:
-        """Run the start-up self-test; see SelfTest.run.
+        """Run all golden inputs; see SelfTest.run.
 
         Raises:
             BundleError: this machine's numbers differ from PyTorch's.

@@ -11,7 +11,7 @@ from headlight.errors import BadAnswer
 from headlight.spec import STATISTICS, AttentionSpec
 from headlight.wire.client_codec import malformed, require
 
-# "finite": any number; "unit": vectors of length 1 or 0; "rows": weights whose rows sum to 1;
+# "finite": any number; "unit": vectors of length 1; "rows": weights whose rows sum to 1;
 # "parts": weights whose rows sum to at most 1; "largest": weights whose rows have any sum;
 # "positive": sums of weights; "scores": before the softmax, -inf for a masked key; "scales": of
 # uint8.
@@ -131,10 +131,10 @@ def half_sums(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def check_unit(output: str, vectors: NDArray[Any]) -> None:
-    """Raise BadAnswer unless each vector is finite and has the length 1, or is zeros."""
+    """Raise BadAnswer unless each vector is finite and has the length 1."""
     rows = vectors.reshape(-1, vectors.shape[-1]).astype(np.float32, copy=False)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    wrong = lengths[(np.abs(lengths - 1) > UNIT_TOLERANCE) & (lengths > 0)]
+    wrong = lengths[np.abs(lengths - 1) > UNIT_TOLERANCE]
     if len(wrong):
         farthest = float(wrong[np.abs(wrong - 1).argmax()])
         raise malformed(

@@ -109,14 +109,14 @@ def _measure(
     progress: Progress,
 ) -> _Measured:
     """Measure the written variants, and add their tolerances to those declared for fp32."""
-    exact = Runtime(draft, provider=CPU)
+    exact = Runtime(draft, provider=CPU, self_test=False)
     exact.check_golden()  # the golden inputs now include the texts
     quality, rows, tolerances = [compare(exact, exact, sample)], list[Row](), list(declared)
     for provider, precision in variants:
         progress(f"measuring {precision} on {provider}")
-        found, measured, limits = _judge(
-            exact, Runtime(draft, provider=provider, precision=precision), reference, sample
-        )
+        # Its tolerance is not known yet.
+        variant = Runtime(draft, provider=provider, precision=precision, self_test=False)
+        found, measured, limits = _judge(exact, variant, reference, sample)
         quality.append(found)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]
         tolerances = _declare(tolerances, provider, precision, limits)

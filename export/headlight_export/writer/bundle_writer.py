@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headlight.extras import versions_text
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import Manifest, TokenizerLimit
 from headlight.runtime.bundle.manifest_fields import MANIFEST
@@ -33,6 +34,7 @@ from headlight_export.writer.fp32_parts import PRECISION, write_parts
 from headlight_export.writer.vector_ranges import read_texts, write_ranges
 
 PARITY = "parity.json"
+PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "numpy")  # that make or compute a graph
 
 
 class ParityError(Exception):
@@ -129,7 +131,8 @@ def export_origin(
             tokenizer_limit=limit,
         )
         save(draft, manifest)
-        runtime = Runtime(draft, provider=CPU, precision=PRECISION)
+        # The report compares more than the golden inputs.
+        runtime = Runtime(draft, provider=CPU, precision=PRECISION, self_test=False)
         result = _proven(runtime, reference, result, progress)
         if calibrating is not None:
             progress("calibrating int8 vectors")
@@ -179,7 +182,8 @@ def _proven(
     """Return the result with the rows of fp32.
 
     Raises:
-        ParityError: one is outside its tolerance; the message names the worst.
+        ParityError: one is outside its tolerance; the message names the worst, and the versions of
+            the libraries that compute.
     """
     result = dataclasses.replace(result, rows=measure(runtime, reference, progress))
     failed = [row for row in result.rows if not row.passed]
@@ -187,7 +191,7 @@ def _proven(
         worst = max(failed, key=lambda row: row.max_error / row.tolerance)
         message = (
             f"{worst.output} is off by {worst.max_error:.3g} ({worst.case}), "
-            f"tolerance {worst.tolerance:.3g}"
+            f"tolerance {worst.tolerance:.3g}; {versions_text(*PACKAGES)}"
         )
         raise ParityError(message, result)
     return result

@@ -15,6 +15,7 @@ import headlight
 from headlight.archive import to_json
 from headlight.cli.cache_command import facts as model_facts
 from headlight.cli.doctor.default_ports import Port, default_ports
+from headlight.cli.doctor.golden_runs import GoldenRun, run_golden_inputs
 from headlight.cli.doctor.installed_packages import Installed, installed_packages
 from headlight.cli.doctor.machine_facts import machine_facts
 from headlight.cli.doctor.usable_providers import Provider, usable_providers
@@ -31,6 +32,9 @@ TUNING = (
     "`make tune` in a clone, or `python -m headlight_service.app.tuning --bundle BUNDLE`, finds "
     "the fastest options of a service here; the precision is never tuned"
 )
+NO_MODEL = (
+    "no model is here to try; `headlight serve BUNDLE --check` runs the golden inputs of a bundle"
+)
 Rows = list[tuple[str, ...]]
 
 
@@ -42,6 +46,7 @@ def add_doctor(commands: Any) -> None:
         usage="headlight doctor [OPTION]...",
         description=(
             "What is installed here, and what this machine can run. No service is needed.\n"
+            "Golden inputs of the shipped model, or of the newest in the cache, are run.\n"
             "The exit code is 1 if something that is installed is broken."
         ),
         epilog=examples_text(EXAMPLES),
@@ -53,9 +58,13 @@ def add_doctor(commands: Any) -> None:
 def run_doctor(arguments: argparse.Namespace) -> None:
     """Run `headlight doctor`. Raises HeadlightError, after the report, if something is broken."""
     packages, providers = installed_packages(), usable_providers()
+    golden = run_golden_inputs(providers)
     cache, machine, ports = cache_facts(), machine_facts(), default_ports()
     problems = [problem for each in packages for problem in each.problems]
     problems += [f"provider {each.name} {each.detail}" for each in providers if each.broken]
+    problems += [
+        f"golden inputs on {each.provider}: {each.problem}" for each in golden if each.problem
+    ]
     problems += [cache["problem"]] if cache["problem"] else []
     if arguments.format == "json":
         report = {
@@ -64,6 +73,7 @@ def run_doctor(arguments: argparse.Namespace) -> None:
             "platform": platform.platform(),
             "packages": [dataclasses.asdict(each) for each in packages],
             "providers": [dataclasses.asdict(each) for each in providers],
+            "golden_inputs": [dataclasses.asdict(each) for each in golden],
             **machine,
             "cache": cache,
             "ports": [dataclasses.asdict(each) for each in ports],
@@ -74,6 +84,7 @@ def run_doctor(arguments: argparse.Namespace) -> None:
         sections: dict[str, Rows] = {
             "packages": package_rows(packages),
             "providers": provider_rows(providers),
+            "golden inputs": golden_rows(golden),
             "machine": machine_rows(machine),
             "cache": cache_rows(cache),
             "ports": port_rows(ports),
@@ -118,6 +129,18 @@ def provider_rows(providers: list[Provider]) -> Rows:
         )
         for each in providers
     ]
+
+
+def golden_rows(golden: list[GoldenRun]) -> Rows:
+    """Return a row for each provider that ran golden inputs."""
+    return [
+        (
+            each.provider,
+            "broken" if each.problem else "ok",
+            each.problem or f"{each.model}: PyTorch's answers, within the tolerance",
+        )
+        for each in golden
+    ] or [(NO_MODEL,)]
 
 
 def machine_rows(machine: dict[str, dict[str, Any]]) -> Rows:

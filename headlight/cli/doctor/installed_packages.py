@@ -3,44 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import operator
 import re
 
-from headlight.extras import remedy
+from headlight.extras import ON_GPUS, RANGES, remedy, version_of
 
-# Ranges as in pyproject.toml, which a test compares. "client" is what every installation has;
-# "serve" needs those of "runtime", too.
-EXTRAS: dict[str, dict[str, str]] = {
-    "client": {"grpcio": ">=1.76", "protobuf": ">=6.31.1,<8", "numpy": ">=1.26"},
-    "runtime": {"onnxruntime": ">=1.31", "tokenizers": ">=0.20"},
-    "openvino": {"openvino": ">=2026.2"},
-    "serve": {
-        "grpcio-health-checking": ">=1.76",
-        "grpcio-reflection": ">=1.76",
-        "googleapis-common-protos": ">=1.70",
-        "prometheus-client": ">=0.20",
-        "uvicorn": ">=0.54",
-        "httptools": ">=0.6.3",
-        "orjson": ">=3.10",
-        "threadpoolctl": ">=3.5",
-    },
-    "export": {
-        "torch": ">=2.13,<2.14",
-        "onnx": ">=1.19",
-        "onnxscript": ">=0.5",
-        "safetensors": ">=0.5",
-        "huggingface_hub": ">=1",
-    },
-    "int8": {"nncf": ">=3.4"},
-    "otel": {"opentelemetry-sdk": ">=1.45", "opentelemetry-exporter-otlp-proto-grpc": ">=1.45"},
-    "parquet": {"pyarrow": ">=18", "fsspec": ">=2024.6"},
-    "ray": {"ray": ">=2.56", "pyarrow": ">=18", "fsspec": ">=2024.6"},
-    "plot": {"matplotlib": ">=3.8"},
-    "completion": {"shtab": ">=1.13"},
-    "safetensors": {"safetensors": ">=0.5"},
-}
-ON_GPUS = {"onnxruntime": "onnxruntime-gpu"}  # the same files, never beside it
 COMPARED = {">=": operator.ge, "<": operator.lt}
 
 
@@ -65,15 +32,7 @@ class Installed:
 
 def installed_packages() -> list[Installed]:
     """Return the packages of every extra."""
-    return [_installed(extra, packages) for extra, packages in EXTRAS.items()]
-
-
-def version_of(package: str) -> str | None:
-    """Return the installed version of a package; None: it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return [_installed(extra, packages) for extra, packages in RANGES.items()]
 
 
 def fits(version: str, accepted: str) -> bool:

@@ -84,10 +84,7 @@ class Bundle:
         self._verify(opens)
 
     def release(self) -> None:
-        """Free graphs and weights after opening, except the parts that sessions keep."""
-        for graph in self.graphs.values():
-            for weights in graph.weights.values():
-                weights.release()
+        """Let go of graphs and weights after opening. What a session reads, it holds itself."""
         self.graphs.clear()
         self.files = {
             name: file for name, file in self.files.items() if name == self.manifest.golden

@@ -13,7 +13,7 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,33 +56,42 @@ class File(NamedTuple):
 
 
 class Weights:
-    """A file of weights in private memory, one copy for all sessions."""
+    """A file of weights in private memory, which is unmapped after its last reader.
+
+    Nothing writes to it once it is read. A reader holds this object, or an array of it.
+    """
 
     def __init__(self, size: int) -> None:
-        self.memory = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._kept: list[tuple[int, int]] = []
+        self.memory = private_memory(size)
+        self._copies: dict[ExternalData, NDArray[Any]] = {}
 
     def array(self, tensor: ExternalData) -> NDArray[Any]:
-        """Return a tensor's numbers in place. The array keeps the memory mapped."""
-        numbers = np.frombuffer(
-            self.memory, TYPES[tensor.type], math.prod(tensor.shape), tensor.offset
-        )
-        return numbers.reshape(tensor.shape)
+        """Return a tensor's numbers in place. The array keeps the whole file mapped."""
+        return _numbers(self.memory, tensor, tensor.offset)
 
-    def keep(self, tensor: ExternalData) -> None:
-        """Exclude a tensor from `release`: a session reads it in place."""
-        self._kept.append((tensor.offset, tensor.offset + (tensor_bytes(tensor) or 0)))
+    def copied(self, tensor: ExternalData) -> NDArray[Any]:
+        """Return a copy of a tensor's numbers, the same for all callers.
 
-    def release(self) -> None:
-        """Give back the pages that hold no kept tensor. They read as zeros from now on."""
-        size, end = len(self.memory), 0
-        for begin, after in [*sorted(self._kept), (size, size)]:
-            # After the previous kept tensor's page.
-            first = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
-            last = begin if begin == size else begin // mmap.PAGESIZE * mmap.PAGESIZE
-            if last > first:
-                self.memory.madvise(mmap.MADV_DONTNEED, first, last - first)
-            end = max(end, after)
+        It has memory of its own, so that holding it does not keep the file mapped.
+        """
+        if tensor not in self._copies:
+            numbers = self.array(tensor)
+            self._copies[tensor] = _numbers(private_memory(numbers.nbytes), tensor, 0)
+            self._copies[tensor][...] = numbers
+        return self._copies[tensor]
+
+
+def private_memory(size: int) -> mmap.mmap:
+    """Return zeroed memory of this process alone, which the kernel gets back when it is unmapped.
+
+    `malloc` may keep what is freed.
+    """
+    return mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _numbers(memory: mmap.mmap, tensor: ExternalData, offset: int) -> NDArray[Any]:
+    numbers = np.frombuffer(memory, TYPES[tensor.type], math.prod(tensor.shape), offset)
+    return numbers.reshape(tensor.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +112,6 @@ class OnnxGraph:
         """Yield each referenced tensor and its numbers, in place."""
         for tensor in self.references:
             yield tensor, self.weights[tensor.location].array(tensor)
-
-    def keep(self, tensors: Iterable[ExternalData]) -> None:
-        """Keep tensors in memory; see Weights.keep."""
-        for tensor in tensors:
-            self.weights[tensor.location].keep(tensor)
 
 
 def tensor_bytes(tensor: ExternalData) -> int | None:

@@ -97,6 +97,30 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
     return good
 
 
+def has_zero_vector(item: EncodeItem, result: ItemResult, normalize: bool) -> bool:
+    """Return whether a vector that should have unit length has only zeros.
+
+    Every token has a vector, so such a result was not computed from the input.
+
+    Args:
+        item: the item.
+        result: its outputs.
+        normalize: whether pooled vectors have unit length unless an item requests otherwise.
+    """
+    selection, spans = item.selection, item.selection.spans
+    outputs = (
+        (result.pooled, selection.vector.unit),
+        (result.tokens, selection.rows.normalize),
+        (result.spans, None if spans is None else spans.form.unit),
+    )
+    return any(
+        vectors is not None
+        and (normalize if unit is None else unit)
+        and not vectors.any(axis=-1).all()
+        for vectors, unit in outputs
+    )
+
+
 def cut_out(
     outputs: Arrays,
     row: int,

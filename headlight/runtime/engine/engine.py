@@ -19,8 +19,16 @@ from headlight.errors import HeadlightError, HostFull, NotFinite
 from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
-from headlight.runtime.engine.batches import Rounding, all_finite, cut_out, finite_rows, pad, plan
-from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
+from headlight.runtime.engine.batches import (
+    Rounding,
+    all_finite,
+    cut_out,
+    finite_rows,
+    has_zero_vector,
+    pad,
+    plan,
+)
+from headlight.runtime.engine.head_layers import NOT_FINITE, ZEROS, HeadLayers
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, least_rounding, open_graph
@@ -100,6 +108,7 @@ class Engine:
             None if head is None else open_graph(bundle, head, provider, head.precision, own, gpu),
             self.faults,
             self._title,
+            normalize=self._normalize,
         )
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = (
@@ -133,7 +142,8 @@ class Engine:
 
         Raises:
             EngineError: the engine failed. The details are in the log.
-            NotFinite: results of some items are not finite; the exception has those of the others.
+            NotFinite: results of some items are not finite, or a vector of unit length is zeros;
+                the exception has those of the others.
             DeviceLost: a GPU failed and must not be used again; every later call raises it too.
             DeviceFull: the GPU's memory is too small for the batch; smaller batches still work.
             HostFull: the process's memory is too small for the batch.
@@ -201,31 +211,36 @@ class Engine:
         """Return each item's requested outputs from those of the batch.
 
         Raises:
-            NotFinite, DeviceLost: the outputs are not finite.
+            NotFinite, DeviceLost: outputs are not finite, or a vector of unit length is zeros.
         """
+        finite = all_finite(outputs)
+        whole, good = outputs["pooled"], np.ones(len(items), dtype=np.bool_)
+        if not finite:
+            good = finite_rows(items, outputs)  # all, if only padding is not finite
+            whole = np.where(good[:, None], whole, np.float32(0))
         vectors = [item.selection.vector if item.selection.pooled else None for item in items]
-        if not all_finite(outputs):
-            good = finite_rows(items, outputs)
-            details = (
-                f"{len(good) - good.sum()} of {len(good)} rows, role {items[0].role}, {self._title}"
+        pooled = shape_pooled(whole, vectors, self._normalize)
+        results: list[ItemResult | None] = [None] * len(items)
+        for row, item in enumerate(items):
+            if not good[row]:
+                continue
+            result = (
+                ItemResult(pooled[row])  # only pooled vectors, the usual case
+                if len(outputs) == 1
+                else cut_out(outputs, row, item, pooled[row], batch_attention)
             )
-            if (lost := self.faults.judge(NOT_FINITE, details)) is not None:
+            if not has_zero_vector(item, result, self._normalize):
+                results[row] = result
+        usable = [result for result in results if result is not None]
+        bad = len(items) - len(usable)
+        if bad or not finite:
+            problem = ZEROS if finite else NOT_FINITE
+            details = f"{bad} of {len(items)} rows, role {items[0].role}, {self._title}"
+            if (lost := self.faults.judge(problem, details)) is not None:
                 raise lost
-            if not good.all():  # else only padding is not finite
-                finite = np.where(good[:, None], outputs["pooled"], np.float32(0))
-                pooled = shape_pooled(finite, vectors, self._normalize)
-                results = [
-                    cut_out(outputs, row, item, pooled[row], batch_attention) if good[row] else None
-                    for row, item in enumerate(items)
-                ]
-                raise NotFinite(told(NOT_FINITE, details), results)
-        pooled = shape_pooled(outputs["pooled"], vectors, self._normalize)
-        if len(outputs) == 1:  # only pooled vectors, the usual case
-            return [ItemResult(vector) for vector in pooled]
-        return [
-            cut_out(outputs, row, item, pooled[row], batch_attention)
-            for row, item in enumerate(items)
-        ]
+            if bad:
+                raise NotFinite(told(problem, details), results)
+        return usable
 
     def warm_up(self, lengths: Iterable[int]) -> None:
         """Run every graph at each length, on each worker and on all threads.

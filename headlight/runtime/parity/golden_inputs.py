@@ -25,6 +25,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Arrays, Floats, Ids, Keys
 from headlight.spec import AttentionSpec
 
+SHORT_TOKENS = 48  # a text of the exporter has no more, but for models of longer texts alone
 MASKED = "masked_"  # prefix of inputs with ignored tokens; bundles of an earlier export have none
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 # Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are
@@ -102,6 +103,15 @@ def load_head(bundle: Bundle) -> tuple[Floats, Floats]:
     ):
         raise BundleError("does not hold vectors for the graph head and answers", manifest.golden)
     return found[0], found[1]
+
+
+def short_inputs(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
+    """Return the inputs of at most SHORT_TOKENS, and always one without ignored tokens.
+
+    Each has an answer of every output.
+    """
+    plain = min((each for each in golden if not each.about), key=lambda each: len(each.ids))
+    return tuple(each for each in golden if each is plain or len(each.ids) <= SHORT_TOKENS)
 
 
 def vectors_alone(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.errors import BundleError, EngineError
+from headlight.extras import versions_text
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.engine.engine import Engine
@@ -22,9 +23,17 @@ from headlight.runtime.parity.golden_inputs import (
     form_error,
     load_golden,
     load_head,
+    short_inputs,
     vectors_alone,
 )
 from headlight.runtime.values import Role
+
+# The libraries that compute, by provider.
+PACKAGES = {
+    "cpu": ("onnxruntime", "numpy"),
+    "openvino": ("openvino", "numpy"),
+    "cuda": ("onnxruntime-gpu", "numpy"),
+}
 
 
 class GoldenError(NamedTuple):
@@ -51,15 +60,24 @@ class SelfTest:
         self._bundle, self._provider, self._precision = bundle, provider, precision
         self.known: tuple[Golden, ...] = ()  # the inputs of `probe`; set by `run`
 
-    def run(self) -> None:
-        """Compare the bundle's golden inputs with PyTorch's answers.
+    def run(self, *, short: bool = False) -> None:
+        """Compare the bundle's golden inputs with PyTorch's answers, on every session.
+
+        Args:
+            short: only run inputs of few tokens; see `short_inputs`.
 
         Raises:
             BundleError: an output is outside the tolerance of the provider and precision, or a
-                graph does not know all ids; it must not be served.
+                graph does not know all ids; it must not be served. The message has the versions of
+                the libraries that compute.
         """
         golden = load_golden(self._bundle)
-        self._check(golden)
+        golden = short_inputs(golden) if short else golden
+        try:
+            self._check(golden)
+        except BundleError as error:
+            versions = versions_text(*PACKAGES[self._provider])
+            raise BundleError(f"{error.problem}; {versions}", error.file) from None
         self.known = vectors_alone(golden)
 
     def probe(self) -> None:
@@ -91,18 +109,22 @@ class SelfTest:
         """Run golden inputs and yield the distance of each answer of each loaded graph.
 
         All inputs go in one padded batch, so masking is checked too. Inputs are compared in the
-        outputs that they have answers for. Attention is also compared in its other forms.
+        outputs that they have answers for. Attention is also compared in its other forms. A batch
+        that may use all threads runs on a session of its own, so it is compared, too.
 
         Raises:
             BundleError: a graph cannot run them, or its numbers are not finite.
         """
         for selection in self._engine.selections(Selection(tokens=True)):
-            wanted = OUTPUTS if selection.role == "attend" else VECTORS
-            results = self._run(selection.role, [one.item(selection) for one in golden])
-            for one, result in zip(golden, results, strict=True):
-                expected = {name: value for name, value in one.answers.items() if name in wanted}
-                for name, error in distances(result, expected).items():
-                    yield GoldenError(self._file(selection.role), name, error, one.about)
+            outputs = OUTPUTS if selection.role == "attend" else VECTORS
+            items = [one.item(selection) for one in golden]
+            for wide in (False, True) if selection.role in self._engine.wide_roles else (False,):
+                results = self._run(selection.role, items, wide=wide)
+                file = self._file(self._engine.graph(selection.role, wide=wide))
+                for one, result in zip(golden, results, strict=True):
+                    answers = {name: one.answers[name] for name in outputs if name in one.answers}
+                    for name, error in distances(result, answers).items():
+                        yield GoldenError(file, name, error, one.about)
         if "attend" in self._engine.roles:
             yield from self._form_errors(golden)
 
@@ -125,12 +147,14 @@ class SelfTest:
         self,
         role: Role,
         items: Sequence[EncodeItem],
-        problem: str = "cannot run the golden inputs, or gives no finite numbers for them",
+        problem: str = "cannot run the golden inputs, or gives no usable numbers for them",
+        *,
+        wide: bool = False,
     ) -> list[ItemResult]:
         try:
-            return self._engine.run(items)
+            return self._engine.run(items, wide=wide)
         except EngineError:
-            raise BundleError(problem, self._file(role)) from None
+            raise BundleError(problem, self._file(self._engine.graph(role, wide=wide))) from None
 
     def _check_vocabulary(self) -> None:
         """Check that the graphs know the highest id and segment that the manifest allows.

@@ -131,7 +131,7 @@ class CudaSession(OrtSession):
         """
         said = load_libraries()
         options = session_options(workers.threads, spin=False)
-        give_weights(options, graph, in_place=False)
+        give_weights(options, graph)
         # Nodes without a CUDA kernel run on the CPU. Without `enable_fallback=0` the whole graph
         # would run there if CUDA fails, now or later, with messages on standard output.
         session = onnxruntime.InferenceSession(

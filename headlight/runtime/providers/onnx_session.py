@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headlight.runtime.bundle.file_contents import BFLOAT16, OnnxGraph
@@ -52,11 +52,16 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
+        # The sessions read the tables in place, so the tables must outlive them.
+        self._tables = _tables(graph)
         # All callers share each of the two sessions, and both sessions share the arena.
         # `_session` has the threads of one worker, `_wide` all threads.
-        super().__init__(_open(graph, workers.threads, workers.spin), "cpu:0")
-        self._wide = _open(graph, workers.all, workers.spin) if workers.apart else self._session
-        self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
+        super().__init__(_open(graph, self._tables, workers.threads, workers.spin), "cpu:0")
+        self._wide = (
+            _open(graph, self._tables, workers.all, workers.spin)
+            if workers.apart
+            else self._session
+        )
 
     def run(
         self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
@@ -102,42 +107,43 @@ def session_options(threads: int, spin: bool) -> Any:
     return options
 
 
-def give_weights(options: Any, graph: OnnxGraph, *, in_place: bool) -> None:
+def give_weights(options: Any, graph: OnnxGraph) -> None:
     """Provide a graph's weights for a session that is to be created from its bytes.
 
-    Args:
-        options: options of the session.
-        graph: the graph with the weights.
-        in_place: whether the session reads embedding tables in place, so that they stay in memory.
-            It copies other weights while it is created, and frees a copy once it is packed for
-            multiplication. Reading these in place would hold them twice.
+    The session copies them while it is created, and frees a copy once it is packed for
+    multiplication. Ownership as documented for AddExternalInitializersFromFilesInMemory in
+    onnxruntime_c_api.h: "The buffer can be freed after session creation". That does not hold with
+    `session.use_external_initializer_file_buffers_directly`, which is never set here: with it,
+    ONNX Runtime 1.32 also reads weights in place that were given in other ways.
     """
-    kept = [tensor for tensor in graph.references if in_place and tensor.table]
-    graph.keep(kept)
-    copied, value = dict[str, Any](), onnxruntime.OrtValue
-    for tensor, array in graph.arrays():
-        if tensor not in kept:
-            copied[tensor.name] = (
-                value.ortvalue_from_numpy_with_onnx_type(array, BFLOAT16)
-                if tensor.type == BFLOAT16
-                else value.ortvalue_from_numpy(array)
-            )
-    options.add_external_initializers(list(copied), list(copied.values()))
-    if kept:
-        names = sorted({tensor.location for tensor in kept})
-        buffers = [graph.weights[name].memory for name in names]
-        options.add_session_config_entry(
-            "session.use_external_initializer_file_buffers_directly", "1"
-        )
-        options.add_external_initializers_from_files_in_memory(
-            names, buffers, [len(buffer) for buffer in buffers]
-        )
+    names = sorted({tensor.location for tensor in graph.references})
+    buffers = [graph.weights[name].memory for name in names]
+    options.add_external_initializers_from_files_in_memory(
+        names, buffers, [len(buffer) for buffer in buffers]
+    )
 
 
-def _open(graph: OnnxGraph, threads: int, spin: bool) -> Any:
+def _tables(graph: OnnxGraph) -> dict[str, Any]:
+    """Return the embedding tables as OrtValues, which all sessions read in place.
+
+    They are a large part of the weights, and no session packs them, so each would hold a copy. As
+    documented for AddInitializer, they must outlive the sessions.
+    """
+    return {
+        tensor.name: onnxruntime.OrtValue.ortvalue_from_numpy(
+            graph.weights[tensor.location].copied(tensor)
+        )
+        for tensor in graph.references
+        if tensor.table and tensor.type != BFLOAT16
+    }
+
+
+def _open(graph: OnnxGraph, tables: Mapping[str, Any], threads: int, spin: bool) -> Any:
     options = session_options(threads, spin)
     _share_arena()
-    give_weights(options, graph, in_place=True)
+    give_weights(options, graph)
+    for name, table in tables.items():
+        options.add_initializer(name, table)
     options.add_session_config_entry("session.use_env_allocators", "1")
     # The fused SkipLayerNormalization is 4-9 % slower on CPU than the operations that it replaces
     # (bench/results).

@@ -70,6 +70,7 @@ def check_precision(precision: str) -> None:
     Raises:
         BundleError: OpenVINO is not installed, or would compute in another precision.
     """
+    library()
     if precision not in PRECISIONS:
         raise BundleError(f"provider openvino computes in fp32, bf16 or int8, not in {precision}")
     if precision == "bf16" and not _has_bf16():
@@ -96,7 +97,6 @@ class OpenVinoSession:
             BundleError: OpenVINO does not compute in this precision here.
         """
         check_precision(precision)
-        graph.keep(graph.references)
         self._narrow = _Graph(graph, precision, workers.streams, workers.all)
         self._wide = _Graph(graph, precision, 1, workers.all) if workers.apart else self._narrow
         compiled = self._narrow.present.compiled

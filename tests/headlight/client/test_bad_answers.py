@@ -294,9 +294,10 @@ def test_unit_length_is_checked_if_the_model_promises_it(
         ask(METHODS["encode"])
 
 
-def test_a_zero_vector_is_accepted(ask: Ask, servicer: FakeServicer) -> None:
+def test_a_vector_of_zeros_has_no_unit_length(ask: Ask, servicer: FakeServicer) -> None:
     servicer.change_answer = scaled("pooled", 0)
-    assert not ask(METHODS["unit"]).any()
+    with pytest.raises(BadAnswer, match=r"pooled\S* has a vector of length 0, and unit length"):
+        ask(METHODS["unit"])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -133,7 +133,7 @@ def test_the_golden_check_passes_on_the_bundle_and_fails_on_other_weights(
     with pytest.raises(
         BundleError, match=r"^embed\.onnx: golden pooled is off by .* on cpu/fp32, tolerance"
     ):
-        Runtime(copy, threads=1).check_golden()
+        Runtime(copy, threads=1)
 
 
 def test_a_probe_detects_other_numbers_without_the_bundle_files(
@@ -175,7 +175,7 @@ def test_non_finite_weights_are_refused_at_start(bundle_path: Path, tmp_path: Pa
     np.full_like(weights, np.nan).tofile(copy / "weights.bin")
     relist(copy, "weights.bin")
     with pytest.raises(BundleError, match=r"^embed\.onnx: cannot run the golden inputs"):
-        Runtime(copy, threads=1).check_golden()
+        Runtime(copy, threads=1)
 
 
 def test_a_graph_that_onnx_runtime_cannot_open_is_named(bundle_path: Path, tmp_path: Path) -> None:
@@ -200,4 +200,4 @@ def test_golden_inputs_that_prove_nothing_are_refused(
         np.savez(copy / "golden.npz", **arrays)
     relist(copy, "golden.npz")
     with pytest.raises(BundleError, match=r"^golden\.npz: "):
-        Runtime(copy, threads=1).check_golden()
+        Runtime(copy, threads=1)

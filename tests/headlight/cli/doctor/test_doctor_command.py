@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import headlight
 from headlight.cli.commands import main
 from headlight.cli.doctor import doctor_command
 from headlight.cli.doctor.default_ports import Port
-from headlight.cli.doctor.usable_providers import Provider
+from headlight.cli.doctor.usable_providers import Provider, usable_providers
+from headlight.errors import BundleError
+from headlight.runtime.providers import openvino_session
+from tests.tampering import relist
 
-SECTIONS = ["packages", "providers", "machine", "cache", "ports", "tuning"]
+SECTIONS = ["packages", "providers", "golden inputs", "machine", "cache", "ports", "tuning"]
 # As in an environment without the extras.
 BARE = """
 import importlib.metadata, importlib.util, sys
@@ -47,13 +52,46 @@ def test_the_text_has_a_section_for_each_subject(
     assert err == ""
     assert title.startswith(f"headlight {headlight.__version__}, Python 3.")
     assert [section.splitlines()[0] for section in sections] == SECTIONS
-    packages, providers, machine, cache, found, tuning = sections
+    packages, providers, golden, machine, cache, found, tuning = sections
     assert re.search(r"\n  client +ok +grpcio ", packages)
     assert "\n  cpu       ok  fp32, " in providers
+    assert "\n  no model is here to try; `headlight serve BUNDLE --check`" in golden
     assert " usable: " in machine
     assert f"\n  folder  {tmp_path}/cache\n  holds   no model\n" in cache
     assert found.endswith("\n  127.0.0.1:50051  headlight  gRPC: fake, fp32 on cpu")
     assert "the precision is never tuned" in tuning
+
+
+def test_golden_inputs_of_a_cached_model_are_run(
+    capsys: pytest.CaptureFixture[str], bundle_path: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(bundle_path, tmp_path / "cache" / "tiny-0123456789ab" / "bundle")
+    assert main(["doctor"]) == 0
+    assert re.search(r"\n  cpu +ok +\S+ \S+: PyTorch's answers", capsys.readouterr().out)
+
+
+def test_other_numbers_than_those_of_pytorch_are_a_problem(
+    capsys: pytest.CaptureFixture[str], bundle_path: Path, tmp_path: Path
+) -> None:
+    bundle = tmp_path / "cache" / "tiny-0123456789ab" / "bundle"
+    shutil.copytree(bundle_path, bundle)
+    weights = np.fromfile(bundle / "weights.bin", dtype=np.float32)
+    (weights * np.float32(1.0005)).tofile(bundle / "weights.bin")
+    relist(bundle, "weights.bin")
+    assert main(["doctor", "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    [cpu, *_] = json.loads(out)["golden_inputs"]
+    assert (cpu["provider"], "golden pooled is off by" in cpu["problem"]) == ("cpu", True)
+    assert re.search(r"installed: onnxruntime \S+, numpy \S+; tested: onnxruntime >=", err)
+
+
+def test_a_provider_that_is_not_installed_is_not_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise BundleError("provider openvino needs OpenVINO")
+
+    monkeypatch.setattr(openvino_session, "library", missing)
+    [_, openvino, _] = usable_providers()
+    assert (openvino.precisions, openvino.detail) == ((), "needs OpenVINO")
 
 
 def test_json_has_the_same_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

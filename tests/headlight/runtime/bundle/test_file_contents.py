@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
-import mmap
 import os
 import shutil
 import stat
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,29 +119,40 @@ def test_an_opened_bundle_needs_no_files(
         np.testing.assert_allclose(a.attention, b.attention, atol=1e-5)  # type: ignore[arg-type]
 
 
-def test_weights_that_no_session_uses_are_released(tmp_path: Path) -> None:
-    page, numbers = mmap.PAGESIZE, np.arange(8 * mmap.PAGESIZE // 4, dtype=np.float32)
-    (tmp_path / "w").write_bytes(numbers.tobytes())
-    weights = read_weights(tmp_path / "w", "w", entry(numbers.tobytes()))
-    kept = tensor(2 * page + 400, page // 4)  # on two pages
-    whole = weights.array(tensor(0, len(numbers)))
-    weights.keep(kept)
-    weights.release()
-    np.testing.assert_array_equal(
-        weights.array(kept), numbers[(2 * page + 400) // 4 :][: page // 4]
-    )
-    assert not whole[: 2 * page // 4].any()
-    assert not whole[4 * page // 4 :].any()
-
-
-def test_weights_that_sessions_use_are_kept() -> None:
+def test_a_copied_tensor_is_made_once_and_does_not_keep_the_file() -> None:
     weights = Weights(6000)
-    whole = tensor(0, 1500)
-    weights.array(whole)[:] = 1
-    weights.keep(whole)
-    weights.keep(tensor(4, 3))
-    weights.release()
-    assert weights.array(whole).all()
+    weights.array(tensor(0, 1500))[:] = np.arange(1500)
+    table = weights.copied(tensor(400, 300))
+    assert weights.copied(tensor(400, 300)) is table
+    mapped = weakref.ref(weights.memory)
+    del weights
+    assert mapped() is None
+    np.testing.assert_array_equal(table, np.arange(100, 400))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_weights_stay_mapped_while_a_session_may_read_them(
+    provider: str, wide: bool, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenVINO reads all in place. ONNX Runtime copies all but tables, which have their own."""
+    files = list[weakref.ref[Any]]()
+
+    class Watched(Weights):
+        def __init__(self, size: int) -> None:
+            super().__init__(size)
+            files.append(weakref.ref(self.memory))
+
+    monkeypatch.setattr(file_contents, "Weights", Watched)
+    runtime = Runtime(copy, provider=provider, threads=1, streams=2, wide=wide)
+    [file] = files
+    assert (file() is None) == (provider == "cpu")
+    expected = runtime.encode(TEXTS)
+    runtime.bundle.release()
+    gc.collect()
+    np.testing.assert_array_equal(runtime.encode(TEXTS), expected)
+    del runtime
+    gc.collect()
+    assert file() is None
 
 
 def test_a_file_truncated_while_being_read_is_refused(

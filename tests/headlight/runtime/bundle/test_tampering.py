@@ -49,7 +49,7 @@ def test_tampering_is_refused_by_name_before_anything_is_opened(
 def test_a_consistent_but_unusable_bundle_is_refused_by_name(copy: Path, misfit: Tampering) -> None:
     misfit.apply(copy)
     with pytest.raises(BundleError) as refused:
-        Runtime(copy, threads=1).check_golden()
+        Runtime(copy, threads=1)
     assert misfit.file in (refused.value.file or "")
     assert len(refused.value.message) < 1000
     assert refused.value.message.isprintable()
@@ -65,4 +65,4 @@ def test_the_intact_bundle_is_opened(copy: Path, opened: list[str]) -> None:
 def test_invalid_golden_answers_are_refused(copy: Path, data: bytes) -> None:
     replace_and_relist(copy, "golden.npz", data)
     with pytest.raises(BundleError, match=r"^golden\.npz: is not an archive"):
-        Runtime(copy, threads=1).check_golden()
+        Runtime(copy, threads=1)

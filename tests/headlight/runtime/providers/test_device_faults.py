@@ -24,6 +24,8 @@ from headlight.runtime.attention.resolved_spec import whole
 from headlight.runtime.encode_items import ItemResult
 from headlight.runtime.engine.batches import finite_rows
 from headlight.runtime.values import Arrays
+from headlight.runtime.vectors.vector_forms import VectorForm
+from headlight.spec import TokensSpec
 from tests.headlight.runtime.on_cpu import OnCpu, items
 from tests.headlight.runtime.providers.test_cuda_session import REFUSED
 
@@ -37,6 +39,13 @@ def overflow(feeds: Arrays, found: Arrays) -> None:
     for values in found.values():
         if values.dtype == np.float32 and len(values) == len(rows):
             values[rows] = np.nan
+
+
+def zero(feeds: Arrays, found: Arrays) -> None:
+    """Make vectors with BAD zeros."""
+    rows = (feeds["ids"] == BAD).any(axis=1)
+    for name in {"pooled", "tokens"} & found.keys():
+        found[name][rows] = 0
 
 
 def refuse(feeds: Arrays, found: Arrays) -> None:
@@ -98,6 +107,30 @@ def assert_same(got: ItemResult | None, expected: ItemResult) -> None:
         assert (a is None) == (b is None)
         if a is not None:
             np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        {},
+        {"tokens": True},
+        {"vector": VectorForm(16, unit=True)},
+        {"pooled": False, "tokens": True, "rows": TokensSpec(normalize=True)},
+    ],
+    ids=str,
+)
+def test_a_vector_of_zeros_is_refused_where_unit_length_is_due(
+    selection: dict[str, Any], runtime: Runtime
+) -> None:
+    batch = texts(5, BAD, 7, **selection)
+    change(runtime.engine, zero)
+    with pytest.raises(NotFinite, match=r"^a vector of unit length has only zeros; see ") as caught:
+        runtime.engine.run(batch)
+    assert [at for at, each in enumerate(caught.value.results) if each is None] == [1]
+    plain = texts(5, BAD, vector=VectorForm(16, unit=False), tokens=True)
+    [_, found] = runtime.engine.run(plain)
+    assert found.pooled is not None
+    assert not found.pooled.any()
 
 
 @pytest.mark.parametrize(

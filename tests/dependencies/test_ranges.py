@@ -1,0 +1,155 @@
+"""README's install line with the newest dependencies that our ranges admit, and with the oldest.
+
+Each installation exports and serves the shipped model, and embeds texts over gRPC, over HTTP, in
+process and from a table. PyTorch, in the environment of this test, says what the vectors must be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+
+from headlight.runtime.values import Floats
+from headlight_export.parity.reference import Reference
+from headlight_model.checkpoint import load_checkpoint
+from tests.install.shell import Shell
+from tests.ports import free_address
+from tests.system.processes import ROOT
+
+# Installed first: a pip that is configured for PyTorch's CPU builds takes that one.
+TORCH = "pip install torch==2.13.0"
+INSTALL = re.compile(r"^pip install '\.\[([\w,]+)\]'", re.MULTILINE)  # README's line
+TABLES = "pip install '.[parquet]'"  # docs/guides/bulk.md
+CHECKPOINT = ROOT / "model/headlight_model/checkpoints/docs-rope"
+TEXTS = [
+    "join two paths",
+    "parse a date",
+    "for line in open(path): print(line)",
+    "return the number of lines of a file that match a regular expression " * 8,
+]
+TOLERANCE = 1e-5  # of pooled vectors in fp32
+
+
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def shell(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shell]:
+    """A shell in a copy of the clone, in an environment with what README's line installs."""
+    folder = tmp_path_factory.mktemp(request.param)
+    clone, home = folder / "clone", folder / "home"
+    copy_clone(clone)
+    home.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "environment")], check=True)
+    programs = folder / "environment" / "bin"
+    variables = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
+    made = Shell(clone, variables, [])
+    line = INSTALL.search((clone / "README.md").read_text(encoding="utf-8"))
+    assert line is not None
+    constraint = ""
+    if request.param == "oldest":
+        oldest = folder / "oldest.txt"
+        resolve_oldest(clone, [*line[1].split(","), "parquet"], oldest)
+        constraint = f" --constraint {oldest}"
+    for command in (TORCH, line[0] + constraint, TABLES + constraint):
+        run_pip(made, command)
+    yield made
+    shutil.rmtree(folder)  # 1.2 GB
+
+
+def copy_clone(clone: Path) -> None:
+    """Copy the files of this checkout, as they are now, without those that git ignores."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for path in (ROOT / name for name in names.split("\0") if name):
+        if path.is_file():  # not if it was removed since the last commit
+            target = clone / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+
+
+def resolve_oldest(clone: Path, extras: list[str], out: Path) -> None:
+    """Write the oldest releases that the ranges of the extras admit.
+
+    PyTorch is left out: its oldest release is the only one, and brings CUDA's packages.
+    """
+    excluded = out.with_name("excluded.txt")
+    excluded.write_text("torch\n", encoding="utf-8")
+    command = [str(ROOT / ".venv-release/bin/uv"), "pip", "compile", "--no-config", "--quiet"]
+    command += ["--resolution", "lowest-direct", "--python-version", "3.11", "pyproject.toml"]
+    command += [word for extra in extras for word in ("--extra", extra)]
+    command += ["--excludes", str(excluded), "--output-file", str(out)]
+    subprocess.run(command, cwd=clone, check=True)
+
+
+def run_pip(shell: Shell, line: str) -> str:
+    """Run a line of pip, with this user's configuration of it; return what it showed."""
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=shell.folder,
+        env={**os.environ, "PATH": shell.variables["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (line, done.stderr[-3000:])
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def expected() -> Floats:
+    """PyTorch's vectors of TEXTS: float32 [n, D]."""
+    reference = Reference(load_checkpoint(CHECKPOINT))
+    tokenizer = Tokenizer.from_file(str(CHECKPOINT / "tokenizer.json"))
+    ids = [np.array(tokenizer.encode(text).ids, dtype=np.int64) for text in TEXTS]
+    return np.stack([reference.outputs(each, weights=False)["pooled"] for each in ids])
+
+
+def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: Floats) -> None:
+    print(*run_pip(shell, "pip freeze").split())
+    work = shell.folder.parent / "work"
+    work.mkdir()
+    quoted = " ".join(f"'{text}'" for text in TEXTS)
+    pq.write_table(pa.table({"text": TEXTS, "id": range(len(TEXTS))}), work / "texts.parquet")
+    api = free_address()
+    found = dict[str, Floats]()
+    with shell.at(work, HEADLIGHT_REST=api).serving("headlight serve") as asking:
+        found["gRPC"] = vectors(asking.run(f"headlight embed {quoted}"))
+        request = urllib.request.Request(
+            f"http://{api}/embed",
+            json.dumps({"inputs": TEXTS}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found["HTTP"] = np.array(json.load(answer), dtype=np.float32)
+        table = "headlight embed texts.parquet --text-column text --id-column id"
+        asking.run(f"{table} --out served.parquet")
+    [bundle] = Path(shell.variables["HOME"]).glob(".cache/headlight/*/bundle")
+    local = shell.at(work)
+    found["local"] = vectors(local.run(f"headlight embed {quoted} --local {bundle}"))
+    local.run(f"{table} --out local.parquet --local {bundle}")
+    for name in ("served", "local"):
+        column = pq.read_table(work / f"{name}.parquet").column("embedding")
+        found[f"{name} table"] = np.array(column.to_pylist(), dtype=np.float32)
+    for way, numbers in found.items():
+        np.testing.assert_allclose(numbers, expected, atol=TOLERANCE, rtol=0, err_msg=way)
+    doctor = json.loads(local.run("headlight doctor --format json"))
+    assert doctor["problems"] == []
+    assert [(run["provider"], run["problem"]) for run in doctor["golden_inputs"]] == [("cpu", "")]
+
+
+def vectors(shown: str) -> Floats:
+    """Return the vectors that `headlight embed` showed, a line each."""
+    return np.array([line.split() for line in shown.splitlines()], dtype=np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from headlight import Client
-from headlight.errors import InvalidInput, MixedWeights, Unavailable
+from headlight.errors import BundleError, InvalidInput, MixedWeights, Unavailable
 from headlight.pb import headlight_pb2 as pb
 from headlight.ray import Embedder
 from headlight.ray.actor_encoder import assigned_cpus
@@ -25,6 +26,7 @@ from headlight.wire.status_errors import PUSHBACK_KEY
 from tests.headlight.fake_model import DIM
 from tests.headlight.fake_server import FakeServicer, Refusal
 from tests.headlight.ray.tables import TEXTS, Options, array, table
+from tests.tampering import scale_weights
 
 
 def test_requests_are_bulk_and_within_the_limit_of_the_service(
@@ -51,6 +53,14 @@ def test_weights_replaced_during_a_run_end_it(servicer: FakeServicer, target: st
     )
     with pytest.raises(MixedWeights, match="weights were replaced meanwhile"):
         embedder(table([*TEXTS]))
+
+
+def test_a_worker_answers_only_with_numbers_of_pytorch(bundle_path: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(bundle_path, bundle)
+    scale_weights(bundle, 1.0005)
+    with pytest.raises(BundleError, match=r"embed\.onnx: golden pooled is off by"):
+        Embedder(bundle=str(bundle))
 
 
 @pytest.fixture

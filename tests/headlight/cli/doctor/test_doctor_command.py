@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import headlight
@@ -19,7 +18,7 @@ from headlight.cli.doctor.default_ports import Port
 from headlight.cli.doctor.usable_providers import Provider, usable_providers
 from headlight.errors import BundleError
 from headlight.runtime.providers import openvino_session
-from tests.tampering import relist
+from tests.tampering import scale_weights
 
 SECTIONS = ["packages", "providers", "golden inputs", "machine", "cache", "ports", "tuning"]
 # As in an environment without the extras.
@@ -75,9 +74,7 @@ def test_other_numbers_than_those_of_pytorch_are_a_problem(
 ) -> None:
     bundle = tmp_path / "cache" / "tiny-0123456789ab" / "bundle"
     shutil.copytree(bundle_path, bundle)
-    weights = np.fromfile(bundle / "weights.bin", dtype=np.float32)
-    (weights * np.float32(1.0005)).tofile(bundle / "weights.bin")
-    relist(bundle, "weights.bin")
+    scale_weights(bundle, 1.0005)
     assert main(["doctor", "--format", "json"]) == 1
     out, err = capsys.readouterr()
     [cpu, *_] = json.loads(out)["golden_inputs"]

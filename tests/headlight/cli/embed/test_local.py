@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headlight.cli.commands import main
 from headlight.runtime import Runtime
+from tests.tampering import scale_weights
 
 TEXTS = [f"text {number} of some" for number in range(600)]  # more than two blocks
 
@@ -25,6 +29,27 @@ def test_vectors_are_those_of_the_runtime(
     with Runtime(bundle_path) as runtime, np.load(out) as archive:
         np.testing.assert_allclose(archive["embeddings"], runtime.encode(TEXTS), atol=1e-6, rtol=0)
         assert json.loads(str(archive["model"]))["bundle_sha256"] == runtime.model().bundle_sha256
+
+
+@pytest.mark.parametrize("kind", ["text", "table"])
+def test_nothing_is_written_with_other_numbers_than_pytorchs(
+    kind: str, tmp_path: Path, bundle_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "bundle"
+    shutil.copytree(bundle_path, bundle)
+    scale_weights(bundle, 1.0005)
+    pq.write_table(pa.table({"body": TEXTS[:3]}), tmp_path / "in.parquet")
+    (tmp_path / "in.txt").write_text("\n".join(TEXTS[:3]), encoding="utf-8")
+    given, out = (
+        (("--file", str(tmp_path / "in.txt")), tmp_path / "v.npz")
+        if kind == "text"
+        else ((str(tmp_path / "in.parquet"), "--text-column", "body"), tmp_path / "v.parquet")
+    )
+    assert main(["embed", *given, "--out", str(out), "--local", str(bundle)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("headlight: embed.onnx: golden pooled is off by "), shown.err
+    assert {path.name for path in tmp_path.iterdir()} == {"bundle", "in.parquet", "in.txt"}
 
 
 def test_spans_need_no_service_either(

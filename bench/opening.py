@@ -62,7 +62,11 @@ def open_once(bundle: str) -> None:
 
 
 def measure(bundles: Sequence[Path], pythons: Sequence[str], rounds: int) -> Medians:
-    """Return the medians of each bundle and each version of ONNX Runtime."""
+    """Return the medians of each bundle and each version of ONNX Runtime.
+
+    Raises:
+        ValueError: two Pythons have the same version.
+    """
     # malloc never trims the end of a second heap.
     environment = {**os.environ, "PYTHONPATH": ".:service:export:model", "MALLOC_ARENA_MAX": "1"}
     found = defaultdict[tuple[Path, str], list[dict[str, float]]](list)
@@ -71,6 +75,8 @@ def measure(bundles: Sequence[Path], pythons: Sequence[str], rounds: int) -> Med
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         numbers = json.loads(shown.stdout)
         found[bundle, numbers.pop("onnxruntime")].append(numbers)
+    if len(found) < len(bundles) * len(pythons):
+        raise ValueError("--python: two have the same ONNX Runtime; name one for each version")
     return {
         key: {name: statistics.median([run[name] for run in runs]) for name in runs[0]}
         for key, runs in found.items()
@@ -97,14 +103,14 @@ def main() -> None:
         open_once(str(options.bundles[0]))
         return
     pythons = [sys.executable, *options.python]
-    small, *bundles = options.bundles
+    small = options.bundles[0]
     found = measure(options.bundles, pythons, options.rounds)
     publish(
         OUT,
         [
             "# Opening a bundle",
             "",
-            f"`python -m bench.opening {small} {' '.join(each.name for each in bundles)}`:",
+            f"`python -m bench.opening SMALL BUNDLE...{' --python OTHER' * len(options.python)}`:",
             f"{options.rounds} openings each, in turn, medians; "
             f"{len(os.sched_getaffinity(0))} cores of {processor()}.",
             "",

@@ -11,7 +11,7 @@
     │   └── MixedWeights   replicas with different weights answered one call (client only)
     ├── DeadlineExceeded   the caller's deadline passed before the work
     ├── EngineError        the model failed on a batch: a bug, or the device
-    │   ├── NotFinite      only on some of its inputs: their results overflow
+    │   ├── NotFinite      only on some of its inputs: their results overflow, or are zeros
     │   ├── DeviceLost     a GPU failed and must not be used again
     │   └── BadAnswer      an answer breaks the contract or does not fit the request: no data of it
     │                      is returned (client only)
@@ -151,9 +151,9 @@ class EngineError(HeadlightError):
 
 
 class NotFinite(EngineError):
-    """Results of some inputs of a batch are not finite: the inputs are the cause, not the device.
+    """Some inputs of a batch have no usable result: the inputs are the cause, not the device.
 
-    The other inputs have results.
+    Numbers are not finite, or a vector of zeros has no unit length. The other inputs have results.
 
     Attributes:
         results: results of all inputs of the batch; None for the inputs at fault.
@@ -181,7 +181,6 @@ class BundleError(HeadlightError):
 
     Attributes:
         file: the file at fault, relative to the bundle; None: the bundle as a whole.
-        problem: the message without the file.
     """
 
     code = Code.BUNDLE
@@ -189,4 +188,3 @@ class BundleError(HeadlightError):
     def __init__(self, problem: str, file: str | None = None) -> None:
         super().__init__(f"{file}: {problem}" if file else problem)
         self.file = file
-        self.problem = problem

@@ -7,9 +7,8 @@ import importlib.util
 
 # The package is on no index yet. Only this line of the code has the install command.
 INSTALL = "pip install '.[{extra}]' in a clone of Headlight"
-# The accepted versions of each extra's packages, as in pyproject.toml, which a test compares. Both
-# ends of a range are tested. "client" is what every installation has; "serve" needs those of
-# "runtime", too.
+# The accepted versions of each extra's packages, as in pyproject.toml, which a test compares.
+# "client" is what every installation has; "serve" needs those of "runtime", too.
 RANGES: dict[str, dict[str, str]] = {
     "client": {"grpcio": ">=1.76", "protobuf": ">=6.31.1,<8", "numpy": ">=1.26,<3"},
     "runtime": {"onnxruntime": ">=1.31,<1.33", "tokenizers": ">=0.22.1,<0.24"},
@@ -80,8 +79,12 @@ def version_of(package: str) -> str | None:
 def versions_text(*packages: str) -> str:
     """Return which versions of packages are installed, and which were tested."""
     tested = {name: accepted for extra in RANGES.values() for name, accepted in extra.items()}
-    tested |= {twin: tested[name] for name, twin in ON_GPUS.items()}
-    installed = ", ".join(f"{name} {version_of(name) or 'missing'}" for name in packages)
+    twins = [ON_GPUS.get(name, "") for name in packages]  # which computes where it is installed
+    computing = [
+        twin if twin and version_of(twin) else name
+        for name, twin in zip(packages, twins, strict=True)
+    ]
+    installed = ", ".join(f"{name} {version_of(name) or 'missing'}" for name in computing)
     return (
         f"installed: {installed}; "
         f"tested: {', '.join(f'{name} {tested[name]}' for name in packages)}"

@@ -158,8 +158,8 @@ def encode_blocks(
             all are.
         retries: retry policy for an unavailable service.
         stop: ends the calls in flight, if the job ends early.
-        skip: whether to leave out inputs that cannot be encoded, or whose results are not finite,
-            instead of raising an error.
+        skip: whether to leave out inputs that cannot be encoded, or have no usable result, instead
+            of raising an error.
         first: the first place to encode.
         block: most inputs of a block.
         at_once: blocks in flight; None: BLOCKS_AT_ONCE.

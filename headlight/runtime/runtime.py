@@ -111,8 +111,8 @@ class Runtime(LocalEncoder):
             attend: False saves the memory of the graph for attention and hidden states.
             round_lengths: see Engine.
             gpu: the device and its memory limit, on "cuda".
-            self_test: whether to run the bundle's short golden inputs, on every graph and after
-                all weights are in place. False is for callers that run `check_golden` themselves.
+            self_test: whether to run the bundle's short golden inputs on every session. False is
+                for callers that run `check_golden` themselves.
 
         Raises:
             BundleError: it is damaged or altered, lacks the precision, the provider is missing, or

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
+from headlight.extras import RANGES
 from headlight.runtime.values import Floats
 from headlight_export.parity.reference import Reference
 from headlight_model.checkpoint import load_checkpoint
@@ -32,7 +33,7 @@ from tests.system.processes import ROOT
 # Installed first: a pip that is configured for PyTorch's CPU builds takes that one.
 TORCH = "pip install torch==2.13.0"
 INSTALL = re.compile(r"^pip install '\.\[([\w,]+)\]'", re.MULTILINE)  # README's line
-TABLES = "pip install '.[parquet]'"  # docs/guides/bulk.md
+EXTRAS = ("parquet", "openvino")  # tables, and the other provider for CPUs
 CHECKPOINT = ROOT / "model/headlight_model/checkpoints/docs-rope"
 TEXTS = [
     "join two paths",
@@ -61,9 +62,13 @@ def shell(
     constraint = ""
     if request.param == "oldest":
         oldest = folder / "oldest.txt"
-        resolve_oldest(clone, [*line[1].split(","), "parquet"], oldest)
+        resolve_oldest(clone, [*line[1].split(","), *EXTRAS], oldest)
         constraint = f" --constraint {oldest}"
-    for command in (TORCH, line[0] + constraint, TABLES + constraint):
+    for command in (
+        TORCH,
+        line[0] + constraint,
+        f"pip install '.[{','.join(EXTRAS)}]'{constraint}",
+    ):
         run_pip(made, command)
     yield made
     shutil.rmtree(folder)  # 1.2 GB
@@ -118,7 +123,11 @@ def expected() -> Floats:
 
 
 def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: Floats) -> None:
-    print(*run_pip(shell, "pip freeze").split())
+    shown = run_pip(shell, "pip freeze")
+    print(*shown.split())
+    installed = dict(re.findall(r"^([\w.-]+)==([\d.]+)", shown, re.MULTILINE))
+    for package, accepted in ranges().items():
+        check_end(shell.folder.parent.name, package, installed[package], accepted)
     work = shell.folder.parent / "work"
     work.mkdir()
     quoted = " ".join(f"'{text}'" for text in TEXTS)
@@ -147,7 +156,28 @@ def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: 
         np.testing.assert_allclose(numbers, expected, atol=TOLERANCE, rtol=0, err_msg=way)
     doctor = json.loads(local.run("headlight doctor --format json"))
     assert doctor["problems"] == []
-    assert [(run["provider"], run["problem"]) for run in doctor["golden_inputs"]] == [("cpu", "")]
+    runs = [(run["provider"], run["problem"]) for run in doctor["golden_inputs"]]
+    assert runs == [("cpu", ""), ("openvino", "")]
+
+
+def ranges() -> dict[str, str]:
+    """Return the ranges of the installed extras that have an upper end, by package."""
+    found = dict[str, str]()
+    for extra in ("client", "runtime", "export", *EXTRAS):
+        found |= RANGES[extra]
+    return {package: accepted for package, accepted in found.items() if "<" in accepted}
+
+
+def check_end(end: str, package: str, version: str, accepted: str) -> None:
+    """Check that an installed version is at this end of a range, as ">=1.31,<1.33"."""
+    lower, upper = re.fullmatch(r">=([\d.]+),<([\d.]+)", accepted).groups()  # type: ignore[union-attr]
+    parts = [int(part) for part in version.split(".")]
+    if end.startswith("oldest"):
+        least = [int(part) for part in lower.split(".")]
+        assert parts == [*least, *[0] * (len(parts) - len(least))], (package, version, accepted)
+    else:  # the last release series below the upper end
+        most = [int(part) for part in upper.split(".")]
+        assert [*parts[: len(most) - 1], parts[len(most) - 1] + 1] == most, (package, version)
 
 
 def vectors(shown: str) -> Floats:

@@ -65,7 +65,7 @@ def compare(exact: Runtime, variant: Runtime, texts: Passages) -> Quality:
     try:
         quality = _compare(exact, variant, texts)
     except EngineError:
-        raise broken(name, "gives numbers that are not finite") from None
+        raise broken(name, "gives numbers that are not finite, or zeros") from None
     if not quality.entry.cosine_mean >= LEAST_COSINE:
         raise broken(
             name,

@@ -153,7 +153,7 @@ def _judge(
             (found.output, found.error) for found in golden
         ]
     except (BundleError, EngineError):
-        raise broken(name, "gives numbers that are not finite") from None
+        raise broken(name, "gives numbers that are not finite, or zeros") from None
     errors += quality.max_error.items()
     if precision == "fp16":
         errors += _on_a_device(reference, sample).items()

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from headlight.cli.cache_command import facts
 from headlight.cli.doctor.usable_providers import Provider
-from headlight.errors import HeadlightError
 from headlight.model_store.model_cache import entries
 from headlight.model_store.model_source import MANIFEST, ModelSourceError, find_model
 
@@ -22,7 +21,7 @@ class GoldenRun:
 
     Attributes:
         provider: its name.
-        model: name and version of the model.
+        model: name and version of the model; if it cannot be used, the folder of its bundle.
         problem: why it must not be used here; empty: its answers are PyTorch's.
     """
 
@@ -59,6 +58,6 @@ def _run(bundle: Path, provider: str) -> GoldenRun:
     try:
         with Runtime(bundle, provider=provider) as runtime:
             model = runtime.model()
-    except HeadlightError as error:
-        return GoldenRun(provider, str(bundle), error.message)
+    except Exception as error:  # a library or short memory raises anything
+        return GoldenRun(provider, str(bundle), " ".join(str(error).split()) or repr(error))
     return GoldenRun(provider, f"{model.name} {model.version}", "")

@@ -63,7 +63,7 @@ class Weights:
 
     def __init__(self, size: int) -> None:
         self.memory = private_memory(size)
-        self._copies: dict[ExternalData, NDArray[Any]] = {}
+        self._copies: dict[tuple[Any, ...], NDArray[Any]] = {}
 
     def array(self, tensor: ExternalData) -> NDArray[Any]:
         """Return a tensor's numbers in place. The array keeps the whole file mapped."""
@@ -74,11 +74,12 @@ class Weights:
 
         It has memory of its own, so that holding it does not keep the file mapped.
         """
-        if tensor not in self._copies:
+        key = (tensor.offset, tensor.type, tensor.shape)  # graphs may name it differently
+        if key not in self._copies:
             numbers = self.array(tensor)
-            self._copies[tensor] = _numbers(private_memory(numbers.nbytes), tensor, 0)
-            self._copies[tensor][...] = numbers
-        return self._copies[tensor]
+            self._copies[key] = _numbers(private_memory(numbers.nbytes), tensor, 0)
+            self._copies[key][...] = numbers
+        return self._copies[key]
 
 
 def private_memory(size: int) -> mmap.mmap:

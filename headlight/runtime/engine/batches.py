@@ -100,25 +100,17 @@ def finite_rows(items: Sequence[EncodeItem], outputs: Arrays) -> Marks:
 def has_zero_vector(item: EncodeItem, result: ItemResult, normalize: bool) -> bool:
     """Return whether a vector that should have unit length has only zeros.
 
-    Every token has a vector, so such a result was not computed from the input.
-
     Args:
         item: the item.
-        result: its outputs.
+        result: its outputs. Spans are sums yet; `headlight.runtime.spans.span_items.merge` checks
+            their vectors.
         normalize: whether pooled vectors have unit length unless an item requests otherwise.
     """
-    selection, spans = item.selection, item.selection.spans
-    outputs = (
-        (result.pooled, selection.vector.unit),
-        (result.tokens, selection.rows.normalize),
-        (result.spans, None if spans is None else spans.form.unit),
-    )
-    return any(
-        vectors is not None
-        and (normalize if unit is None else unit)
-        and not vectors.any(axis=-1).all()
-        for vectors, unit in outputs
-    )
+    pooled, tokens, selection = result.pooled, result.tokens, item.selection
+    unit = normalize if selection.vector.unit is None else selection.vector.unit
+    if unit and pooled is not None and not pooled.any():
+        return True
+    return selection.rows.normalize and tokens is not None and not tokens.any(axis=-1).all()
 
 
 def cut_out(

@@ -28,14 +28,14 @@ from headlight.runtime.engine.batches import (
     pad,
     plan,
 )
-from headlight.runtime.engine.head_layers import NOT_FINITE, ZEROS, HeadLayers
+from headlight.runtime.engine.head_layers import NOT_FINITE, HeadLayers
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.device_faults import Faults, told
 from headlight.runtime.providers.provider_choice import ANY_GPU, least_rounding, open_graph
 from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Arrays, Role
-from headlight.runtime.vectors.vector_forms import shape_pooled
+from headlight.runtime.vectors.vector_forms import ZEROS, shape_pooled
 
 Lock = contextlib.AbstractContextManager[object]
 
@@ -108,7 +108,6 @@ class Engine:
             None if head is None else open_graph(bundle, head, provider, head.precision, own, gpu),
             self.faults,
             self._title,
-            normalize=self._normalize,
         )
         self.roles = frozenset(self._sessions)
         self.wide_roles: frozenset[Role] = (
@@ -124,6 +123,10 @@ class Engine:
     def selections(self, embedding: Selection) -> list[Selection]:
         """Return a selection for each loaded graph: `embedding`, and all outputs of the other."""
         return [embedding, everything(self.architecture)] if "attend" in self.roles else [embedding]
+
+    def has_other_session(self, role: Role) -> bool:
+        """Return whether an exclusive batch of this role runs on another session."""
+        return role == "embed" and role in self.wide_roles
 
     def graph(self, role: Role, *, wide: bool) -> Role:
         """Return the graph that a batch of this role runs on.
@@ -142,8 +145,8 @@ class Engine:
 
         Raises:
             EngineError: the engine failed. The details are in the log.
-            NotFinite: results of some items are not finite, or a vector of unit length is zeros;
-                the exception has those of the others.
+            NotFinite: results of some items are not finite, or a vector of zeros has no unit
+                length; the exception has those of the others.
             DeviceLost: a GPU failed and must not be used again; every later call raises it too.
             DeviceFull: the GPU's memory is too small for the batch; smaller batches still work.
             HostFull: the process's memory is too small for the batch.
@@ -211,7 +214,7 @@ class Engine:
         """Return each item's requested outputs from those of the batch.
 
         Raises:
-            NotFinite, DeviceLost: outputs are not finite, or a vector of unit length is zeros.
+            NotFinite, DeviceLost: outputs are not finite, or a vector of zeros has no unit length.
         """
         finite = all_finite(outputs)
         whole, good = outputs["pooled"], np.ones(len(items), dtype=np.bool_)
@@ -232,14 +235,18 @@ class Engine:
             if not has_zero_vector(item, result, self._normalize):
                 results[row] = result
         usable = [result for result in results if result is not None]
-        bad = len(items) - len(usable)
-        if bad or not finite:
-            problem = ZEROS if finite else NOT_FINITE
-            details = f"{bad} of {len(items)} rows, role {items[0].role}, {self._title}"
-            if (lost := self.faults.judge(problem, details)) is not None:
-                raise lost
-            if bad:
-                raise NotFinite(told(problem, details), results)
+        if finite and len(usable) == len(items):
+            return usable
+        problem = ZEROS if good.all() else NOT_FINITE
+        details = (
+            f"{len(items) - len(usable)} of {len(items)} rows, role {items[0].role}, {self._title}"
+        )
+        # The first entries alone may be zeros, as after a ReLU: that is no fault of a device.
+        suspicious = not finite or not whole.any(axis=1).all()
+        if suspicious and (lost := self.faults.judge(problem, details)) is not None:
+            raise lost
+        if len(usable) < len(items):
+            raise NotFinite(told(problem, details), results)
         return usable
 
     def warm_up(self, lengths: Iterable[int]) -> None:

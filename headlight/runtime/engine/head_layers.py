@@ -10,26 +10,21 @@ from headlight.runtime.providers.session import Session
 from headlight.runtime.values import Floats
 
 NOT_FINITE = "a result is not finite"
-ZEROS = "a vector of unit length has only zeros"
 MOST_VECTORS = 1024  # run at once; bounds their memory
 
 
 class HeadLayers:
     """The layers behind pooling, in fp32."""
 
-    def __init__(
-        self, session: Session | None, faults: Faults, title: str, *, normalize: bool = False
-    ) -> None:
+    def __init__(self, session: Session | None, faults: Faults, title: str) -> None:
         """Store the opened graph `head`; None: the bundle has none.
 
         Args:
             session: the graph.
             faults: of its engine.
             title: model and provider, for logs.
-            normalize: whether the model's vectors have unit length.
         """
         self._session, self._faults, self._title = session, faults, title
-        self._normalize = normalize
         self._exists = session is not None
 
     def __bool__(self) -> bool:
@@ -46,7 +41,6 @@ class HeadLayers:
 
         Raises:
             EngineError, DeviceLost, DeviceFull, HostFull: as `Engine.run`.
-            NotFinite: a vector is not finite, or is zeros and cannot have unit length.
             EngineError: the graph was closed.
         """
         if not self._exists:
@@ -67,8 +61,7 @@ class HeadLayers:
             raise self._faults.of(error) from error
         self._faults.check()  # another thread may have found the device lost meanwhile
         found = np.concatenate(parts)
-        finite = bool(np.isfinite(found).all())
-        if not finite or (self._normalize and not found.any(axis=1).all()):
-            problem, details = ZEROS if finite else NOT_FINITE, f"role head, {self._title}"
-            raise self._faults.judge(problem, details) or NotFinite(told(problem, details))
+        if not np.isfinite(found).all():
+            details = f"role head, {self._title}"
+            raise self._faults.judge(NOT_FINITE, details) or NotFinite(told(NOT_FINITE, details))
         return found

@@ -25,7 +25,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.values import Arrays, Floats, Ids, Keys
 from headlight.spec import AttentionSpec
 
-SHORT_TOKENS = 48  # a text of the exporter has no more, but for models of longer texts alone
+SHORT_TOKENS = 48  # as long as the texts that the exporter prefers
 MASKED = "masked_"  # prefix of inputs with ignored tokens; bundles of an earlier export have none
 OUTPUTS = ("pooled", "tokens", "attention", "hidden")
 # Rows of a residual stream grow with depth, and rounding with them; attention and pooled rows are
@@ -106,9 +106,9 @@ def load_head(bundle: Bundle) -> tuple[Floats, Floats]:
 
 
 def short_inputs(golden: tuple[Golden, ...]) -> tuple[Golden, ...]:
-    """Return the inputs of at most SHORT_TOKENS, and always one without ignored tokens.
+    """Return the inputs of at most SHORT_TOKENS tokens, at least one without ignored tokens.
 
-    Each has an answer of every output.
+    So every output is compared: each input has an answer for each.
     """
     plain = min((each for each in golden if not each.about), key=lambda each: len(each.ids))
     return tuple(each for each in golden if each is plain or len(each.ids) <= SHORT_TOKENS)

@@ -52,16 +52,16 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        # The sessions read the tables in place, so the tables must outlive them.
-        self._tables = _tables(graph)
+        tables = _tables(graph)
         # All callers share each of the two sessions, and both sessions share the arena.
         # `_session` has the threads of one worker, `_wide` all threads.
-        super().__init__(_open(graph, self._tables, workers.threads, workers.spin), "cpu:0")
+        super().__init__(_open(graph, tables, workers.threads, workers.spin), "cpu:0")
         self._wide = (
-            _open(graph, self._tables, workers.all, workers.spin)
-            if workers.apart
-            else self._session
+            _open(graph, tables, workers.all, workers.spin) if workers.apart else self._session
         )
+        # Read in place, so they must outlive the sessions: attributes go in the order of their
+        # assignment.
+        self._tables = tables
 
     def run(
         self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False
@@ -129,13 +129,16 @@ def _tables(graph: OnnxGraph) -> dict[str, Any]:
     They are a large part of the weights, and no session packs them, so each would hold a copy. As
     documented for AddInitializer, they must outlive the sessions.
     """
-    return {
-        tensor.name: onnxruntime.OrtValue.ortvalue_from_numpy(
-            graph.weights[tensor.location].copied(tensor)
-        )
-        for tensor in graph.references
-        if tensor.table and tensor.type != BFLOAT16
-    }
+    tables, value = dict[str, Any](), onnxruntime.OrtValue
+    for tensor in graph.references:
+        if tensor.table:
+            numbers = graph.weights[tensor.location].copied(tensor)
+            tables[tensor.name] = (
+                value.ortvalue_from_numpy_with_onnx_type(numbers, BFLOAT16)
+                if tensor.type == BFLOAT16
+                else value.ortvalue_from_numpy(numbers)
+            )
+    return tables
 
 
 def _open(graph: OnnxGraph, tables: Mapping[str, Any], threads: int, spin: bool) -> Any:

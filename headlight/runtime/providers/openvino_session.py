@@ -100,7 +100,6 @@ class OpenVinoSession:
         self._narrow = _Graph(graph, precision, workers.streams, workers.all)
         self._wide = _Graph(graph, precision, 1, workers.all) if workers.apart else self._narrow
         compiled = self._narrow.present.compiled
-        self._weights = tuple(graph.weights.values())  # read in place: must outlive the sessions
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {
             value.get_any_name(): tuple(
@@ -184,6 +183,7 @@ class _Graph:
 
     def __init__(self, graph: OnnxGraph, precision: str, streams: int, threads: int) -> None:
         """Compile the graph. `streams` batches may run at once, on `threads` together."""
+        # The compiled graph reads the weights in place, and the graph holds them.
         self._form = graph, precision, streams, threads
         self._lock = threading.Lock()
         self._present: _Compiled | None = _Compiled(*self._form)

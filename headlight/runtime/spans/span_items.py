@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headlight.errors import InvalidInput
+from headlight.errors import InvalidInput, NotFinite
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
 from headlight.runtime.spans.span_choice import SpanChoice
 from headlight.runtime.spans.span_sums import SpanRows
 from headlight.runtime.spans.span_tokens import SpanTokens, place_spans
 from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.values import Floats, Ids, Tokenized
-from headlight.runtime.vectors.vector_forms import halve, unit_length
+from headlight.runtime.vectors.vector_forms import ZEROS, halve, unit_length
 
 OVERLAP = 4  # a window shares at least one in so many of its tokens with the next
 
@@ -157,6 +157,9 @@ def merge(
         results: of the engine, with sums.
         head: applies the layers behind pooling: float32 [s, dim] -> [s, pooled_dim].
         normalize: whether vectors have unit length unless requested otherwise.
+
+    Raises:
+        NotFinite: a vector of zeros has no unit length.
     """
     if not works:
         return []
@@ -166,6 +169,8 @@ def merge(
     means = [work.means(parts) for work, parts in zip(works, own, strict=True)]
     vectors = np.ascontiguousarray(head(np.concatenate(means))[:, : choice.form.width])
     if normalize if choice.form.unit is None else choice.form.unit:
+        if not vectors.any(axis=1).all():
+            raise NotFinite(f"{ZEROS}: that of a span")
         vectors = unit_length(vectors)
     half = choice.spec.dtype == "float16"
     ends = np.cumsum([len(rows) for rows in means])

@@ -29,6 +29,7 @@ from headlight.spec import (
 POOLED, TOKENS = "outputs.pooled", "outputs.tokens"
 RANGE_NAME = re.compile(r"int8_([1-9][0-9]{0,6})")
 LARGEST_END = 1e30  # of a range: differences and quotients stay finite
+ZEROS = "a vector of zeros has no unit length"
 TINIEST = 1e-12  # a shorter vector is not scaled to unit length: PyTorch's bound; zeros stay zeros
 BLOCK = 1 << 16  # numbers converted at a time; they fit into a core's cache
 NORMAL, SUBNORMAL = np.float32(2**-126), np.float32(2**-149)  # the smallest float32 of each kind

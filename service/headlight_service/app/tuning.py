@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headlight.errors import BundleError, HeadlightError
+from headlight.errors import BundleError, DeviceFull, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.runtime.providers.worker_layout import share, usable_cpus
@@ -90,7 +90,7 @@ class Machine:
         for provider in PROVIDERS:
             try:
                 self._runtime(Options(provider, *share(None, None, cpus), round_lengths=1))
-            except BundleError as error:
+            except (BundleError, DeviceFull) as error:
                 print(f"{provider} is left out: {error}")
                 continue
             ways = [(1, cpus)] if provider == "cuda" else pairs  # threads compute nothing there

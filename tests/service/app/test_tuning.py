@@ -6,10 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headlight.errors import BundleError
+from headlight.errors import BundleError, DeviceFull
+from headlight.runtime import Runtime
 from headlight_service.app import tuning
 from headlight_service.app.assembly import load
 from headlight_service.app.tuning import Machine, Options, main, tune
@@ -65,6 +67,20 @@ def test_a_smaller_batch_is_preferred_within_the_tolerance() -> None:
 def test_no_usable_provider_is_reported() -> None:
     with pytest.raises(BundleError, match="no provider has this precision here"):
         chosen({}, layouts=[])
+
+
+def test_a_provider_without_memory_is_left_out(
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: Any, provider: str, **options: Any) -> Runtime:
+        if provider == "openvino":
+            raise DeviceFull("the memory is full")
+        return Runtime(*arguments, provider=provider, **options)
+
+    monkeypatch.setattr(tuning, "Runtime", full)
+    layouts = Machine(bundle_path, "fp32", seconds=0, rounds=1).layouts()
+    assert {options.provider for options in layouts} == {"cpu"}
+    assert "openvino is left out: the memory is full" in capsys.readouterr().out
 
 
 def test_the_service_reads_the_tuned_settings(

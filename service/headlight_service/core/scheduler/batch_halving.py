@@ -1,4 +1,4 @@
-"""Recovery of failed batches: too large for the memory, or with results that overflow."""
+"""Recovery of failed batches: too large for the memory, or without usable results."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import hashlib
 import os
@@ -123,7 +124,8 @@ def test_a_copied_tensor_is_made_once_and_does_not_keep_the_file() -> None:
     weights = Weights(6000)
     weights.array(tensor(0, 1500))[:] = np.arange(1500)
     table = weights.copied(tensor(400, 300))
-    assert weights.copied(tensor(400, 300)) is table
+    other = dataclasses.replace(tensor(400, 300), name="of another graph")
+    assert weights.copied(other) is table
     mapped = weakref.ref(weights.memory)
     del weights
     assert mapped() is None
@@ -153,6 +155,24 @@ def test_weights_stay_mapped_while_a_session_may_read_them(
     del runtime
     gc.collect()
     assert file() is None
+
+
+def test_tables_outlive_the_sessions_that_borrow_them(copy: Path) -> None:
+    runtime, ended = Runtime(copy, threads=1, streams=2, wide=True, attend=False), list[str]()
+    session: Any = runtime.engine._sessions["embed"]
+    assert session._tables
+    assert session._wide is not session._session
+    for each, name in (
+        (session._session, "session"),
+        (session._wide, "session"),
+        *((table, "table") for table in session._tables.values()),
+    ):
+        weakref.finalize(each, ended.append, name)
+    count = len(session._tables)
+    del each, session
+    runtime.close()
+    gc.collect()
+    assert ended == ["session"] * 2 + ["table"] * count
 
 
 def test_a_file_truncated_while_being_read_is_refused(

@@ -124,13 +124,26 @@ def test_a_vector_of_zeros_is_refused_where_unit_length_is_due(
 ) -> None:
     batch = texts(5, BAD, 7, **selection)
     change(runtime.engine, zero)
-    with pytest.raises(NotFinite, match=r"^a vector of unit length has only zeros; see ") as caught:
+    with pytest.raises(NotFinite, match=r"^a vector of zeros has no unit length; see ") as caught:
         runtime.engine.run(batch)
     assert [at for at, each in enumerate(caught.value.results) if each is None] == [1]
-    plain = texts(5, BAD, vector=VectorForm(16, unit=False), tokens=True)
+    plain = texts(5, BAD, vector=VectorForm(16, unit=False), tokens=True)  # as they are
     [_, found] = runtime.engine.run(plain)
     assert found.pooled is not None
     assert not found.pooled.any()
+
+
+def test_zeros_in_the_entries_that_are_left_do_not_suspect_the_gpu(on_gpu: Runtime) -> None:
+    """As after a ReLU."""
+
+    def zero_first(feeds: Arrays, found: Arrays) -> None:
+        found["pooled"][:, :4] = 0
+
+    change(on_gpu.engine, zero_first)
+    on_gpu.engine.run(texts(5))
+    with pytest.raises(NotFinite, match="no unit length"):
+        on_gpu.engine.run(texts(5, vector=VectorForm(4)))
+    on_gpu.engine.run(texts(5))  # it is not lost, though a probe would find it so
 
 
 @pytest.mark.parametrize(

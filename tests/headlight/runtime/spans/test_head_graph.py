@@ -85,18 +85,6 @@ def test_a_number_that_is_not_finite_is_an_error(dense: Model) -> None:
         dense.runtime.engine.head(np.full((1, 36), np.nan, dtype=np.float32))
 
 
-def test_zeros_are_an_error_if_vectors_have_unit_length(dense: Model) -> None:
-    class Zeros:
-        @contextlib.contextmanager
-        def run(self, names: Any, feeds: Any, buffers: Any) -> Iterator[dict[str, Floats]]:
-            yield {"pooled": np.zeros_like(feeds["vectors"])}
-
-    faults, vectors = dense.runtime.engine.faults, np.ones((2, 36), dtype=np.float32)
-    assert not HeadLayers(cast(Any, Zeros()), faults, "a model")(vectors).any()
-    with pytest.raises(NotFinite, match="only zeros"):
-        HeadLayers(cast(Any, Zeros()), faults, "a model", normalize=True)(vectors)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_other_providers_and_precisions_use_the_same_head(
     dense_bundle: Path, precision: str

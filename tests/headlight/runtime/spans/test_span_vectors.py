@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headlight.errors import NotFinite
 from headlight.runtime.spans.span_items import window_starts
 from headlight.runtime.values import Floats
 from headlight.span_vectors import SpanVectors, Windows
@@ -110,6 +111,23 @@ def test_the_head_runs_once_for_all_texts(dense: Model, monkeypatch: pytest.Monk
     found = dense.runtime.span_vectors([SECOND, TEXT[:28], SECOND], "sentences")
     assert runs == [sum(map(len, found))]
     assert dense.runtime.span_vectors([], "sentences") == []
+
+
+def test_a_vector_of_zeros_is_refused_where_unit_length_is_due(
+    dense: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = dense.runtime.engine.head
+
+    def second_is_zero(vectors: Floats) -> Floats:
+        found = head(vectors)
+        found[1] = 0
+        return found
+
+    monkeypatch.setattr(dense.runtime.engine, "head", second_is_zero)
+    [found] = dense.runtime.span_vectors([SECOND], "sentences", normalize=False)
+    assert [bool(each.any()) for each in found.vectors] == [True, False]
+    with pytest.raises(NotFinite, match="a vector of zeros has no unit length"):
+        dense.runtime.span_vectors([SECOND], "sentences", normalize=True)
 
 
 def test_prompts_are_seen_and_not_averaged(dense: Model) -> None:

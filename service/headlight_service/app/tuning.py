@@ -140,9 +140,9 @@ class _Queue:
         self._refill(WAITING)
 
     def work(self, end: float) -> int:
-        """Run batches on one slot until a time, and return the number of texts."""
+        """Run batches on one slot until a time, at least one, and return the number of texts."""
         done = 0
-        while time.perf_counter() < end:
+        while not done or time.perf_counter() < end:
             with self._lock:
                 batch = self._lanes.take(0.0)
             self._engine.run([entry.value for entry in batch.entries])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.bert_folder import CONFIG, write_bert
 from tests.export.hub.hub_server import Hub, Repository
+from tests.tampering import scale_weights
 
 TINY = "org/tiny"
 
@@ -86,6 +87,11 @@ def gated(scene: Scene) -> list[str]:
 def pickled(scene: Scene) -> list[str]:
     (scene.folder / "model.safetensors").rename(scene.folder / "pytorch_model.bin")
     return [TINY]
+
+
+def scaled(scene: Scene) -> list[str]:
+    scale_weights(scene.bundle, 1.0005)
+    return [str(scene.bundle)]
 
 
 def altered(scene: Scene) -> list[str]:
@@ -162,6 +168,11 @@ WRONG_USES = {
         lambda scene: [scene.manifest(format_version=99)], "format_version", code=3
     ),
     "an altered bundle": WrongUse(altered, "weights.bin", code=3),
+    "other numbers than PyTorch's": WrongUse(
+        scaled,
+        r"golden pooled is off by .*; installed: onnxruntime \S+, .*; tested: onnxruntime >=",
+        code=3,
+    ),
     "a precision that the bundle lacks": WrongUse(
         lambda scene: [str(scene.bundle), "--precision", "int8"],
         "no embed graph for cpu/int8; the bundle has cpu/fp32",

@@ -79,13 +79,10 @@ def version_of(package: str) -> str | None:
 def versions_text(*packages: str) -> str:
     """Return which versions of packages are installed, and which were tested."""
     tested = {name: accepted for extra in RANGES.values() for name, accepted in extra.items()}
-    twins = [ON_GPUS.get(name, "") for name in packages]  # which computes where it is installed
-    computing = [
-        twin if twin and version_of(twin) else name
-        for name, twin in zip(packages, twins, strict=True)
-    ]
-    installed = ", ".join(f"{name} {version_of(name) or 'missing'}" for name in computing)
-    return (
-        f"installed: {installed}; "
-        f"tested: {', '.join(f'{name} {tested[name]}' for name in packages)}"
-    )
+    installed = list[str]()
+    for name in packages:
+        twin = ON_GPUS.get(name, name)
+        present = twin if version_of(twin) else name
+        installed.append(f"{present} {version_of(present) or 'missing'}")
+    accepted = ", ".join(f"{name} {tested[name]}" for name in packages)
+    return f"installed: {', '.join(installed)}; tested: {accepted}"

@@ -11,8 +11,9 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 
 TOKENS = 1024  # 32 maps of 4 MiB: 134 MB
-REPEATS = 40
+REPEATS = 60
 CHUNK = 1 << 20
+IN_FLIGHT = 3 * CHUNK  # pieces; their number varies from call to call
 
 
 def test_attention_pieces_are_complete_and_held_one_at_a_time(rope: Service) -> None:
@@ -60,7 +61,6 @@ def test_whole_maps_cost_at_most_two_and_a_half_times_their_size() -> None:
             service.forget_peak()
             assert client.attend(ids).weights.nbytes == item
             peaks.append(service.peak_bytes() - base)
-    assert max(peaks) <= 2.5 * item + 3 * CHUNK, [round(peak / item, 2) for peak in peaks]
-    # The number of pieces in flight varies; a leak would show in every later
-    # call.
-    assert min(peaks[-15:]) <= max(peaks[:15]) + CHUNK, peaks
+    assert max(peaks) <= 2.5 * item + IN_FLIGHT, [round(peak / item, 2) for peak in peaks]
+    # A leak would show in every later call: a tenth of a piece a call is found.
+    assert min(peaks[-15:]) <= max(peaks[:15]) + IN_FLIGHT, peaks

@@ -69,17 +69,17 @@ def measure(bundles: Sequence[Path], pythons: Sequence[str], rounds: int) -> Med
     """
     # malloc never trims the end of a second heap.
     environment = {**os.environ, "PYTHONPATH": ".:service:export:model", "MALLOC_ARENA_MAX": "1"}
-    found = defaultdict[tuple[Path, str], list[dict[str, float]]](list)
+    openings = defaultdict[tuple[Path, str], list[dict[str, float]]](list)
     for _, bundle, python in itertools.product(range(rounds), bundles, pythons):
         command = [python, "-m", "bench.opening", "--once", str(bundle)]
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         numbers = json.loads(shown.stdout)
-        found[bundle, numbers.pop("onnxruntime")].append(numbers)
-    if len(found) < len(bundles) * len(pythons):
+        openings[bundle, numbers.pop("onnxruntime")].append(numbers)
+    if len(openings) < len(bundles) * len(pythons):
         raise ValueError("--python: two have the same ONNX Runtime; name one for each version")
     return {
         key: {name: statistics.median([run[name] for run in runs]) for name in runs[0]}
-        for key, runs in found.items()
+        for key, runs in openings.items()
     }
 
 
@@ -104,7 +104,7 @@ def main() -> None:
         return
     pythons = [sys.executable, *options.python]
     small = options.bundles[0]
-    found = measure(options.bundles, pythons, options.rounds)
+    measured = measure(options.bundles, pythons, options.rounds)
     publish(
         OUT,
         [
@@ -123,8 +123,8 @@ def main() -> None:
             "| bundle | weights | ONNX Runtime | opening | self-test | memory | peak |",
             "|---|---|---|---|---|---|---|",
             *(
-                row(bundle, version, numbers, found[small, version])
-                for (bundle, version), numbers in found.items()
+                row(bundle, version, numbers, measured[small, version])
+                for (bundle, version), numbers in measured.items()
                 if bundle != small
             ),
         ],

@@ -133,26 +133,26 @@ def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: 
     quoted = " ".join(f"'{text}'" for text in TEXTS)
     pq.write_table(pa.table({"text": TEXTS, "id": range(len(TEXTS))}), work / "texts.parquet")
     api = free_address()
-    found = dict[str, Floats]()
+    answers = dict[str, Floats]()
     with shell.at(work, HEADLIGHT_REST=api).serving("headlight serve") as asking:
-        found["gRPC"] = vectors(asking.run(f"headlight embed {quoted}"))
+        answers["gRPC"] = vectors(asking.run(f"headlight embed {quoted}"))
         request = urllib.request.Request(
             f"http://{api}/embed",
             json.dumps({"inputs": TEXTS}).encode(),
             {"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            found["HTTP"] = np.array(json.load(answer), dtype=np.float32)
+            answers["HTTP"] = np.array(json.load(answer), dtype=np.float32)
         table = "headlight embed texts.parquet --text-column text --id-column id"
         asking.run(f"{table} --out served.parquet")
     [bundle] = Path(shell.variables["HOME"]).glob(".cache/headlight/*/bundle")
     local = shell.at(work)
-    found["local"] = vectors(local.run(f"headlight embed {quoted} --local {bundle}"))
+    answers["local"] = vectors(local.run(f"headlight embed {quoted} --local {bundle}"))
     local.run(f"{table} --out local.parquet --local {bundle}")
     for name in ("served", "local"):
         column = pq.read_table(work / f"{name}.parquet").column("embedding")
-        found[f"{name} table"] = np.array(column.to_pylist(), dtype=np.float32)
-    for way, numbers in found.items():
+        answers[f"{name} table"] = np.array(column.to_pylist(), dtype=np.float32)
+    for way, numbers in answers.items():
         np.testing.assert_allclose(numbers, expected, atol=TOLERANCE, rtol=0, err_msg=way)
     doctor = json.loads(local.run("headlight doctor --format json"))
     assert doctor["problems"] == []
@@ -162,10 +162,10 @@ def test_the_shipped_model_is_exported_served_and_right(shell: Shell, expected: 
 
 def ranges() -> dict[str, str]:
     """Return the ranges of the installed extras that have an upper end, by package."""
-    found = dict[str, str]()
+    accepted_of = dict[str, str]()
     for extra in ("client", "runtime", "export", *EXTRAS):
-        found |= RANGES[extra]
-    return {package: accepted for package, accepted in found.items() if "<" in accepted}
+        accepted_of |= RANGES[extra]
+    return {package: accepted for package, accepted in accepted_of.items() if "<" in accepted}
 
 
 def check_end(end: str, package: str, version: str, accepted: str) -> None:

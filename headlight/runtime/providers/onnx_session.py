@@ -52,16 +52,17 @@ class OnnxSession(OrtSession):
     """A session on CPUs."""
 
     def __init__(self, graph: OnnxGraph, workers: Workers) -> None:
-        tables = _tables(graph)
+        self._tables = tables = _tables(graph)
         # All callers share each of the two sessions, and both sessions share the arena.
         # `_session` has the threads of one worker, `_wide` all threads.
         super().__init__(_open(graph, tables, workers.threads, workers.spin), "cpu:0")
         self._wide = (
             _open(graph, tables, workers.all, workers.spin) if workers.apart else self._session
         )
-        # Read in place, so they must outlive the sessions: attributes go in the order of their
-        # assignment.
-        self._tables = tables
+
+    def __del__(self) -> None:
+        # The sessions borrow the tables, so they end first.
+        self._session = self._wide = None
 
     def run(
         self, names: Sequence[str], feeds: Arrays, buffers: Arrays, *, wide: bool = False

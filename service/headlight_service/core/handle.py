@@ -42,8 +42,8 @@ class SharedResources(Protocol):
     models: Models
     tokenizers: TokenizerThreads
 
-    def bucket_of(self, quota_owner: str | None) -> Bucket | None:
-        """Return the token bucket of a quota's owner; None: there is no quota."""
+    def bucket_of(self, client: str) -> Bucket | None:
+        """Return the token bucket of a client; None: there are no quotas."""
 
 
 class Handle(Generic[T]):
@@ -155,7 +155,7 @@ class Handle(Generic[T]):
         """Find the model, and take the bytes of the request."""
         request = self.request
         self._model = model = self._shared.models.get(request.model)
-        bucket = self._shared.bucket_of(request.quota_owner)
+        bucket = self._shared.bucket_of(request.client)
         self._budget = RequestBudget(model.admission, request.priority, bucket)
         with self._lock:
             if self._over:  # the client disconnected before the first step

@@ -21,6 +21,7 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, ou
 from headlight.runtime.spans.span_items import SpanItems, merge
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_window import AnswerWindow
+from headlight_service.core.admission.request_budget import BEGUN
 from headlight_service.core.admission.rate_limit import (
     CHARACTERS_PER_TOKENIZED,
     TOKENIZED_PER_COMPUTED,
@@ -134,9 +135,9 @@ class Pipeline:
         """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         return Tokenizing(self, request, form, trace).start(when_gone)
 
-    def bucket_of(self, quota_owner: str | None) -> Bucket | None:
-        """Return the token bucket of a quota's owner; None: there is no quota."""
-        return None if self._quotas is None or quota_owner is None else self._quotas.of(quota_owner)
+    def bucket_of(self, client: str) -> Bucket | None:
+        """Return the token bucket of a client; None: there are no quotas."""
+        return None if self._quotas is None else self._quotas.of(client)
 
 
 class Encoding(Handle[Answer]):
@@ -283,17 +284,21 @@ class Encoding(Handle[Answer]):
         queue = functools.partial(self._queue, prepared.items)
         self._take_room(queue, size, prepared.queued_tokens, smaller=self._smaller)
 
-    def _queue(self, items: Sequence[EncodeItem]) -> None:
-        """Queue items whose tokens are held. Then: the scheduler, `_computed`."""
+    def _queue(self, items: Sequence[EncodeItem], *, begun: bool = False) -> None:
+        """Queue items whose tokens are held. Then: the scheduler, `_computed`.
+
+        The next part of a request that has begun takes turns with those of other clients.
+        """
         request, model = self.request, self._model
         pending = PendingRequest(
             model.ref.name,
             items,
             request.deadline,
-            request.priority,
+            BEGUN if begun else request.priority,
             self._budget,
             self._computed,
             self._trace,
+            flow=request.client if begun else "",
         )
         with self._lock:
             if self._over:

@@ -1,4 +1,4 @@
-"""Authentication of clients, and the owner of each call's quota."""
+"""Authentication of clients, and their names, which own quotas."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Authenticator:
         """
         return None if self._tokens is None else self._tokens.caller(metadata)
 
-    def quota_owner(self, call: Call) -> str:
-        """Return the owner of the quota that a call uses."""
+    def client_of(self, call: Call) -> str:
+        """Return the name of a call's client: that of its token, else of its certificate."""
         return named_by_certificate(call) if call.token_name is None else call.token_name
 
 

@@ -36,7 +36,7 @@ def test_a_request_cancelled_at_once_is_not_held_charged_or_computed() -> None:
     def leave(cancel: Callable[[], object]) -> None:
         cancel()
 
-    request = Request(["a text"], size_bytes=7, quota_owner="search")
+    request = Request(["a text"], size_bytes=7, client="search")
     handle = pipeline.submit(request, UnaryForm(model.limits), here=True, when_gone=leave)
     assert handle.cancelled
     with pytest.raises(CancelledError):

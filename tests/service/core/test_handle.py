@@ -31,7 +31,7 @@ class Stage:
     """Request that is brought to a stage and stays there."""
 
     def __init__(self, made: Core, **fields: Any) -> None:
-        self.made, self.fields = made, {"size_bytes": 50, "quota_owner": "c", **fields}
+        self.made, self.fields = made, {"size_bytes": 50, "client": "c", **fields}
         self.window = AnswerWindow(VECTOR_BYTES, 0)
         self.begun: list[Handle[Answer]] = []
 
@@ -165,7 +165,7 @@ def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> N
         trace.act = leave
         with made.busy_tokenizer():
             handles.append(
-                submit(made, LONG, trace=trace, window=window, quota_owner="c", size_bytes=9)
+                submit(made, LONG, trace=trace, window=window, client="c", size_bytes=9)
             )
         made.passed()
         assert handles[0].future.cancelled()
@@ -199,7 +199,7 @@ def test_an_answer_before_the_tokenizer_thread_returns_closes_as_answered(
         # The answer comes before the submitting thread returns.
         monkeypatch.setattr(scheduler, "submit", lambda pending, here: compute(pending, here=True))
         with made.busy_tokenizer():
-            handle = submit(made, LONG, quota_owner="c", size_bytes=9)
+            handle = submit(made, LONG, client="c", size_bytes=9)
             handle.future.add_done_callback(
                 lambda _: kept.append(handle.close(keep_answer_bytes=5))
             )

@@ -138,18 +138,19 @@ class Later:
         return self._run(items, wide=wide)
 
 
-@pytest.mark.parametrize("batches", [0, 1], ids=["whole", "wave"])
-def test_an_occlusion_can_be_cancelled_during_computation(batches: int) -> None:
+@pytest.mark.parametrize(("batches", "stage"), [(0, "infer"), (1, "queue")], ids=["whole", "wave"])
+def test_an_occlusion_can_be_cancelled_during_computation(batches: int, stage: str) -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, batches)
-        handle = start(made, quota_owner="c")
+        handle = start(made, client="c")
         assert later.held.wait(30)
-        tokens = 5 if batches == 0 else 25
-        assert made.held == (9, tokens, OVERHEAD + VECTOR_BYTES)
+        queued = 5 if batches == 0 else 25
+        assert made.held == (9, queued, OVERHEAD + VECTOR_BYTES)
         handle.cancel()
-        assert made.held == (0, tokens, OVERHEAD + VECTOR_BYTES)
-        assert made.sample("headlight_cancelled_total", stage="infer") == 1
+        # Of a wave, whose batches are those of bulk, one item is computed and the others wait.
+        assert made.held == (0, 5, OVERHEAD + VECTOR_BYTES)
+        assert made.sample("headlight_cancelled_total", stage=stage) == 1
         later.may_go.set()
         made.computed()
         assert made.held == (0, 0, 0)
@@ -184,7 +185,7 @@ def test_computed_waves_of_a_failed_occlusion_are_charged() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         later = Later(made, 1)
-        handle = start(made, quota_owner="c")
+        handle = start(made, client="c")
         assert later.held.wait(30)
         assert quotas.of("c").level == 1000 - 30
         made.engine.fail()
@@ -198,7 +199,7 @@ def test_a_far_too_long_occlusion_is_charged_for_its_first_encoding() -> None:
     quotas = Quotas(1.0, 1000, Clock())
     with core(quotas=quotas) as made:
         made.model.admission.estimate.worked_off(tokens=1, seconds=1e3)
-        error = refused(start(made, quota_owner="c", deadline=time.monotonic() + 60), Shed)
+        error = refused(start(made, client="c", deadline=time.monotonic() + 60), Shed)
         assert (error.shortage, error.retry_after_seconds) == (Shortage.DEADLINE, None)
         assert quotas.of("c").level == 1000 - 5
         assert holes(made) == [-1]
@@ -209,7 +210,7 @@ def test_the_retry_delay_of_a_quota_covers_the_whole_occlusion() -> None:
     with core(quotas=quotas) as made:
         bucket = quotas.of("c")
         bucket.spend(22)
-        error = refused(start(made, quota_owner="c"), Shed)
+        error = refused(start(made, client="c"), Shed)
         assert error.shortage is Shortage.QUOTA
         read = len(TEXT.split()) / TOKENIZED_PER_COMPUTED
         assert bucket.level == 10 - read

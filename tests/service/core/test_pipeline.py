@@ -160,7 +160,7 @@ def test_concurrent_submissions_get_their_own_answers() -> None:
 def test_a_dry_run_is_tokenised_and_not_computed() -> None:
     with core(quotas=quotas_of(1000)) as made:
         for text in ("a bb", LONG):
-            handle = submit(made, text, dry_run=True, quota_owner="c", window=AnswerWindow(1, 0))
+            handle = submit(made, text, dry_run=True, client="c", window=AnswerWindow(1, 0))
             answer = handle.result()
             assert (answer.results, answer.prepared.tokens) == ([], len(text.split()))
             assert answer.timings.tokenize_ns > 0
@@ -221,7 +221,7 @@ def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
     with core(quotas=quotas) as made:
         made.engine.fail()
         window = AnswerWindow(10**6, 0)
-        error = refused(submit(made, quota_owner="c", window=window), EngineError)
+        error = refused(submit(made, client="c", window=window), EngineError)
         assert error.message == FAILURE
         assert made.held == (0, 0, 0)
         assert quotas.of("c").level == 1000 - 2 / TOKENIZED_PER_COMPUTED, "the two tokens were read"
@@ -231,13 +231,13 @@ def test_an_engine_failure_fails_the_request_and_is_not_charged() -> None:
 def test_a_client_without_quota_is_refused_before_reading() -> None:
     quotas = quotas_of(10)
     with core(quotas=quotas) as made:
-        answered(submit(made, "a " * 10, quota_owner="c"))
-        error = refused(submit(made, quota_owner="c"), Shed)
+        answered(submit(made, "a " * 10, client="c"))
+        error = refused(submit(made, client="c"), Shed)
         assert error.shortage is Shortage.QUOTA
         assert len(made.tokenizer.texts) == 1, "the first has shown about how many tokens it has"
         ids = TokenIds(array("q", [1] * 4), array("q", []))
-        assert refused(submit(made, ids, quota_owner="c"), Shed).shortage is Shortage.QUOTA
-        answered(submit(made, "a " * 10, quota_owner="another"))
+        assert refused(submit(made, ids, client="c"), Shed).shortage is Shortage.QUOTA
+        answered(submit(made, "a " * 10, client="another"))
         answered(submit(made, "a " * 10))
         assert made.sample("headlight_rejected_total", reason="quota") == 2
 
@@ -363,7 +363,7 @@ def test_a_tokenize_request_can_be_cancelled(reading: bool) -> None:
         made.tokenizer.may_read.clear()
         first = None if reading else submit(made, LONG)
         handle = made.pipeline.tokenize(
-            Request([LONG, LONG], size_bytes=9, quota_owner="c"), Pieces()
+            Request([LONG, LONG], size_bytes=9, client="c"), Pieces()
         )
         assert made.tokenizer.reading.acquire(timeout=30)
         handle.cancel()

@@ -41,7 +41,7 @@ def full() -> dict[str, Any]:
         "size_bytes": 9,
         "deadline": 12.5,
         "priority": "bulk",
-        "quota_owner": "c",
+        "client": "c",
         "prompt_name": "query",
         "prompt_text": "q: ",
         "truncation": "cut_end",
@@ -98,10 +98,10 @@ def test_the_pickling_test_sets_every_field() -> None:
 def test_a_request_requires_only_inputs() -> None:
     request = Request(["a"])
     assert request.outputs is VECTORS
-    assert (request.deadline, request.priority, request.quota_owner) == (
+    assert (request.deadline, request.priority, request.client) == (
         math.inf,
         "interactive",
-        None,
+        "",
     )
 
 

@@ -90,9 +90,9 @@ def test_queue_and_answer_bytes_follow_the_number_of_spans() -> None:
 def test_a_quota_pays_for_each_span() -> None:
     with core(quotas=quotas_of(MANY)) as made:
         with_characters(made)
-        answered(submit(made, "a bb c", outputs=given(MANY), quota_owner="one"))
-        refused(submit(made, "a b", outputs=given(1), quota_owner="one"), Shed)
-        answered(submit(made, "a b", outputs=given(1), quota_owner="two"))
+        answered(submit(made, "a bb c", outputs=given(MANY), client="one"))
+        refused(submit(made, "a b", outputs=given(1), client="one"), Shed)
+        answered(submit(made, "a b", outputs=given(1), client="two"))
 
 
 def test_sums_larger_than_the_free_bytes_are_shed_with_a_number_that_fits() -> None:

@@ -66,8 +66,8 @@ def test_a_waiting_request_keeps_its_request_bytes() -> None:
 
 def test_a_waiting_request_is_refused_at_once_if_its_quota_is_used_up() -> None:
     with core(quotas=quotas_of(1)) as made:
-        answered(submit(made, "a", quota_owner="c"))
-        error = refused(submit(made, "a", waits=True, quota_owner="c"), Shed)
+        answered(submit(made, "a", client="c"))
+        error = refused(submit(made, "a", waits=True, client="c"), Shed)
         assert error.shortage is Shortage.QUOTA
         assert error.retry_after_seconds is not None
 

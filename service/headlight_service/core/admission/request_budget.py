@@ -15,6 +15,10 @@ from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, 
 from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
 
+# The next part of a request that has begun waits behind interactive requests: it has many parts.
+BEGUN: Priority = "bulk"
+
+
 class RequestBudget:
     """All limited resources that a request takes, given back on close. Called from any thread.
 
@@ -33,6 +37,7 @@ class RequestBudget:
         "_done",
         "_expected",
         "_priority",
+        "_queued_as",
         "_queued_at",
         "_request_bytes",
         "_tokenizing",
@@ -47,6 +52,7 @@ class RequestBudget:
     ) -> None:
         self._admission = admission
         self._priority: Priority = priority
+        self._queued_as: Priority = priority  # of the tokens that are queued now
         self._request_bytes = self.answer_bytes = self._tokens = self._computing = 0
         self._tokenizing = self._charged = 0.0  # prices in tokens: of tokenising; of the whole work
         self._expected: Expected | None = None  # wait-time estimate of the queued tokens
@@ -158,10 +164,12 @@ class RequestBudget:
             self._hold(tokens, answer_bytes)
             admitted()
 
-        wanted = Wanted(tokens, answer_bytes, self._priority, go_on, begun, smaller)
+        priority = BEGUN if begun else self._priority
+        wanted = Wanted(tokens, answer_bytes, priority, go_on, begun, smaller)
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
+            self._queued_as = priority
             taken = self._admission.await_room(wanted)
             if taken:
                 self._hold(tokens, answer_bytes)
@@ -248,7 +256,7 @@ class RequestBudget:
 
     def _give_tokens(self, left: int) -> None:
         given, self._tokens = self._tokens - left, left
-        self._admission.give_tokens(given, self._priority)
+        self._admission.give_tokens(given, self._queued_as)
 
     def _give_answer(self) -> None:
         given, self.answer_bytes = self.answer_bytes, 0

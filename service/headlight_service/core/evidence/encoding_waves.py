@@ -1,7 +1,8 @@
 """Encodings with hidden tokens, queued in waves.
 
 A wave is a part of them. Waves are queued one after the other, so that other requests run in
-between.
+between. All but the first are queued as bulk, where clients take turns: the neighbours of many such
+requests wait for at most one batch of them.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class WaveEncoding(Encoding):
                 break
             wave.append(hidden_item(items[unit.item], unit, vectors))
             tokens += length
-        self._take_room(functools.partial(self._queue, wave), 0, tokens, begun=True)
+        self._take_room(functools.partial(self._queue, wave, begun=True), 0, tokens, begun=True)
 
     def _take_whole(self, results: Sequence[ItemResult]) -> None:
         """Take the results of the whole inputs."""

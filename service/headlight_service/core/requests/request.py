@@ -72,7 +72,8 @@ class Request:
         size_bytes: size of the message that carried the request.
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.
-        quota_owner: owner of the quota that the request uses; None: no quota is used.
+        client: its caller, who owns a quota and shares: the name of a token or a certificate, else
+            an address.
         prompt_name: one of the model's prompts, put before texts; None: the model's default.
         prompt_text: the prompt itself; empty: none.
         truncation: treatment of a text that is too long; None: as the service is configured.
@@ -90,7 +91,7 @@ class Request:
     size_bytes: int = 0
     deadline: float = math.inf
     priority: Priority = "interactive"
-    quota_owner: str | None = None
+    client: str = ""
     prompt_name: str | None = None
     prompt_text: str | None = None
     truncation: Truncation | None = None

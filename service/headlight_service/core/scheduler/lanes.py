@@ -86,6 +86,7 @@ class Entry(Generic[T]):
     arrived: float  # seconds on the caller's monotonic clock
     deadline: float  # on the same clock; infinity for none
     priority: Priority = "interactive"
+    flow: str = ""
     waiting: bool = dataclasses.field(default=False, init=False)  # in its lane
 
 
@@ -119,10 +120,10 @@ class Batch(Generic[T]):
 
 
 class Lane(Generic[T]):
-    """The waiting items of one graph and one priority, by age and by size.
+    """The waiting items of one graph and one priority, in flows that take turns.
 
-    Ordered dictionaries instead of deques, so that an item whose client disconnected is removed at
-    once from any place.
+    Each batch begins with the oldest item of the next flow. Usually there is one flow, and so order
+    of arrival.
 
     Attributes:
         count: number of items.
@@ -131,54 +132,103 @@ class Lane(Generic[T]):
 
     def __init__(self) -> None:
         self.count = self.waiting = 0
-        self._by_age = OrderedDict[Entry[T], None]()
-        self._by_size = defaultdict[int, OrderedDict[Entry[T], None]](OrderedDict)
+        self._flows = OrderedDict[str, _Flow[T]]()  # the next one first
 
     @property
     def oldest(self) -> Entry[T]:
-        """The item that has waited longest. The lane must not be empty."""
-        return next(iter(self._by_age))
+        """The item that the next batch begins with. The lane must not be empty."""
+        return next(iter(self._flows.values())).oldest
 
     def add(self, *entries: Entry[T]) -> None:
-        """Queue items behind all others."""
-        for entry in entries:
-            self._by_age[entry] = self._by_size[entry.size][entry] = None
-            self.waiting += entry.size
-            entry.waiting = True
+        """Queue items of one flow behind its others."""
+        name = entries[0].flow
+        flow = self._flows.get(name)
+        if flow is None:
+            flow = self._flows[name] = _Flow()
+        flow.add(entries)
         self.count += len(entries)
+        self.waiting += sum([entry.size for entry in entries])
 
     def discard(self, entry: Entry[T]) -> bool:
         """Remove an item, and return whether it was waiting here."""
         if not entry.waiting:
             return False
-        self._remove([entry])
+        flow = self._flows[entry.flow]
+        flow.remove([entry])
+        self.count -= 1
+        self.waiting -= entry.size
+        if not flow.sizes:
+            del self._flows[entry.flow]
         return True
 
-    def _remove(self, entries: Sequence[Entry[T]]) -> None:
+    def take(self, now: float, limit: BatchLimit) -> Batch[T]:
+        """Remove and return the next batch: the oldest item of a flow and items of near sizes.
+
+        The rest of the batch is filled from the flows whose turn is next.
+        """
+        batch: Batch[T] = Batch()
+        for name in list(self._flows):
+            if batch.entries and not limit.room(
+                len(batch.entries), batch.longest, batch.sizes, batch.longest, 1
+            ):
+                break
+            flow, first = self._flows[name], not batch.entries
+            flow.fill(batch, now, limit)
+            if not flow.sizes:
+                del self._flows[name]
+            elif first and batch.entries:  # the others have had less than their turn
+                self._flows.move_to_end(name)
+        gone = batch.entries + batch.expired
+        self.count -= len(gone)
+        self.waiting -= sum([entry.size for entry in gone])
+        return batch
+
+
+class _Flow(Generic[T]):
+    """Waiting items by age and by size.
+
+    Ordered dictionaries instead of deques, so that an item whose client disconnected is removed at
+    once from any place.
+
+    Attributes:
+        sizes: the items of each size, by age; empty: none waits.
+    """
+
+    def __init__(self) -> None:
+        self.sizes = defaultdict[int, OrderedDict[Entry[T], None]](OrderedDict)
+        self._by_age = OrderedDict[Entry[T], None]()
+
+    @property
+    def oldest(self) -> Entry[T]:
+        """The item that has waited longest."""
+        return next(iter(self._by_age))
+
+    def add(self, entries: Sequence[Entry[T]]) -> None:
+        """Queue items behind all others."""
+        for entry in entries:
+            self._by_age[entry] = self.sizes[entry.size][entry] = None
+            entry.waiting = True
+
+    def remove(self, entries: Sequence[Entry[T]]) -> None:
         """Remove items of one size."""
         size = entries[0].size
-        bucket = self._by_size[size]
+        bucket = self.sizes[size]
         for entry in entries:
             del self._by_age[entry], bucket[entry]
             entry.waiting = False
-        self.count -= len(entries)
-        self.waiting -= len(entries) * size
         if not bucket:
-            del self._by_size[size]
+            del self.sizes[size]
 
-    def take(self, now: float, limit: BatchLimit) -> Batch[T]:
-        """Remove and return the next batch: the oldest item and items of near sizes.
+    def fill(self, batch: Batch[T], now: float, limit: BatchLimit) -> None:
+        """Move items to a batch: to an empty one the oldest, and then those of near sizes.
 
-        Sizes are tried outward from the oldest item's. A side ends at the first size that does not
+        Sizes are tried outward from the longest item's. A side ends at the first size that does not
         fit: the sizes beyond would need still more room or more padding.
         """
-        batch: Batch[T] = Batch()
-        while self.count and not batch.entries:
+        while self.sizes and not batch.entries:
             self._move([self.oldest], batch, now)
-        if not self.count:
-            return batch
         centre = batch.longest
-        sizes = sorted(self._by_size)
+        sizes = sorted(self.sizes)
         at = bisect.bisect_left(sizes, centre)
         open_sides = {"above", "below"}
         below = reversed(sizes[:at])
@@ -188,11 +238,10 @@ class Lane(Generic[T]):
                 open_sides.discard(side)
             if not open_sides:
                 break
-        return batch
 
     def _fill(self, size: int, batch: Batch[T], now: float, limit: BatchLimit) -> bool:
         """Move items of one size to the batch, oldest first, while they fit; True: none is left."""
-        bucket = self._by_size[size]
+        bucket = self.sizes[size]
         while bucket:
             count = len(batch.entries)
             room = limit.room(count, batch.longest, batch.sizes, size, len(bucket))
@@ -203,6 +252,6 @@ class Lane(Generic[T]):
 
     def _move(self, entries: list[Entry[T]], batch: Batch[T], now: float) -> None:
         """Move items of one size to the batch."""
-        self._remove(entries)
+        self.remove(entries)
         batch.expired += [entry for entry in entries if entry.deadline <= now]
         batch.add([entry for entry in entries if entry.deadline > now])

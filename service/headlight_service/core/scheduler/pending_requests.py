@@ -56,6 +56,7 @@ class PendingRequest:
         "computing",
         "deadline",
         "entries",
+        "flow",
         "items",
         "lane",
         "missing",
@@ -75,6 +76,7 @@ class PendingRequest:
         computing: Computing,
         then: Callable[[Computed | Exception], None],
         trace: RequestTrace | None = None,
+        flow: str = "",
     ) -> None:
         """Prepare a request for the queue.
 
@@ -86,8 +88,10 @@ class PendingRequest:
             computing: counts the tokens that an engine computes.
             then: called once, without the lock, with the results or the error.
             trace: spans of the request.
+            flow: flows of a lane take turns; see `Lane`.
         """
         self.items = items
+        self.flow = flow
         self.lane = LaneKey(model, items[0].role)
         self.deadline = deadline
         self.priority: Priority = priority
@@ -121,6 +125,7 @@ class PendingRequest:
                 now,
                 self.deadline,
                 self.priority,
+                self.flow,
             )
             for place in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         ]

@@ -22,7 +22,7 @@ from headlight_service.frontends.contract.request_decoding import (
 
 
 def decode_compare(
-    message: pb.CompareRequest, model: ServedModel, deadline: float, quota_owner: str | None
+    message: pb.CompareRequest, model: ServedModel, deadline: float, client: str
 ) -> ComparisonRequest:
     """Return the request of a message to Compare. Raises InvalidInput as `decode_encode` does."""
     most = model.limits.max_items - 1
@@ -55,7 +55,7 @@ def decode_compare(
         message.ByteSize(),
         deadline,
         priority_of(message.priority),
-        quota_owner,
+        client,
         message.passage_prompt_name if of_passages == "passage_prompt_name" else None,
         message.passage_prompt_text if of_passages == "passage_prompt_text" else None,
         decode_truncation(message.truncation),

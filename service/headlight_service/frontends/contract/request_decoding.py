@@ -73,7 +73,7 @@ def remembered(asked: bytes, model: ServedModel) -> OutputSpec:
 
 
 def decode_encode(
-    message: pb.EncodeRequest, model: ServedModel, deadline: float, quota_owner: str | None
+    message: pb.EncodeRequest, model: ServedModel, deadline: float, client: str
 ) -> Request:
     """Return the request of a message to Encode.
 
@@ -81,7 +81,7 @@ def decode_encode(
         message: the message as received.
         model: the model that it names.
         deadline: deadline on time.monotonic; infinity for none.
-        quota_owner: owner of the quota that the request uses; None: no quota is used.
+        client: see `Request`.
 
     Raises:
         InvalidInput: naming the field and its accepted values.
@@ -105,7 +105,7 @@ def decode_encode(
         message.ByteSize(),
         deadline,
         priority,
-        quota_owner,
+        client,
         prompt.name,
         prompt.text,
         truncation,
@@ -116,7 +116,7 @@ def decode_encode(
 
 
 def decode_tokenize(
-    message: pb.TokenizeRequest, model: ServedModel, quota_owner: str | None
+    message: pb.TokenizeRequest, model: ServedModel, client: str
 ) -> Request:
     """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode` does."""
     prompt = prompt_choice(message)
@@ -124,7 +124,7 @@ def decode_tokenize(
         decode_inputs(message.inputs, model, model.max_tokenized),
         model=message.model,
         size_bytes=message.ByteSize(),
-        quota_owner=quota_owner,
+        client=client,
         prompt_name=prompt.name,
         prompt_text=prompt.text,
         special_tokens=special_tokens_of(message.special_tokens, model.special_tokens),
@@ -132,7 +132,7 @@ def decode_tokenize(
 
 
 def decode_occlude(
-    message: pb.OccludeRequest, model: ServedModel, deadline: float, quota_owner: str | None
+    message: pb.OccludeRequest, model: ServedModel, deadline: float, client: str
 ) -> OcclusionRequest:
     """Return the request of a message to Occlude. Raises InvalidInput as `decode_encode` does."""
     check_count("tokens", len(message.tokens.indices.indices), model.max_length)
@@ -157,7 +157,7 @@ def decode_occlude(
         message.ByteSize(),
         deadline,
         priority_of(message.priority),
-        quota_owner,
+        client,
         prompt.name,
         prompt.text,
         decode_truncation(message.truncation),

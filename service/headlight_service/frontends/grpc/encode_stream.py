@@ -53,7 +53,7 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
             wanted = decode_encode(
-                request.encode, model, self._call.deadline, self._call.quota_owner
+                request.encode, model, self._call.deadline, self._call.client
             )
         wanted.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
@@ -65,7 +65,7 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
         model = self._pipeline.models.get(request.compare.model)
         with counted(model):
             wanted = decode_compare(
-                request.compare, model, self._call.deadline, self._call.quota_owner
+                request.compare, model, self._call.deadline, self._call.client
             )
         wanted.size_bytes = request.ByteSize()
         form = CompareForm(STREAM_COMPARISON_BYTES, dry_run=request.compare.dry_run)

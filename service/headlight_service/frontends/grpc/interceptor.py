@@ -233,12 +233,14 @@ class _Guard:
         return refused
 
     def _let_in(self, call: Call) -> None:
-        """Raise the refusal of `check`; else set the quota's owner and begin the spans."""
+        """Raise the refusal of `check`; else name the client and begin the spans."""
         if call.refused is not None:
             refusing, call.refused = call.refused, None
             raise refusing
         if self.authenticator is not None:
-            call.quota_owner = self.authenticator.quota_owner(call)
+            call.client = self.authenticator.client_of(call)
+        else:
+            call.client = call.context.peer().rpartition(":")[0]  # its address, without the port
         # Only for admitted clients: others must not choose what is traced, or how much.
         if self.trace is not None:
             call.trace = self.trace(call.context.invocation_metadata())

@@ -27,7 +27,7 @@ is common: connections, limits, TLS, tokens, quotas, deadlines, backpressure, dr
   The path is the label `method` of the metrics, so it is never made of a request.
 - `Exchange` (`exchange.py`) is one request: `body` (bytes, within --max-request-bytes), `json()`,
   `query`, `headers` (lower-case names), `rest`, `deadline` (time.monotonic), `priority`, `waits`,
-  `quota_owner`, `trace`, `request_id`, `door`. `exchange.fill(request)` sets the fields of a
+  `client`, `trace`, `request_id`, `door`. `exchange.fill(request)` sets the fields of a
   core Request that are the same in every dialect: size, deadline, priority, quota owner.
 - `await exchange.submit(request, form)` is the core's answer; `await exchange.tokenize(...)` is
   that of `Pipeline.tokenize`; `await exchange.wait(handle)` is that of any other handle. They fill

@@ -172,7 +172,7 @@ class Door:
             name = self._authenticator.token_name([("authorization", given)])
             if name is None:
                 name = next(iter(connection.certificate_names()), ANONYMOUS)
-            exchange.quota_owner = name
+            exchange.client = name
         if route is None:
             raise self._unknown(exchange)
         if not route.public:

@@ -109,7 +109,7 @@ class Exchange:
         deadline: deadline on time.monotonic; infinity for none.
         priority: interactive or bulk.
         waits: whether it waits for room in the queue, up to its deadline.
-        quota_owner: owner of the quota that it uses; None: no quota is used.
+        client: its caller; see `Request`.
         trace: its spans.
         gone: whether the client disconnected.
     """
@@ -132,7 +132,7 @@ class Exchange:
         self.deadline = math.inf
         self.priority: Priority = "interactive"
         self.waits = False
-        self.quota_owner: str | None = None
+        self.client: str = ""
         self.trace: RequestTrace | None = None
         self.gone = False
         self._waiting: Handle[Any] | None = None
@@ -185,7 +185,7 @@ class Exchange:
         if self.priority == "bulk":
             request.priority = "bulk"
         request.waits = request.waits or self.waits
-        request.quota_owner = self.quota_owner
+        request.client = self.client
 
     async def submit(self, request: Request, form: AnswerForm) -> Answer:
         """Return the core's answer to a request to encode.

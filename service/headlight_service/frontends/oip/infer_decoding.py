@@ -69,7 +69,7 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
         message.ByteSize(),
         min(call.deadline, options.deadline),
         options.priority,
-        call.quota_owner,
+        call.client,
         options.prompt_name,
         options.prompt_text,
         options.truncation,

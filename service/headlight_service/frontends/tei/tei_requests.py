@@ -63,7 +63,7 @@ def tokenize_request(
     *,
     prompt_name: str | None,
     size_bytes: int,
-    quota_owner: str | None,
+    client: str,
 ) -> Request:
     """Return the request for tokens of prompt and text, read as one text.
 
@@ -78,7 +78,7 @@ def tokenize_request(
     return Request(
         [prompt.text + text if text else text for text in texts],
         size_bytes=size_bytes,
-        quota_owner=quota_owner,
+        client=client,
         prompt_text="",
     )
 

@@ -41,7 +41,7 @@ def decode_embed(
         outputs,
         size_bytes=message.ByteSize(),
         deadline=call.deadline,
-        quota_owner=call.quota_owner,
+        client=call.client,
         prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
         truncation=truncation_of(message.truncate, direction, model),
     )
@@ -58,7 +58,7 @@ def decode_tokenize(
             model,
             prompt_name=message.prompt_name if message.HasField("prompt_name") else None,
             size_bytes=message.ByteSize(),
-            quota_owner=call.quota_owner,
+            client=call.client,
         )
     add = message.add_special_tokens
     return request, TokensMessage(model.limits, str(request.inputs[0]), add_special_tokens=add)

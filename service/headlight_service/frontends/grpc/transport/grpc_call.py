@@ -51,7 +51,7 @@ class Call:
         begun: its arrival, on time.perf_counter.
         deadline: deadline on time.monotonic; infinity without one.
         token_name: name of the client by its token; None without tokens.
-        quota_owner: owner of the quota that the call uses; None: no quota is used.
+        client: its caller; see `Request`.
         refused: the reason why nothing of it is read.
         trace: its spans.
         serialize: encodes a written message to bytes.
@@ -68,7 +68,7 @@ class Call:
             math.inf if remaining > NO_DEADLINE_SECONDS else time.monotonic() + remaining
         )
         self.token_name: str | None = None
-        self.quota_owner: str | None = None
+        self.client: str = ""
         self.refused: Exception | None = None
         self.trace: RequestTrace | None = None
         self.serialize: Callable[[Any], bytes] = bytes

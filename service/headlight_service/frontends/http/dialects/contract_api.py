@@ -90,7 +90,7 @@ async def _encode(exchange: Exchange) -> Response:
     message, encoding = _decoded(pb.EncodeRequest, exchange)
     model = exchange.door.pipeline.models.get(message.model)
     with counted(model):
-        wanted = decode_encode(message, model, exchange.deadline, exchange.quota_owner)
+        wanted = decode_encode(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
     limit_bytes = largest_output(model.admission.outputs.limit)
     form = JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
@@ -103,7 +103,7 @@ async def _compare(exchange: Exchange) -> Response:
     pipeline = exchange.door.pipeline
     model = pipeline.models.get(message.model)
     with counted(model):
-        wanted = decode_compare(message, model, exchange.deadline, exchange.quota_owner)
+        wanted = decode_compare(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
     exchange.fill(wanted)
     limit_bytes = largest_output(model.admission.outputs.limit)
@@ -117,7 +117,7 @@ async def _occlude(exchange: Exchange) -> Response:
     pipeline = exchange.door.pipeline
     model = pipeline.models.get(message.model)
     with counted(model):
-        wanted = decode_occlude(message, model, exchange.deadline, exchange.quota_owner)
+        wanted = decode_occlude(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
     exchange.fill(wanted)
     form = JsonOccludeForm(encoding, target=wanted.has_target)

@@ -170,7 +170,7 @@ async def _tokenize(exchange: Exchange) -> Response:
             model,
             prompt_name=optional(body, "prompt_name", str, "a text"),
             size_bytes=len(exchange.body),
-            quota_owner=exchange.quota_owner,
+            client=exchange.client,
         )
     form = TokenLists(
         model.limits,

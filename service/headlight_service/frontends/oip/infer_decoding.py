@@ -26,6 +26,7 @@ OWN_FIELDS = (
         r"parameters.\1",
     ),
     (re.compile(r"outputs\.(?:pooled|tokens)\.dtypes?.*"), "parameters.dtype"),
+    (re.compile(r"outputs\.attention\.max_bytes"), "parameters.attention_max_bytes"),
     (
         re.compile(r"outputs\.attention\.(layer|head|reduce|score)(?:s|_runs)?\b.*"),
         r"parameters.attention_\1",
@@ -75,7 +76,10 @@ def decode_infer(message: oip.ModelInferRequest, models: Models, call: Call) -> 
         options.truncation,
         options.special_tokens,
     )
-    return Inference(model, request, TensorForm(view.name, outputs.wanted, model.limits))
+    attention, most = outputs.spec.attention, model.limits.max_stream_output_bytes
+    if attention is not None and attention.max_bytes is not None:
+        most = min(most, attention.max_bytes)
+    return Inference(model, request, TensorForm(view.name, outputs.wanted, most))
 
 
 def own_field(field: str, message: oip.ModelInferRequest) -> str:

@@ -19,6 +19,9 @@ DTYPES: dict[Kind, tuple[str, ...]] = {
     "attention": ("float32", "float16"),
 }
 MOST_OUTPUTS = 4096
+# Of attention, unless a request allows more. Without names, all is asked for: a long text's maps
+# would be hundreds of megabytes, for a client that only tries.
+MAX_BYTES = 64 << 20
 
 
 class Wanted(NamedTuple):
@@ -121,7 +124,11 @@ def _attention(
     for name in reduce:
         if name not in AXIS_OF:
             one_of("attention_reduce", name, tuple(AXIS_OF))
+    most = values.get("attention_max_bytes", MAX_BYTES)
+    if most < 1:
+        raise InvalidInput("parameters.attention_max_bytes", "must be a number of bytes above 0")
     common: dict[str, Any] = {
+        "max_bytes": most,
         "reduce": reduce,
         "dtype": dtype,
         "scores": values.get("attention_scores", False),

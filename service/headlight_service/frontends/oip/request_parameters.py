@@ -39,6 +39,7 @@ OPTIONS: dict[Kind, dict[str, type]] = {
         "attention_heads": str,
         "attention_reduce": str,
         "attention_scores": bool,
+        "attention_max_bytes": int,
         "dtype": str,
     },
 }

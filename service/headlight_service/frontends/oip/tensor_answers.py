@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.description import Limits
 from headlight.errors import InvalidInput
 from headlight.results import ModelRef, TokenList
 from headlight.runtime.attention.token_units import attention_shape
@@ -36,16 +35,16 @@ ITEM_BYTES = {name: np.dtype(kind).itemsize for name, kind in DATATYPES.items()}
 class TensorForm:
     """One answer of padded tensors. `overhead_bytes` finds their shapes."""
 
-    def __init__(self, name: str, wanted: Sequence[Wanted], limits: Limits) -> None:
+    def __init__(self, name: str, wanted: Sequence[Wanted], max_bytes: int) -> None:
         """Prepare.
 
         Args:
             name: name of the model in the protocol.
             wanted: the requested outputs, in their order.
-            limits: bound the size of an answer.
+            max_bytes: of an answer, padding included.
         """
         self._name, self._wanted = name, wanted
-        self._most = min(limits.max_stream_output_bytes, MOST_BYTES)
+        self._most = min(max_bytes, MOST_BYTES)
         self._ref: ModelRef
         self._shapes = list[tuple[int, ...]]()
         self._types = list[str]()
@@ -68,7 +67,8 @@ class TensorForm:
                 "outputs",
                 f"the padded answer would have {size} bytes, over {self._most}; send fewer texts,"
                 " or texts of one length; of attention, choose attention_layers, attention_heads or"
-                f" attention_reduce; {ENCODE}Stream does not pad",
+                " attention_reduce, or allow more by attention_max_bytes;"
+                f" {ENCODE}Stream does not pad",
             )
         return max(0, size - prepared.data_bytes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 REQUESTS = ("EncodeRequest", "CompareRequest", "OccludeRequest")
@@ -88,6 +89,30 @@ MODEL = {
     "description": "Name of the model. Absent: the only model of the server.",
     "schema": {"type": "string"},
 }
+# Statuses of answers that are not 200, as docs/http.md has them.
+PROBLEMS = {
+    400: "The request cannot be served; the message names the field and the remedy.",
+    401: "The token is missing or wrong.",
+    403: "The request comes from another site's page, and the service listens on loopback.",
+    404: "There is no such model.",
+    408: "The request did not arrive in time.",
+    413: "The body is too large, or the request needs more memory than there is.",
+    415: "The body is not plain JSON.",
+    421: "The Host is not a name of this service, which listens on loopback.",
+    422: "As 400, in the terms of text-embeddings-inference.",
+    424: "The model failed, or is of another kind.",
+    429: "Refused for load or quota; retry-after-ms is the delay before a retry.",
+    431: "The head is too large.",
+    500: "A bug, or numbers that are not finite; the message has an id of the log.",
+    501: "The service does not decode ids.",
+    503: "The service drains, or is not ready.",
+    504: "The deadline passed.",
+}
+ANY = (400, 421, 431)  # of public paths, too
+ASKED = (*ANY, 401, 403, 404, 500, 503)
+POSTED = (*ASKED, 408, 413, 415, 429, 504)
+OF_TEI = (422, 424)
+PUBLIC = ("/", "/health", "/ping", "/openapi.json")  # with GET, without a token
 # Paths of other tools' clients: method, path, summary. Their forms are documented by those tools.
 OTHERS = (
     ("post", "/v1/embeddings", "OpenAI: embeddings"),
@@ -130,7 +155,7 @@ def document(schemas: dict[str, Any]) -> dict[str, Any]:
                 "operationId": "GetModel",
                 "summary": "Describe a model, its limits and its distance from PyTorch",
                 "parameters": [MODEL],
-                "responses": _responses("GetModelResponse"),
+                "responses": _responses("GetModelResponse", ASKED),
             }
         },
     }
@@ -154,14 +179,17 @@ def _post(name: str, summary: str) -> dict[str, Any]:
         "summary": summary,
         "parameters": HEADERS,
         "requestBody": {"required": True, "content": _json(f"{name}Request")},
-        "responses": _responses(f"{name}Response"),
+        "responses": _responses(f"{name}Response", POSTED),
     }
 
 
-def _responses(name: str) -> dict[str, Any]:
+def _responses(name: str, statuses: Sequence[int]) -> dict[str, Any]:
     return {
         "200": {"description": "The answer.", "content": _json(name)},
-        "default": {"description": "The request failed.", "content": _json("Error")},
+        **{
+            str(status): {"description": PROBLEMS[status], "content": _json("Error")}
+            for status in sorted(statuses)
+        },
     }
 
 
@@ -170,7 +198,14 @@ def _json(name: str) -> dict[str, Any]:
 
 
 def _other(method: str, path: str, summary: str) -> dict[str, Any]:
-    operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "OK"}}}
+    statuses: tuple[int, ...] = (
+        POSTED if method == "post" else (*ANY, 503) if path in PUBLIC else ASKED
+    )
+    if summary.startswith("text-embeddings-inference"):
+        statuses += (501,) if path == "/decode" else OF_TEI
+    problems = {str(status): {"description": PROBLEMS[status]} for status in sorted(statuses)}
+    good = {} if "always 4" in summary or "always 5" in summary else {"200": {"description": "OK"}}
+    operation: dict[str, Any] = {"summary": summary, "responses": good | problems}
     if method == "post":
         operation["requestBody"] = {"content": {"application/json": {"schema": {}}}}
     if "{model}" in path:

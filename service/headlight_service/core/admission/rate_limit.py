@@ -30,13 +30,24 @@ TOKENIZED_PER_COMPUTED = 16
 CHARACTERS_PER_TOKENIZED = 8
 MOST_BUCKETS = 10_000  # the names come from certificates, and there may be any number of them
 OLDEST = 8  # least recent clients, from which one is chosen to be forgotten
+LIKE = 0.9  # estimate of a request that is like another, or larger, as a part of the other's
 SLACK = 1e-6  # tokens, for the rounding of sums
 
 
 class Bucket:
     """Token bucket of one client. Called from any thread."""
 
-    __slots__ = ("__weakref__", "_at", "_capacity", "_clock", "_level", "_lock", "_rate")
+    __slots__ = (
+        "__weakref__",
+        "_at",
+        "_capacity",
+        "_clock",
+        "_level",
+        "_lock",
+        "_rate",
+        "_refused",
+        "_until",
+    )
 
     def __init__(self, rate: float, capacity: float, clock: Callable[[], float]) -> None:
         """Start full.
@@ -50,6 +61,7 @@ class Bucket:
         self._capacity = self._level = capacity
         self._clock = clock
         self._at = clock()
+        self._refused, self._until = math.inf, 0.0  # estimate of a refused request; end of its wait
         self._lock = threading.RLock()
 
     @property
@@ -73,20 +85,54 @@ class Bucket:
         """
         lacking = min(tokens, self._capacity) - self.level
         if lacking - paid > SLACK:
-            wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * lacking / self._rate) / 1000)
-            raise Shed(
-                (
-                    f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, "
-                    "or ask for less"
-                ),
-                Shortage.QUOTA,
-                wait,
-            )
+            raise self._shed(lacking / self._rate)
 
-    def charge(self, tokens: float, paid: float = 0.0) -> None:
-        """Charge a request's tokens except those that are `paid`. Raises Shed as `check` does."""
+    def _shed(self, seconds: float) -> Shed:
+        wait = max(SHORTEST_RETRY_SECONDS, math.ceil(1000 * seconds) / 1000)
+        return Shed(
+            (
+                f"the quota of {self._rate:g} tokens a second is used up; wait {wait:.3g} s, "
+                "or ask for less"
+            ),
+            Shortage.QUOTA,
+            wait,
+        )
+
+    def check_early(self, estimate: float) -> None:
+        """Refuse a request of about so many tokens before it is read.
+
+        There must be half of them. Until the wait of a refused request is over, none like it is
+        read: a client that tries again at once would spend all that it saves on reading.
+
+        Raises:
+            Shed: as `check` does.
+        """
         with self._lock:
-            self.check(tokens, paid)
+            left = self._until - self._clock()
+            if left > 0 and estimate >= LIKE * self._refused:
+                raise self._shed(left)
+            self.check(estimate / 2)
+
+    def charge(self, tokens: float, paid: float = 0.0, estimate: float = math.inf) -> None:
+        """Charge a request's tokens except those that are `paid`.
+
+        Args:
+            tokens: tokens of the request.
+            paid: the part already charged.
+            estimate: the estimate that `check_early` was given.
+
+        Raises:
+            Shed: as `check` does.
+        """
+        with self._lock:
+            try:
+                self.check(tokens, paid)
+            except Shed as error:
+                self._refused, self._until = (
+                    estimate,
+                    self._clock() + (error.retry_after_seconds or 0),
+                )
+                raise
             self.spend(tokens - paid)
 
     def spend(self, tokens: float) -> None:

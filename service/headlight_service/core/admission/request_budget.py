@@ -14,7 +14,6 @@ from headlight_service.core.admission.estimates import Expected
 from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, Bucket
 from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
-
 # The next part of a request that has begun waits behind interactive requests: it has many parts.
 BEGUN: Priority = "bulk"
 
@@ -35,6 +34,7 @@ class RequestBudget:
         "_closed",
         "_computing",
         "_done",
+        "_estimate",
         "_expected",
         "_priority",
         "_queued_as",
@@ -59,6 +59,7 @@ class RequestBudget:
         self._queued_at = 0.0
         self._waiting: Wanted | None = None
         self._closed = False
+        self._estimate = 0.0  # of its tokens, before it was tokenised
         self.bucket = bucket
         self._done = 0  # tokens computed; they stay charged in any case
 
@@ -81,16 +82,20 @@ class RequestBudget:
         """Refuse a request of about so many tokens before it is tokenised.
 
         Args:
-            tokens: an estimate; the client's bucket must have half of it.
+            tokens: an estimate; see `Bucket.check_early`.
             remaining_seconds: seconds until the deadline.
             computes: whether the request will be queued. If not, the bucket only must not owe
                 tokens.
 
         Raises:
-            Shed, DeadlineExceeded: see `Admission.check_wait` and `Bucket.check`.
+            Shed, DeadlineExceeded: see `Admission.check_wait` and `Bucket.check_early`.
         """
         if self.bucket is not None:
-            self.bucket.check(tokens / 2 if computes else 0)
+            if computes:
+                self._estimate = tokens
+                self.bucket.check_early(tokens)
+            else:
+                self.bucket.check(0)
         if computes:
             with self._admission.lock:
                 self._admission.check_wait(int(tokens), remaining_seconds, self._priority)
@@ -106,7 +111,7 @@ class RequestBudget:
         """Charge for tokens to be computed. Tokenising may have cost more. Raises Shed."""
         if self.bucket is not None:
             charged = max(tokens, self._tokenizing)
-            self.bucket.charge(charged, self._tokenizing)
+            self.bucket.charge(charged, self._tokenizing, self._estimate)
             self._charged = charged
 
     def take_answer(self, size: int, smaller: Smaller | None = None) -> None:

@@ -297,3 +297,35 @@ def test_concurrent_threads_take_exact_amounts_from_a_bucket() -> None:
     for thread in threads:
         thread.join(30)
     assert bucket.level == 10**6 - 4 * 2000 * 2
+
+
+def test_a_client_that_ignores_delays_spends_little_on_refusals() -> None:
+    """It tries again every 5 ms. Each reading would cost it a sixteenth of the request."""
+    clock = Clock()
+    bucket, answered = Bucket(100.0, 1000.0, clock), 0
+    bucket.spend(1000.0)
+    end = clock.now + 60.0
+    while clock.now < end:
+        clock.now += 0.005
+        request = request_of(bucket)
+        try:
+            request.refuse_early(200, math.inf)
+            request.charge_tokenizing(200)
+            request.charge(200)
+        except Shed as error:
+            request.close(error)
+        else:
+            answered += 1
+            request.close()
+    assert answered >= 0.85 * 60.0 * 100.0 / 200.0
+
+
+def test_smaller_requests_need_not_wait_for_a_refused_one() -> None:
+    bucket = Bucket(1.0, 100.0, Clock())
+    bucket.spend(50.0)
+    with pytest.raises(Shed):
+        bucket.charge(80.0, estimate=80.0)
+    with pytest.raises(Shed):
+        bucket.check_early(80.0)
+    bucket.check_early(40.0)
+    bucket.charge(40.0, estimate=40.0)

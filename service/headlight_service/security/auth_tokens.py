@@ -35,6 +35,7 @@ DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 KEY, SCHEME = "authorization", "bearer"
 NO_TOKEN = "the call has no token; send it as metadata or a header, `authorization: Bearer TOKEN`"
 WRONG_TOKEN = "the token is not one of this server's; was it replaced?"
+TWO_TOKENS = "the call has two authorization entries; send one"
 
 
 class AuthTokens:
@@ -71,11 +72,12 @@ class AuthTokens:
             metadata: metadata of the call.
 
         Raises:
-            Unauthenticated: the call has no token, or a wrong one.
+            Unauthenticated: the call has no token, a wrong one, or two.
         """
-        scheme, _, token = next(
-            (str(value) for key, value in metadata if key == KEY), ""
-        ).partition(" ")
+        given = [str(value) for key, value in metadata if key == KEY]
+        if len(given) > 1:  # another reader of the call could take the other one
+            raise Unauthenticated(TWO_TOKENS)
+        scheme, _, token = "".join(given).partition(" ")
         if scheme.lower() != SCHEME or not token:
             raise Unauthenticated(NO_TOKEN)
         if self._clock() - self._looked >= LOOK_SECONDS:

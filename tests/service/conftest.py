@@ -128,7 +128,7 @@ async def serving(
         runtime.engine.gate.set()
     await server.stop(None)
     model.scheduler.close()
-    tokenizers.close()
+    pipeline.close()
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.soak.neighbours import Neighbours, expected_vectors
 from tests.soak.probes import Ports, Probes, page_is_ok, ports_of
 from tests.soak.scripts import MARK, TOKEN, Script, script
 from tests.system.conftest import bundle_of
+from tests.system.hostile import connections, open_files
 from tests.system.processes import Service
 
 AT_ONCE = 32  # connections
@@ -32,6 +33,9 @@ BLOCK = 250  # connections between two looks at the probes, or fewer in a short 
 BLOCKS = 30  # at least, if there are so many connections: memory is judged by these samples
 SEGMENTS = 3  # with a pause after each, in which nothing may be held; the first is warm-up
 CONNECTION_SECONDS = 20.0
+SILENT = 50  # connections that send nothing, beside the others of a block
+# What all of it may cost the service, and a neighbour on a machine that is busy with the fuzzing.
+MOST_DESCRIPTORS, MOST_SECONDS = 600, 5.0
 HEALTH_SHARE = 8  # one connection in so many goes to the health port
 # Of an exception or of a file; no answer may hold one.
 LEAKS = (
@@ -138,7 +142,9 @@ class _Run:
             print(f"{end - first} of {count} connections", flush=True)
 
     async def _block(self, begin: int, end: int, neighbours: Neighbours) -> None:
-        await asyncio.gather(*(self._one(seed) for seed in range(begin, end)))
+        with connections(self._ports.target, SILENT):
+            await asyncio.gather(*(self._one(seed) for seed in range(begin, end)))
+            opened = open_files(self._service)
         ended = "no call: the process has ended"
         if self._service.process.poll() is None:
             ended = await self._probes.look()
@@ -147,6 +153,10 @@ class _Run:
         problems = neighbours.problems() + self._probes.problems()
         if ended != "OK":
             problems.append(f"a call on a fresh connection ended as {ended}")
+        if opened > MOST_DESCRIPTORS:
+            problems.append(f"{opened} descriptors are open")
+        if neighbours.slowest > MOST_SECONDS:
+            problems.append(f"a neighbour waited {neighbours.slowest:.1f} s")
         if not await asyncio.to_thread(page_is_ok, self._ports.http, "/livez"):
             problems.append("/livez does not answer with 200")
         again = f"python -m tests.soak.frames --seed {begin} --connections {end - begin}"

@@ -28,6 +28,7 @@ from headlight_service.app.operational_http import respond, service_pages
 from headlight_service.app.server_setup import (
     GRPC,
     Servicers,
+    accepted_hosts,
     build_health_server,
     build_rest,
     build_server,
@@ -209,7 +210,8 @@ class Server:
         pages = service_pages(
             self._metrics.exposition, lambda: self._readiness.serving, self._is_stalled
         )
-        http = Listener(taken("--http", config.http), partial(respond, pages))
+        hosts = accepted_hosts(config.http, config.rest_host)
+        http = Listener(taken("--http", config.http), partial(respond, pages, hosts=hosts))
         ports = {"grpc_port": grpc_port, "http_port": http.server_port}
         if self._rest is not None:
             ports["rest_port"] = self._rest.port
@@ -266,7 +268,7 @@ class Server:
         if self._lost.done():  # callers that waited for it have been notified
             return EXIT_FAILED
         scheduler.close()
-        self._tokenizers.close()
+        self._pipeline.close()
         if left:
             log.critical(
                 "calls outlasted the grace time", extra={"event": "grace_exceeded", "calls": left}

@@ -7,8 +7,10 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from headlight_service.frontends.http.request_checks import is_accepted
 from headlight_service.telemetry.json_logs import describe
 
+FOREIGN = "Host must be localhost or a loopback address; name others by --rest-host"
 log = logging.getLogger("headlight_service.app.operational_http")
 
 
@@ -23,17 +25,24 @@ class Response(NamedTuple):
 Pages = Mapping[str, Callable[[], Response]]
 
 
-def respond(pages: Pages, head: bytes) -> bytes:
+def respond(pages: Pages, head: bytes, hosts: frozenset[str] | None = None) -> bytes:
     """Return the whole response to a request; the connection is closed after it.
 
     Args:
         pages: the pages, by their paths.
         head: head of the request, with the request line first.
+        hosts: accepted Host names besides those of the loopback; None: any, for a listener that
+            other machines reach.
     """
-    words = head.splitlines()[0].decode("latin-1").split(" ")
+    first, *lines = head.decode("latin-1").splitlines()
+    words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         return _packed(text("400 Bad Request", "not HTTP/1"), with_body=True)
     method, target, _ = words
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.lower() == "host" and not is_accepted(value.strip(), hosts):
+            return _packed(text("421 Misdirected Request", FOREIGN), with_body=method != "HEAD")
     return _packed(_answer(pages, method, _path(target)), with_body=method != "HEAD")
 
 

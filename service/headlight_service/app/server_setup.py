@@ -49,8 +49,13 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.app.server_setup")
+# Connections of one server, and its part of the file descriptors; operational HTTP has a quarter.
+# The rest is for files.
 MOST_CONNECTIONS = 4096
-SHARE_OF_DESCRIPTORS = 4  # and at most one in four; gRPC needs the others
+SHARES = {"rest": 1 / 4, "grpc": 3 / 8, "health": 1 / 16}
+# Each TLS connection takes some 0.3 MB, most of it asyncio's read buffer.
+MOST_TLS_CONNECTIONS = 1024
+HANDSHAKE_MS = 5000  # for TLS and the settings of HTTP/2
 
 GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
 
@@ -103,6 +108,8 @@ def options(config: Config) -> list[tuple[str, Any]]:
         # Clients must look up the replicas regularly, and show their certificates again. Calls in
         # flight run to their end, however long: gRPC's default grace for them is infinite.
         ("grpc.max_connection_age_ms", round(1000 * config.max_connection_age_seconds)),
+        ("grpc.max_allowed_incoming_connections", most_connections("grpc")),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     ]
 
 
@@ -147,6 +154,8 @@ def build_health_server(readiness: Readiness, observe: Callable[[str, Change], N
         "grpc.max_concurrent_streams": 16,
         "grpc.max_connection_age_ms": 300_000,
         "grpc.max_connection_age_grace_ms": 10_000,
+        "grpc.max_allowed_incoming_connections": most_connections("health"),
+        "grpc.server_handshake_timeout_ms": HANDSHAKE_MS,
     }
     arrivals, metrics = Arrivals(PROBE_SECONDS, PROBE_BYTES), Metrics()  # metrics without a reader
 
@@ -189,9 +198,9 @@ def build_rest(
     options = Options(
         stall_seconds=config.stall_seconds,
         max_request_bytes=config.max_request_bytes,
-        hosts=_hosts(config.rest, config.rest_host),
+        hosts=accepted_hosts(config.rest, config.rest_host),
         max_connection_age_seconds=config.max_connection_age_seconds,
-        most_connections=_most_connections(),
+        most_connections=most_connections("rest", tls=tls is not None),
         metrics_address=str(config.http),
         page=config.page == "on",
         grpc_port=grpc_port,
@@ -231,15 +240,22 @@ def _warn_of_default(config: Config, error: PortTaken) -> None:
     log.warning(f"{error}; --rest off says that none is wanted", extra={"event": "rest_port_taken"})
 
 
-def _hosts(listening: Address, more: str | None) -> frozenset[str] | None:
-    """Return the accepted Host names besides those of the loopback; None: any."""
+def accepted_hosts(listening: Address, more: str | None) -> frozenset[str] | None:
+    """Return the accepted Host names of HTTP besides those of the loopback; None: any."""
     if not is_loopback(listening):
         return None
     return frozenset() if more is None else frozenset((more,))
 
 
-def _most_connections() -> int:
-    most_open = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+def most_connections(server: str, *, tls: bool = False) -> int:
+    """Return the limit on a server's open connections, by the file descriptors of the process.
+
+    Args:
+        server: one of SHARES.
+        tls: whether it is the HTTP frontend with TLS.
+    """
+    most, files = MOST_TLS_CONNECTIONS if tls else MOST_CONNECTIONS, resource.RLIMIT_NOFILE
+    most_open = resource.getrlimit(files)[0]
     if most_open == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(1, min(MOST_CONNECTIONS, most_open // SHARE_OF_DESCRIPTORS))
+        return most
+    return max(1, min(most, int(most_open * SHARES[server])))

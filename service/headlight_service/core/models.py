@@ -82,6 +82,15 @@ class ServedModel:
         """Whether attention and hidden states can be returned."""
         return "attend" in self.runtime.roles
 
+    def check_items(self, field: str, count: int) -> None:
+        """Refuse more inputs than a request may have, before they become objects.
+
+        Raises:
+            InvalidInput: naming `field`.
+        """
+        if count > self.limits.max_items:
+            raise InvalidInput(field, f"has {count} entries; send 1 to {self.limits.max_items}")
+
     def select(self, outputs: OutputSpec) -> Selection:
         """Resolve requested outputs, once for each object. Raises InvalidInput."""
         found = self._selections.get(outputs)

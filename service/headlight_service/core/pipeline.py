@@ -21,13 +21,14 @@ from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, ou
 from headlight.runtime.spans.span_items import SpanItems, merge
 from headlight.runtime.values import Ids, Tokenized
 from headlight_service.core.admission.answer_window import AnswerWindow
-from headlight_service.core.admission.request_budget import BEGUN
 from headlight_service.core.admission.rate_limit import (
     CHARACTERS_PER_TOKENIZED,
     TOKENIZED_PER_COMPUTED,
     Bucket,
     Quotas,
 )
+from headlight_service.core.admission.request_budget import BEGUN
+from headlight_service.core.codec_threads import CodecThreads
 from headlight_service.core.handle import Handle, WhenGone
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
@@ -78,6 +79,7 @@ class Pipeline:
     Attributes:
         models: the served models.
         tokenizers: threads for long requests.
+        codec: threads that decode large requests and encode large answers, for event loops.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Pipeline:
         """
         self.models = models
         self.tokenizers = tokenizers
+        self.codec = CodecThreads()
         self._quotas = quotas
 
     def submit(
@@ -134,6 +137,11 @@ class Pipeline:
     ) -> Handle[bytes]:
         """Start a request for the tokens of its inputs. The rest is as for `submit`."""
         return Tokenizing(self, request, form, trace).start(when_gone)
+
+    def close(self) -> None:
+        """Let its threads end."""
+        self.tokenizers.close()
+        self.codec.close()
 
     def bucket_of(self, client: str) -> Bucket | None:
         """Return the token bucket of a client; None: there are no quotas."""

@@ -17,6 +17,7 @@ from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.failure")
+NO_THREAD = "can't start new thread"  # Python's message, if the limit of pids is reached
 
 
 class Failure(NamedTuple):
@@ -56,6 +57,12 @@ def failure_of(
     if isinstance(error, MemoryError):  # outside of the engine, such as while encoding an answer
         log.warning(
             "memory is short for an answer", extra={"event": "batch_memory_short", **known()}
+        )
+        error = HostFull()
+    if isinstance(error, RuntimeError) and str(error).startswith(NO_THREAD):
+        log.warning(
+            "no thread can be started; allow the container more pids",
+            extra={"event": "threads_exhausted", **known()},
         )
         error = HostFull()
     if not isinstance(error, HeadlightError):

@@ -167,7 +167,7 @@ class Core:
         self.engine.gate.set()
         self.tokenizer.may_read.set()
         self.model.scheduler.close()
-        self.tokenizers.close()
+        self.pipeline.close()
 
 
 def _until(holds: Callable[[], bool], problem: str) -> None:

@@ -164,9 +164,7 @@ def test_cancelling_between_two_steps_of_a_thread_holds_nothing(stage: str) -> N
 
         trace.act = leave
         with made.busy_tokenizer():
-            handles.append(
-                submit(made, LONG, trace=trace, window=window, client="c", size_bytes=9)
-            )
+            handles.append(submit(made, LONG, trace=trace, window=window, client="c", size_bytes=9))
         made.passed()
         assert handles[0].future.cancelled()
         assert made.held == (0, 0, 0)

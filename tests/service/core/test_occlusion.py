@@ -107,7 +107,7 @@ async def test_millions_of_tokens_are_refused_without_becoming_objects(serve: Se
         tracemalloc.start()
         try:
             with pytest.raises(InvalidInput):
-                decode_occlude(many, model, math.inf, None)
+                decode_occlude(many, model, math.inf, "")
             assert tracemalloc.get_traced_memory()[1] < 1 << 20
         finally:
             tracemalloc.stop()

@@ -362,9 +362,7 @@ def test_a_tokenize_request_can_be_cancelled(reading: bool) -> None:
     with core(quotas=quotas_of(1000)) as made:
         made.tokenizer.may_read.clear()
         first = None if reading else submit(made, LONG)
-        handle = made.pipeline.tokenize(
-            Request([LONG, LONG], size_bytes=9, client="c"), Pieces()
-        )
+        handle = made.pipeline.tokenize(Request([LONG, LONG], size_bytes=9, client="c"), Pieces())
         assert made.tokenizer.reading.acquire(timeout=30)
         handle.cancel()
         handle.close()

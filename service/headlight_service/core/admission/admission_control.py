@@ -1,6 +1,7 @@
 """Admission control of one model: limits on request bytes, queued tokens and answer bytes.
 
-Request bytes are taken before tokenising, answer bytes and tokens before queueing.
+Request bytes are taken as they arrive, or before tokenising. Answer bytes and tokens are taken
+before queueing.
 `headlight_service.core.admission.request_budget` holds the amounts that one request has taken.
 """
 
@@ -22,9 +23,10 @@ LONGEST_RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 1.0  # before any batch has given a rate
 # Refuse work only if its estimate is over twice the time left, because rates are estimates.
 LATE_FACTOR = 2.0
-# 1/8 of the answer bytes is kept for small answers, 1/8 of the queue for interactive requests.
+# 1/8 is kept of the answer bytes for small answers, of the request bytes for small requests, and of
+# the queue for interactive requests.
 RESERVE = 8
-SMALL_ANSWER_BYTES = 1 << 20
+SMALL_ANSWER_BYTES, SMALL_REQUEST_BYTES = 1 << 20, 64 << 10
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -69,11 +71,12 @@ def outputs_for(answer: int) -> int:
 
 
 class Admission:
-    """The pools of one model. Every method is called with `lock` held.
+    """The pools of one model. Every method is called with `lock` held, unless it takes it.
 
     Attributes:
         lock: the queue's lock, reentrant.
         requests: bytes of the messages in progress.
+        arriving: the part of them that belongs to messages which are not complete.
         tokens: tokens queued or running.
         bulk: the part of them that belongs to bulk.
         outputs: bytes of results, computed or about to be, and of answers not yet sent.
@@ -106,6 +109,7 @@ class Admission:
         """
         self.lock = lock or threading.RLock()
         self.requests, self.tokens = Pool(max_request_bytes), Pool(max_tokens)
+        self.arriving = Pool(max_request_bytes // 2, self.requests)
         self.outputs = Pool(max_output_bytes)
         self.bulk = Pool(max_tokens if max_bulk_tokens is None else max_bulk_tokens, self.tokens)
         self._pools: dict[Priority, Pool] = {"interactive": self.tokens, "bulk": self.bulk}
@@ -126,9 +130,47 @@ class Admission:
 
     def take_request(self, size: int) -> None:
         """Take the bytes of a request, before it is tokenised. Raises Shed: too many are held."""
-        pool = self.requests
-        if size > pool.free:
-            used = f"requests of {pool.held} bytes are held, over {pool.limit} with these {size}"
+        self._take_bytes(self.requests, size, size)
+
+    def take_arriving(self, size: int, arrived: int, others: int) -> None:
+        """Take bytes of a message that arrives. Takes the lock.
+
+        A client may have one message. With a further large one it may have as many bytes as are
+        free then, with a further small one three quarters of all: a client that never completes its
+        messages leaves room for all others.
+
+        Args:
+            size: bytes that have come.
+            arrived: bytes of the message that came before.
+            others: bytes of the client's other messages that arrive.
+
+        Raises:
+            Shed: too many are held.
+        """
+        with self.lock:
+            pool, whole = self.arriving, arrived + size
+            small = whole <= SMALL_REQUEST_BYTES
+            share = pool.limit - pool.limit // 4 if small else pool.free - size
+            if others and others + whole > share:
+                used = f"{others + whole} bytes of requests arrive from this client alone"
+                raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
+            # A lone message may be larger than this part of the bytes.
+            lone = pool.held == arrived
+            self._take_bytes(self.requests if lone else pool, size, whole)
+            if lone:
+                pool.held += size
+
+    def give_arriving(self, size: int) -> None:
+        """Give bytes of a message back. Takes the lock."""
+        with self.lock:
+            self.arriving.take(-size)
+
+    def _take_bytes(self, pool: Pool, size: int, whole: int) -> None:
+        """Take bytes of a message of `whole` bytes so far. A large one leaves some to others."""
+        held = pool.held - (whole - size)  # by others
+        reserve = pool.limit // RESERVE if held and whole > SMALL_REQUEST_BYTES else 0
+        if size > pool.free - reserve:
+            used = f"requests of {held} bytes are held, over {pool.limit} with these {whole}"
             raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
         pool.take(size)
 

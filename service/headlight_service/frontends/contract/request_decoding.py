@@ -115,9 +115,7 @@ def decode_encode(
     )
 
 
-def decode_tokenize(
-    message: pb.TokenizeRequest, model: ServedModel, client: str
-) -> Request:
+def decode_tokenize(message: pb.TokenizeRequest, model: ServedModel, client: str) -> Request:
     """Return the request of a message to Tokenize. Raises InvalidInput as `decode_encode` does."""
     prompt = prompt_choice(message)
     return Request(
@@ -195,10 +193,7 @@ def decode_target(message: pb.OccludeRequest, model: ServedModel) -> str | Float
 
 def decode_inputs(inputs: Sequence[pb.Input], model: ServedModel, max_tokens: int) -> list[Input]:
     """Return texts, pairs and ids. Raises InvalidInput: a list is longer than the model takes."""
-    if len(inputs) > model.limits.max_items:
-        raise InvalidInput(
-            "inputs", f"has {len(inputs)} entries; send 1 to {model.limits.max_items}"
-        )
+    model.check_items("inputs", len(inputs))
     decoded, ids = list[Input](), 0
     for place, value in enumerate(inputs):
         kind = value.WhichOneof("content")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from headlight_service.core.admission.request_budget import RequestBudget
+from headlight_service.frontends.http.arriving_bodies import ArrivingBody
 from headlight_service.frontends.http.exchange import ClientGone, Exchange, ReaderStalled, Response
 from headlight_service.frontends.http.http_status import Refused, refused
 from headlight_service.frontends.stall_timeout import ReplyTimeout, allowance
@@ -19,12 +20,7 @@ from headlight_service.frontends.stall_timeout import ReplyTimeout, allowance
 Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
 PIECE_BYTES = 64 << 10  # the transport holds so much of an unread response, and one piece more
-# A body of at most so many bytes is not counted while it arrives: there are more connections than
-# the largest of them could fill, but not by much.
-SMALL_BODY_BYTES = 64 << 10
-# After a refusal, so much more is read: if the connection were closed at once, the client could
-# lose the response, which explains it.
-LINGER_BYTES, LINGER_SECONDS = 16 << 20, 2.0
+LINGER_SECONDS = 2.0  # for the rest of a refused body; see `arriving_bodies.LINGER_BYTES`
 CLOSE = (b"connection", b"close")
 
 
@@ -35,6 +31,8 @@ class Peer(Protocol):
         lost: whether it has ended.
         flow: its flow control.
         current: uvicorn's state of the request.
+        body: the bytes of the request that have arrived.
+        address: the client's address.
         ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
@@ -42,12 +40,20 @@ class Peer(Protocol):
     ends: float
     flow: FlowControl
     current: RequestResponseCycle
+    body: ArrivingBody
+    address: str
 
-    def serve(self, exchange: Exchange, cycle: RequestResponseCycle) -> None:
+    def serve(self, exchange: Exchange) -> None:
         """Notify a request when the client disconnects."""
 
     def served(self) -> None:
         """Record that the request has ended."""
+
+    def watch(self) -> None:
+        """Read on, so that a disconnect is noticed; but not while further requests wait."""
+
+    def linger(self) -> None:
+        """Let the connection be closed before others: only the rest of a body is dropped."""
 
     def certificate_names(self) -> list[str]:
         """Return the names of the client's certificate: alternative names, then common names."""
@@ -57,59 +63,41 @@ class Peer(Protocol):
 
 
 async def receive_body(exchange: Exchange, connection: Peer, receive: Receive) -> bytes:
-    """Return the body of a request.
-
-    Its bytes are taken from the model's admission while they arrive, like those of a request.
+    """Return the body of a request. Its bytes are held until `connection.body` is released.
 
     Raises:
         Refused: it is too large, or did not arrive in time.
         Shed: too many bytes of requests are held.
+        Unavailable: the replica is shutting down.
         ClientGone: the client disconnected.
     """
-    options = exchange.door.options
-    most, stall_seconds = options.max_request_bytes, options.stall_seconds
-    declared = int(exchange.headers.get("content-length", "0"))  # the parser has checked it
-    if declared > most:
+    door = exchange.door
+    most, stall_seconds = door.options.max_request_bytes, door.options.stall_seconds
+    if int(exchange.headers.get("content-length", "0")) > most:  # the parser has checked it
         raise _too_large(most)
-    with contextlib.ExitStack() as held:
-        body, begun, taken = bytearray(), time.monotonic(), 0
-        while True:
-            message = await _next(receive, connection, begun, len(body), stall_seconds)
-            body += message["body"]
-            if len(body) > most:
-                raise _too_large(most)
-            if not message["more_body"]:
-                connection.flow.resume_reading()  # else a disconnect is not noticed
-                return bytes(body)
-            if not taken and max(declared, len(body)) > SMALL_BODY_BYTES:
-                taken = declared or most
-                admission = exchange.door.pipeline.models.first.admission
-                budget = RequestBudget(admission, exchange.priority)
-                budget.take_request(taken)
-                held.callback(budget.close)
-
-
-async def _next(
-    receive: Receive, connection: Peer, begun: float, size: int, stall_seconds: float
-) -> Any:
-    """Return the next piece of a body. Raises Refused: it did not come in time."""
-    if connection.current.more_body:
-        left = begun + allowance(stall_seconds, size) - time.monotonic()
-        try:
-            async with asyncio.timeout(max(0.0, left)):
-                message = await receive()
-        except TimeoutError:
+    body, begun = bytearray(), time.monotonic()
+    while True:
+        left = math.inf
+        if connection.current.more_body:
+            left = max(0.0, begun + allowance(stall_seconds, len(body)) - time.monotonic())
+        message = await door.arrival(receive, left)
+        if message is None:
             raise refused(
                 408,
                 f"the request did not arrive within {time.monotonic() - begun:.3g} s; "
                 "send less at once, or ask for a longer --stall-seconds",
                 headers=(("connection", "close"),),
-            ) from None
-    else:
-        message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    return message
+            )
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        if connection.body.error is not None:
+            raise connection.body.error
+        body += message["body"]
+        if len(body) > most:
+            raise _too_large(most)
+        if not message["more_body"]:
+            connection.watch()
+            return bytes(body)
 
 
 def _too_large(most: int) -> Refused:
@@ -128,12 +116,14 @@ async def send_response(
     *,
     stall_seconds: float,
     close: bool,
+    linger: bool,
 ) -> None:
     """Send a response; return once the transport has nearly all of it.
 
     Args:
         stall_seconds: for the client to read a piece of it.
         close: whether to close the connection afterwards.
+        linger: whether to read the rest of a body that was not wanted.
 
     Raises:
         ClientGone: the client disconnected.
@@ -162,7 +152,7 @@ async def send_response(
         piece = body[begin : begin + PIECE_BYTES]
         message = {"type": "http.response.body", "body": piece, "more_body": True}
         await _send_piece(message, len(piece), connection, send, timeout)
-    if unread:
+    if unread and linger:
         await _linger(connection, receive)
     await _send_piece({"type": "http.response.body", "body": b""}, 0, connection, send, timeout)
 
@@ -188,11 +178,10 @@ async def _send_piece(
 
 async def _linger(connection: Peer, receive: Receive) -> None:
     """Read and drop the rest of a refused body, within limits."""
-    size = 0
+    connection.linger()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
-            while connection.current.more_body and size < LINGER_BYTES:
+            while connection.current.more_body and not connection.body.ended:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return
-                size += len(message["body"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import re
 import time
 import uuid
@@ -14,6 +16,7 @@ from headlight.errors import DeadlineExceeded, Unavailable
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
+from headlight_service.frontends.http.arriving_bodies import ArrivingBodies
 from headlight_service.frontends.http.body_transfer import Peer, receive_body, send_response
 from headlight_service.frontends.http.exchange import (
     ClientGone,
@@ -29,7 +32,8 @@ from headlight_service.frontends.http.http_status import (
     refused,
     status_of,
 )
-from headlight_service.frontends.http.request_checks import check_content, check_host
+from headlight_service.frontends.http.open_connections import OpenConnections
+from headlight_service.frontends.http.request_checks import check_content, check_host, check_origin
 from headlight_service.security.authentication import ANONYMOUS, Authenticator
 from headlight_service.telemetry.metrics import Metrics
 from headlight_service.telemetry.request_id import REQUEST_ID, given_id
@@ -67,7 +71,8 @@ class Door:
         serving: returns whether requests are answered.
         draining: whether new requests are refused.
         in_flight: requests whose response is not yet sent.
-        idle: connections without a request, the oldest first.
+        connections: all open connections.
+        arriving: bytes of bodies that arrive.
     """
 
     def __init__(
@@ -87,7 +92,9 @@ class Door:
         self.serving = serving
         self.draining = False
         self.in_flight: set[Exchange] = set()
-        self.idle: dict[Any, None] = {}
+        self.connections = OpenConnections(options.most_connections)
+        self.arriving = ArrivingBodies(lambda: pipeline.models.first.admission)
+        self._arrivals = set[asyncio.Timeout]()
         self._metrics = metrics
         self._authenticator = authenticator
         self._tracing = tracing
@@ -107,17 +114,44 @@ class Door:
         """Count a request that has ended."""
         self._metrics.requests.labels(protocol, method, str(status)).inc()
 
+    async def arrival(self, receive: Receive, seconds: float) -> Any:
+        """Return what `receive` returns; None: it took too long.
+
+        Raises:
+            Unavailable: the replica is shutting down.
+        """
+        if seconds == math.inf:
+            return await receive()
+        if self.draining:
+            raise Unavailable(ENDING)
+        try:
+            async with asyncio.timeout(seconds) as timeout:
+                self._arrivals.add(timeout)
+                return await receive()
+        except TimeoutError:
+            if self.draining:
+                raise Unavailable(ENDING) from None
+            return None
+        finally:
+            self._arrivals.discard(timeout)
+
+    def end_arrivals(self) -> None:
+        """Wait no longer for bodies that are not complete. On the event loop."""
+        for timeout in self._arrivals:
+            with contextlib.suppress(RuntimeError):  # it is over already
+                timeout.reschedule(0.0)
+
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request; uvicorn's interface (ASGI 3)."""
         # Taken out: a connection and its last request refer to each other.
         connection: Peer = scope["state"].pop("connection")
-        cycle = scope["state"].pop("cycle")
         exchange = self._exchange(scope)
         route, dialect = self._find(exchange)
         response: Response | None = None
         error: Exception | None = None
         self.in_flight.add(exchange)
-        connection.serve(exchange, cycle)
+        connection.serve(exchange)
+        exchange.release_body = connection.body.release
         try:
             version = scope["http_version"]
             response = await self._answer(exchange, route, version, connection, receive)
@@ -133,6 +167,8 @@ class Door:
             response = self._refused(error, exchange, dialect)
             status = response.status
         try:
+            if connection.current.more_body:  # nobody wants the rest
+                connection.body.drop()
             if response is not None:
                 head = (*response.headers, (REQUEST_ID, exchange.request_id))
                 await send_response(
@@ -142,6 +178,7 @@ class Door:
                     send,
                     stall_seconds=self.options.stall_seconds,
                     close=self.draining or time.monotonic() > connection.ends,
+                    linger=not self.connections.crowded,
                 )
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
@@ -167,12 +204,16 @@ class Door:
     ) -> Response:
         """Check the request, read its body, and call the handler."""
         check_host(exchange.headers, http_version, self.options.hosts)
+        if route is None or not route.public:  # public answers are the same for everybody
+            check_origin(exchange.headers, self.options.hosts)
         if self._authenticator is not None and not (route is not None and route.public):
             given = exchange.headers.get("authorization", "")
             name = self._authenticator.token_name([("authorization", given)])
             if name is None:
                 name = next(iter(connection.certificate_names()), ANONYMOUS)
             exchange.client = name
+        else:
+            exchange.client = connection.address
         if route is None:
             raise self._unknown(exchange)
         if not route.public:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
@@ -13,15 +14,14 @@ from collections.abc import Callable
 from uvicorn import Config as UvicornConfig
 from uvicorn import Server as UvicornServer
 
+from headlight_service.frontends.http.acceptor import Acceptor
 from headlight_service.frontends.http.connection import Connection
 from headlight_service.frontends.http.door import Door
 from headlight_service.telemetry.json_logs import describe
 
 log = logging.getLogger("headlight_service.frontends.http.http_server")
-BACKLOG = 1024
-KEEP_ALIVE_SECONDS = 75  # of an idle connection after a response; pools of clients keep them less
-HANDSHAKE_SECONDS = 5.0  # of TLS; such a connection is not counted yet
 BACKLOG = 2048  # as uvicorn's
+KEEP_ALIVE_SECONDS = 75  # of an idle connection after a response; pools of clients keep them less
 START_SECONDS = 10.0
 STOP_SECONDS = 5.0  # beyond the grace time
 LOOK_SECONDS = 0.01
@@ -92,13 +92,16 @@ class HttpServer:
             raise OSError("the HTTP frontend did not begin to listen; see the log")
 
     def drain(self) -> None:
-        """Refuse new requests from here on. From any thread."""
+        """Refuse new requests from here on, and those that still arrive. From any thread."""
         self.door.draining = True
+        if self._server.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._server.loop.call_soon_threadsafe(self.door.end_arrivals)
 
     async def stop(self, grace: float) -> int:
         """End the server. Return how many requests outlast the grace time. On any event loop."""
         self._stopping = True
-        self.door.draining = True
+        self.drain()
         until = time.monotonic() + grace
         # Requests in flight end first: uvicorn closes idle connections at once.
         while self.door.in_flight and time.monotonic() < until and not self._ended.is_set():
@@ -126,25 +129,27 @@ class HttpServer:
 
 
 class _Server(UvicornServer):
-    """uvicorn's server. It limits TLS handshakes, and reports that it listens."""
+    """uvicorn's server. It counts connections from the start, and reports that it listens.
+
+    Attributes:
+        loop: its event loop; None before it listens.
+    """
 
     def __init__(
         self, config: UvicornConfig, listening: threading.Event, tls: ssl.SSLContext | None
     ) -> None:
         super().__init__(config)
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._listens = listening
         self._tls = tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen. uvicorn's own method leaves a silent client 60 s for the handshake."""
-        loop, tls = asyncio.get_running_loop(), self._tls
+        """Listen. uvicorn's own method counts no handshake, and leaves it 60 s."""
+        self.loop = asyncio.get_running_loop()
+        connections = self.config.app.connections  # type: ignore[union-attr]  # a Door
         self.servers = [
-            await loop.create_server(
-                lambda: Connection(self.config, self.server_state, {}),
-                sock=each,
-                backlog=BACKLOG,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            Acceptor(  # type: ignore[misc]
+                each, lambda: Connection(self.config, self.server_state, {}), connections, self._tls
             )
             for each in sockets or ()
         ]

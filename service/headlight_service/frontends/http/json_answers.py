@@ -1,9 +1,7 @@
-"""Answers as JSON: their sizes for the core, vectors as lists of numbers or base64, encoding."""
+"""Answers as JSON: their sizes for the core, vectors as lists of numbers or base64."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -15,7 +13,6 @@ from headlight.results import ModelRef
 from headlight.runtime.values import Ids
 from headlight_service.core.requests.answer import Prepared
 from headlight_service.frontends.contract.json_answer_forms import base64_text, number_text
-from headlight_service.frontends.http.exchange import Response
 
 # Bytes that are sent for a byte of float32 data: shortest decimals that read back exactly, with
 # a comma, measured on normalised vectors of up to 4,096 dimensions; base64 has 4 characters for 3
@@ -23,7 +20,6 @@ from headlight_service.frontends.http.exchange import Response
 DECIMAL, BASE64 = 3.2, 4 / 3
 ITEM_BYTES = 64  # of JSON around one item's numbers
 BODY_BYTES = 512  # of JSON around all
-INLINE_BYTES = 1 << 18  # of data, which the event loop's thread writes in about 2 ms
 
 
 class JsonForm:
@@ -55,13 +51,3 @@ def base64_of(array: NDArray[Any]) -> str:
 def lists_of(array: NDArray[Any]) -> orjson.Fragment:
     """Return the numbers of an array as nested lists of JSON."""
     return orjson.Fragment(number_text(array))
-
-
-async def encoded(encode: Callable[[], Response], size_bytes: int) -> Response:
-    """Return the response that `encode` makes of an answer of this size.
-
-    A large one is encoded on a thread of its own, so that other requests go on.
-    """
-    if size_bytes <= INLINE_BYTES:
-        return encode()
-    return await asyncio.to_thread(encode)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from headlight_service.frontends.http.http_status import refused
 
 JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.~-]+))(?::\d*)?", re.IGNORECASE)
 NO_HOST = "the request has no Host header; send the name and port that the client connects to"
 
 
@@ -37,17 +38,16 @@ def check_host(
         accepted: names besides those of the loopback; None: any Host is accepted.
 
     Raises:
-        Refused: with 421, or 400 where HTTP/1.1 requires the header.
+        Refused: with 421; or with 400 if HTTP/1.1 requires the header, or it names no host.
     """
     host = headers.get("host")
     if host is None:
         if http_version != "1.0":
             raise refused(400, NO_HOST, field="host")
         return
-    if accepted is None:
-        return
-    name = host_name(host)
-    if name not in accepted and not is_loopback_name(name):
+    if host and not host_name(host):
+        raise refused(400, "Host must be a name or an address, and may have a port", field="host")
+    if not is_accepted(host, accepted):
         raise refused(
             421,
             "Host must be localhost or a loopback address; name others by --rest-host",
@@ -55,11 +55,43 @@ def check_host(
         )
 
 
+def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) -> None:
+    """Refuse a request that another site's page makes a browser send to a loopback listener.
+
+    Browsers send some requests without asking first, whose answers the page cannot read. They would
+    still cost work, and the quota of a client's certificate. Programs send neither header.
+
+    Args:
+        headers: of the request.
+        accepted: as in `check_host`; None: any origin is accepted, as the listener is no secret.
+
+    Raises:
+        Refused: with 403.
+    """
+    if accepted is None:
+        return
+    origin, host = headers.get("origin"), headers.get("host", "")
+    authority = "" if origin is None else origin.rpartition("://")[2].lower()
+    own = origin is None or authority == host.lower() or host_name(authority) in accepted
+    if not own or headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
+        raise refused(
+            403,
+            "the request comes from another site's page (Origin, Sec-Fetch-Site); a service on "
+            "loopback answers programs and its own page. Name a proxy's host by --rest-host",
+            field="origin",
+        )
+
+
 def host_name(host: str) -> str:
-    """Return the name or address in a Host header, in lower case, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+    """Return the name or address in a Host header, in lower case, without its port; "": none."""
+    found = HOST.fullmatch(host)
+    return "" if found is None else (found["address"] or found["name"]).lower()
+
+
+def is_accepted(host: str, accepted: frozenset[str] | None) -> bool:
+    """Return whether a Host header may be answered; `accepted`: as in `check_host`."""
+    name = host_name(host)
+    return accepted is None or name in accepted or is_loopback_name(name)
 
 
 def is_loopback_name(name: str) -> bool:

@@ -71,14 +71,14 @@ def selection(outputs: pb.Outputs, model: ServedModel) -> Selection:
 
 def encode_job(message: pb.EncodeRequest, model: ServedModel) -> tuple[TokenizationJob, Selection]:
     """Return the tokenization job and the outputs, as the pipeline has it of a message."""
-    request = decode_encode(message, model, math.inf, None)
+    request = decode_encode(message, model, math.inf, "")
     wanted = model.select(request.outputs)
     return encoding_job(request, model, wanted), wanted
 
 
 def tokenize_job(message: pb.TokenizeRequest, model: ServedModel) -> TokenizationJob:
     """Return the tokenization job, as the pipeline has it of a message."""
-    return tokenizing_job(decode_tokenize(message, model, None), model)
+    return tokenizing_job(decode_tokenize(message, model, ""), model)
 
 
 def ids(count: int, segments: int = 0) -> pb.Input:
@@ -132,7 +132,7 @@ def test_truncation_is_as_the_request_says_else_as_the_service_does() -> None:
         model = served(truncation=of_service)
         encode, _ = encode_job(pb.EncodeRequest(inputs=[TEXT], truncation=asked), model)
         occlude = decode_occlude(
-            pb.OccludeRequest(input=TEXT, truncation=asked), model, math.inf, None
+            pb.OccludeRequest(input=TEXT, truncation=asked), model, math.inf, ""
         )
         assert encode.truncation == expected
         assert (occlude.truncation or model.truncation) == expected

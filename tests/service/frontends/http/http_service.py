@@ -25,6 +25,7 @@ from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
+from headlight_service.frontends.http.connection import Connection
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.security.authentication import Authenticator
 from headlight_service.telemetry.metrics import Metrics
@@ -127,9 +128,10 @@ def http_service(
     model = assemble(cast(Runtime, runtime), config, metrics, tracing)
     models.add(model)
     serving = [True]
+    pipeline = Pipeline(models, tokenizers, quotas)
     server = build_rest(
         config,
-        Pipeline(models, tokenizers, quotas),
+        pipeline,
         metrics,
         lambda: serving[0],
         grpc_port=50051,
@@ -152,7 +154,7 @@ def http_service(
             engine.gate.set()
         asyncio.run(server.stop(0))
         model.scheduler.close()
-        tokenizers.close()
+        pipeline.close()
 
 
 def read_all(client: socket.socket) -> bytes:
@@ -170,6 +172,11 @@ def read_reply(client: socket.socket, method: str = "POST") -> Reply:
     response.begin()
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Reply(response.status, headers, response.read())
+
+
+def open_connections(service: HttpService) -> list[Connection]:
+    """Return the connections whose handshake is done, in no order."""
+    return [cast(Connection, each) for each in [*service.server.door.connections._open]]
 
 
 def until(holds: Callable[[], bool], problem: str) -> None:

@@ -24,7 +24,7 @@ from headlight_service.core.admission.rate_limit import Quotas
 from headlight_service.core.models import Models
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.core.tokenizer_threads import TokenizerThreads
-from headlight_service.frontends.http import http_server
+from headlight_service.frontends.http import acceptor, http_server
 from headlight_service.frontends.http.http_server import HttpServer
 from headlight_service.frontends.http.request_checks import host_name, is_loopback_name
 from headlight_service.security.auth_tokens import AuthTokens
@@ -34,7 +34,13 @@ from headlight_service.telemetry.metrics import Metrics
 from tests.certificates import Authority
 from tests.ports import free_port
 from tests.service.batching import Clock
-from tests.service.frontends.http.http_service import http_service, read_all, read_reply, until
+from tests.service.frontends.http.http_service import (
+    http_service,
+    open_connections,
+    read_all,
+    read_reply,
+    until,
+)
 from tests.service.frontends.http.test_backpressure import Asking
 from tests.service.tracing import RecordedSpans, context_of
 
@@ -355,8 +361,8 @@ def test_an_intermediate_authority_of_clients_may_stand_alone(tmp_path: Path) ->
 def test_a_response_closes_an_old_connection() -> None:
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with http_service(max_connection_age_seconds=1e-3) as service, service.raw() as client:
-        until(lambda: bool(service.server.door.idle), "not connected")
-        until(lambda: time.monotonic() > next(iter(service.server.door.idle)).ends, "still young")
+        until(lambda: bool(open_connections(service)), "not connected")
+        until(lambda: time.monotonic() > open_connections(service)[0].ends, "still young")
         client.sendall(health)
         assert read_reply(client, "GET").headers["connection"] == "close"
         assert client.recv(1) == b""
@@ -367,7 +373,7 @@ def test_a_response_closes_an_old_connection() -> None:
 def test_a_silent_client_has_no_minute_for_its_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_SECONDS", 0.2)
     pair = Authority(tmp_path / "one").sign("localhost")
     context = server_context(pair.cert.read_bytes(), pair.key.read_bytes())
     with http_service(tls=context) as service, service.raw() as client:

@@ -15,6 +15,7 @@ from headlight_service.security.authentication import Authenticator
 from tests.service.frontends.http.http_service import (
     HttpService,
     http_service,
+    open_connections,
     post,
     read_all,
     read_reply,
@@ -312,14 +313,14 @@ def test_an_offer_of_an_upgrade_may_be_cut_anywhere() -> None:
             with service.raw(data[:cut]) as client:
                 until(
                     lambda: (
-                        any(each._in_head for each in list(service.server.door.idle))
+                        any(each._in_head for each in open_connections(service))
                         or bool(service.server.door.in_flight)
                     ),
                     "the first piece has not come",
                 )
                 client.sendall(data[cut:])
                 assert read_reply(client).status == 200, data[:cut]
-            until(lambda: not service.server.door.idle, "it is still connected")
+            until(lambda: not service.server.door.connections.count, "it is still connected")
 
 
 def test_expect_continue_is_answered_before_the_body() -> None:
@@ -337,23 +338,22 @@ def test_expect_continue_is_answered_before_the_body() -> None:
 
 def test_connections_that_come_at_once_replace_one_each() -> None:
     with http_service(stall_seconds=600) as service, contextlib.ExitStack() as opened:
-        door = service.server.door
-        door.options = door.options._replace(most_connections=3)
+        connections = service.server.door.connections
+        connections.most = 3
         first, come = opened.enter_context(service.raw()), threading.Event()
-        until(lambda: len(door.idle) == 1, "not connected")
-        next(iter(door.idle)).loop.call_soon_threadsafe(come.wait, 60)
+        until(lambda: len(open_connections(service)) == 1, "not connected")
+        open_connections(service)[0].loop.call_soon_threadsafe(come.wait, 60)
         others = [opened.enter_context(service.raw()) for _ in range(20)]
         come.set()
         assert [read_all(each) for each in (first, *others[:-3])] == [b""] * 18
-        assert len(door.idle) == 3
+        assert connections.count == 3
 
 
 def test_the_oldest_idle_connection_makes_room() -> None:
     with http_service() as service:
-        options = service.server.door.options._replace(most_connections=2)
-        service.server.door.options = options
+        service.server.door.connections.most = 2
         with service.raw() as first, service.raw(b"GET /health HTTP/1.1\r\n") as second:
-            until(lambda: len(service.server.door.idle) == 2, "not connected")
+            until(lambda: service.server.door.connections.count == 2, "not connected")
             answers_others(service)
             assert read_all(first) == b""
             second.sendall(b"Host: localhost\r\n\r\n")

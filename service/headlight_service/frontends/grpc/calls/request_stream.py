@@ -241,7 +241,7 @@ class RequestStream(Generic[RequestT, ResponseT]):
         reply_timeout = ReplyTimeout(self._stall_seconds)
         try:
             if decoded.encode is not None:
-                answer = await asyncio.to_thread(decoded.encode, answer)
+                answer = await self._pipeline.codec.run(functools.partial(decoded.encode, answer))
             await turn.before.wait()
             for message in decoded.messages(answer):
                 await self._write(message, reply_timeout)

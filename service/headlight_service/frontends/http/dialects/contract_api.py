@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from google.protobuf.message import Message
@@ -17,6 +17,11 @@ from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.evidence.occlusion import Occluding
 from headlight_service.core.models import counted
+from headlight_service.core.requests.request import (
+    ComparisonRequest,
+    OcclusionRequest,
+    Request,
+)
 from headlight_service.frontends.contract.comparison_decoding import decode_compare
 from headlight_service.frontends.contract.comparison_forms import JsonCompareForm
 from headlight_service.frontends.contract.json_answer_forms import (
@@ -33,7 +38,6 @@ from headlight_service.frontends.contract.request_decoding import decode_encode,
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
-from headlight_service.frontends.http.json_answers import encoded
 
 M = TypeVar("M", bound=Message)
 PROTOCOL = "json"
@@ -42,6 +46,7 @@ OPENAPI = Path(__file__).parent.parent / "openapi.json"
 CODES: Mapping[int, str] = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     408: "DEADLINE_EXCEEDED",
@@ -87,43 +92,58 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _encode(exchange: Exchange) -> Response:
-    message, encoding = _decoded(pb.EncodeRequest, exchange)
+    wanted, form = await exchange.decoded(_encode_request)
+    answer = await exchange.submit(wanted, form)
+    return await exchange.encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
+
+
+def _encode_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, JsonEncodeForm]:
+    message, encoding = _decoded(pb.EncodeRequest, exchange, body)
     model = exchange.door.pipeline.models.get(message.model)
     with counted(model):
         wanted = decode_encode(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
     limit_bytes = largest_output(model.admission.outputs.limit)
-    form = JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
-    answer = await exchange.submit(wanted, form)
-    return await encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
+    return wanted, JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
 
 
 async def _compare(exchange: Exchange) -> Response:
-    message, encoding = _decoded(pb.CompareRequest, exchange)
-    pipeline = exchange.door.pipeline
-    model = pipeline.models.get(message.model)
+    wanted, form = await exchange.decoded(_compare_request)
+    exchange.fill(wanted)
+    handle = Comparing(exchange.door.pipeline, wanted, form, exchange.trace).start()
+    answer = await exchange.wait(handle)
+    return await exchange.encoded(lambda: Response(form.encode(answer)), form.size)
+
+
+def _compare_request(
+    exchange: Exchange, body: dict[str, Any]
+) -> tuple[ComparisonRequest, JsonCompareForm]:
+    message, encoding = _decoded(pb.CompareRequest, exchange, body)
+    model = exchange.door.pipeline.models.get(message.model)
     with counted(model):
         wanted = decode_compare(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
-    exchange.fill(wanted)
     limit_bytes = largest_output(model.admission.outputs.limit)
-    form = JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
-    answer = await exchange.wait(Comparing(pipeline, wanted, form, exchange.trace).start())
-    return await encoded(lambda: Response(form.encode(answer)), form.size)
+    return wanted, JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
 
 
 async def _occlude(exchange: Exchange) -> Response:
-    message, encoding = _decoded(pb.OccludeRequest, exchange)
-    pipeline = exchange.door.pipeline
-    model = pipeline.models.get(message.model)
+    wanted, form = await exchange.decoded(_occlude_request)
+    exchange.fill(wanted)
+    handle = Occluding(exchange.door.pipeline, wanted, form, exchange.trace).start()
+    answer = await exchange.wait(handle)
+    return await exchange.encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
+
+
+def _occlude_request(
+    exchange: Exchange, body: dict[str, Any]
+) -> tuple[OcclusionRequest, JsonOccludeForm]:
+    message, encoding = _decoded(pb.OccludeRequest, exchange, body)
+    model = exchange.door.pipeline.models.get(message.model)
     with counted(model):
         wanted = decode_occlude(message, model, exchange.deadline, exchange.client)
     wanted.size_bytes = len(exchange.body)
-    exchange.fill(wanted)
-    form = JsonOccludeForm(encoding, target=wanted.has_target)
-    handle = Occluding(pipeline, wanted, form, exchange.trace).start()
-    answer = await exchange.wait(handle)
-    return await encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
+    return wanted, JsonOccludeForm(encoding, target=wanted.has_target)
 
 
 async def _model(exchange: Exchange) -> Response:
@@ -131,9 +151,8 @@ async def _model(exchange: Exchange) -> Response:
     return Response(orjson.dumps(json_value(describe(model))))
 
 
-def _decoded(kind: type[M], exchange: Exchange) -> tuple[M, NumberEncoding]:
+def _decoded(kind: type[M], exchange: Exchange, body: dict[str, Any]) -> tuple[M, NumberEncoding]:
     """Return the message of a body, and the requested encoding of numbers."""
-    body = exchange.json_object()
     encoding = number_encoding(body.pop(ENCODING, None))
     most = exchange.door.pipeline.models.first.limits.max_items
     return message_of(kind, body, max(LONGEST_LIST, most)), encoding

@@ -19,7 +19,6 @@ from headlight_service.frontends.http.json_answers import (
     DECIMAL,
     JsonForm,
     base64_of,
-    encoded,
     lists_of,
 )
 
@@ -67,7 +66,7 @@ def encode_error(refusal: Refusal) -> Response:
     )
 
 
-def decode_inputs(value: Any) -> list[Input]:
+def decode_inputs(value: Any, model: ServedModel) -> list[Input]:
     """Return the texts of `input`. Raises InvalidInput."""
     if isinstance(value, str):
         return [value]
@@ -76,6 +75,7 @@ def decode_inputs(value: Any) -> list[Input]:
     if not value:
         raise InvalidInput("input", "is an empty list; send at least one text")
     if all(type(each) is str for each in value):
+        model.check_items("input", len(value))
         return value
     kinds = {type(each) for each in value}
     if kinds <= {int, list}:
@@ -104,7 +104,14 @@ def model_entry(model: ServedModel) -> dict[str, Any]:
 
 
 async def _embeddings(exchange: Exchange) -> Response:
-    body = exchange.json_object()
+    model, request, form = await exchange.decoded(_request)
+    expansion = BASE64 if form == "base64" else DECIMAL
+    answer = await exchange.submit(request, JsonForm(model.limits, expansion))
+    return await exchange.encoded(lambda: _list(model, answer, form), answer.prepared.data_bytes)
+
+
+def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, str]:
+    """Return the model, the request and the form of the vectors."""
     model = exchange.door.pipeline.models.get(optional(body, "model", str, "a text") or "")
     with counted(model):
         form = optional(body, "encoding_format", str, "float or base64") or "float"
@@ -114,15 +121,12 @@ async def _embeddings(exchange: Exchange) -> Response:
             raise InvalidInput("input", "is missing; send a text, or a list of texts")
         dimensions = optional(body, "dimensions", int, "a whole number")
         request = Request(
-            decode_inputs(body["input"]),
+            decode_inputs(body["input"], model),
             outputs_of(dimensions),
             model.ref.name,
             prompt_name=optional(body, "prompt_name", str, "a text"),
         )
-    del body
-    expansion = BASE64 if form == "base64" else DECIMAL
-    answer = await exchange.submit(request, JsonForm(model.limits, expansion))
-    return await encoded(lambda: _list(model, answer, form), answer.prepared.data_bytes)
+    return model, request, form
 
 
 def _list(model: ServedModel, answer: Answer, form: str) -> Response:

@@ -9,15 +9,22 @@ from array import array
 from typing import Any, NoReturn
 
 from headlight.errors import Code, InvalidInput
+from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.tokenization.tokenizer import EMPTY
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
 from headlight_service.frontends.http.dialects.openai import optional
 from headlight_service.frontends.http.door import Door
-from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
+from headlight_service.frontends.http.exchange import (
+    Exchange,
+    Handler,
+    Response,
+    Route,
+    json_response,
+)
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
-from headlight_service.frontends.http.json_answers import JsonForm, encoded, lists_of
+from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 from headlight_service.frontends.tei.service_info import compute_report, service_info
 from headlight_service.frontends.tei.tei_requests import (
     TOKEN_VECTORS,
@@ -86,13 +93,23 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _any(exchange: Exchange) -> Response:
-    body = exchange.json_object()
-    similar = isinstance(body.get("inputs"), dict)
-    return await (_similarity if similar else _embed)(exchange, body)
+    return await (await exchange.decoded(_any_handler))(exchange)
 
 
-async def _embed(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
-    body = exchange.json_object() if body is None else body
+def _any_handler(exchange: Exchange, body: dict[str, Any]) -> Handler:
+    return _similarity if isinstance(body.get("inputs"), dict) else _embed
+
+
+async def _embed(exchange: Exchange) -> Response:
+    model, request = await exchange.decoded(_embed_request)
+    answer, headers = await _vectors(exchange, model, request)
+    [vectors] = answer.pooled()
+    return await exchange.encoded(
+        lambda: json_response(lists_of(vectors), headers=headers), answer.prepared.data_bytes
+    )
+
+
+def _embed_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
         if optional(body, "encoding_format", str, "float") not in (None, "float"):
@@ -102,28 +119,38 @@ async def _embed(exchange: Exchange, body: dict[str, Any] | None = None) -> Resp
         outputs = pooled_output(
             normalize=True if normalize is None else normalize, dimensions=dimensions
         )
-        request = _request(model, _inputs(body.get("inputs")), outputs, body)
-    answer, headers = await _vectors(exchange, model, request)
-    [vectors] = answer.pooled()
-    return await encoded(
-        lambda: json_response(lists_of(vectors), headers=headers), answer.prepared.data_bytes
-    )
+        return model, _request(model, _inputs(body.get("inputs"), model), outputs, body)
 
 
 async def _embed_all(exchange: Exchange) -> Response:
-    body = exchange.json_object()
-    model = exchange.door.pipeline.models.get()
-    with counted(model):
-        request = _request(model, _inputs(body.get("inputs")), TOKEN_VECTORS, body)
+    model, request = await exchange.decoded(_embed_all_request)
     answer, headers = await _vectors(exchange, model, request)
     tokens = [result.tokens for result in answer.results if result.tokens is not None]
-    return await encoded(
+    return await exchange.encoded(
         lambda: json_response([*map(lists_of, tokens)], headers=headers), answer.prepared.data_bytes
     )
 
 
-async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) -> Response:
-    body = exchange.json_object() if body is None else body
+def _embed_all_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
+    model = exchange.door.pipeline.models.get()
+    with counted(model):
+        return model, _request(model, _inputs(body.get("inputs"), model), TOKEN_VECTORS, body)
+
+
+async def _similarity(exchange: Exchange) -> Response:
+    model, request = await exchange.decoded(_similarity_request)
+    try:
+        answer, headers = await _vectors(exchange, model, request)
+    except InvalidInput as error:
+        raise InvalidInput(_similarity_field(error.field), error.problem) from None
+    [vectors] = answer.pooled()
+    similar = vectors[1:] @ vectors[0]
+    return await exchange.encoded(
+        lambda: json_response(lists_of(similar), headers=headers), answer.prepared.data_bytes
+    )
+
+
+def _similarity_request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
         inputs = optional(body, "inputs", dict, "an object") or {}
@@ -132,20 +159,13 @@ async def _similarity(exchange: Exchange, body: dict[str, Any] | None = None) ->
             raise InvalidInput("inputs.source_sentence", "must be a text")
         if not isinstance(sentences, list) or not all(type(each) is str for each in sentences):
             raise InvalidInput("inputs.sentences", "must be a list of texts")
+        model.check_items("inputs.sentences", len(sentences))
         texts: list[Input] = [source, *sentences]
         if not (sentences and all(texts)):
             raise InvalidInput("inputs", EMPTY)
         parameters = optional(body, "parameters", dict, "an object") or {}
-        request = _request(model, texts, pooled_output(normalize=True, dimensions=None), parameters)
-    try:
-        answer, headers = await _vectors(exchange, model, request)
-    except InvalidInput as error:
-        raise InvalidInput(_similarity_field(error.field), error.problem) from None
-    [vectors] = answer.pooled()
-    similar = vectors[1:] @ vectors[0]
-    return await encoded(
-        lambda: json_response(lists_of(similar), headers=headers), answer.prepared.data_bytes
-    )
+        outputs = pooled_output(normalize=True, dimensions=None)
+        return model, _request(model, texts, outputs, parameters)
 
 
 def _similarity_field(field: str) -> str:
@@ -158,10 +178,17 @@ def _similarity_field(field: str) -> str:
 
 
 async def _tokenize(exchange: Exchange) -> Response:
-    body = exchange.json_object()
+    request, form = await exchange.decoded(_tokenize_request)
+    try:
+        return Response(await exchange.tokenize(request, form))
+    except InvalidInput as error:
+        raise own_field(error, single=False) from None
+
+
+def _tokenize_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, TokenLists]:
     model = exchange.door.pipeline.models.get()
     with counted(model):
-        texts = _inputs(body.get("inputs"))
+        texts = _inputs(body.get("inputs"), model)
         if not all(isinstance(text, str) for text in texts):
             raise InvalidInput("inputs", "must be a text, or a list of texts")
         add = optional(body, "add_special_tokens", bool, "true or false")
@@ -172,15 +199,11 @@ async def _tokenize(exchange: Exchange) -> Response:
             size_bytes=len(exchange.body),
             client=exchange.client,
         )
-    form = TokenLists(
+    return request, TokenLists(
         model.limits,
         [str(text) for text in request.inputs],
         add_special_tokens=True if add is None else add,
     )
-    try:
-        return Response(await exchange.tokenize(request, form))
-    except InvalidInput as error:
-        raise own_field(error, single=False) from None
 
 
 async def _info(exchange: Exchange) -> Response:
@@ -232,13 +255,17 @@ def _direction(name: str | None) -> Direction | None:
     return None if name is None else DIRECTIONS[name]
 
 
-def _inputs(value: Any) -> list[Input]:
+def _inputs(value: Any, model: ServedModel) -> list[Input]:
     """Return texts and ids: `inputs` is one of them, or a list. A flat list of ids is one input."""
     values = value if isinstance(value, list) else [value]
     if values and all(type(each) is int for each in values):
         values = [values]
     if not values:
         raise InvalidInput("inputs", EMPTY)
+    model.check_items("inputs", len(values))
+    most = model.limits.max_request_tokens
+    if sum([len(each) for each in values if isinstance(each, list)]) > most:
+        raise too_many_tokens(most)
     return [_input(f"inputs[{place}]", each) for place, each in enumerate(values)]
 
 

@@ -12,7 +12,7 @@ from headlight_service.frontends.http.dialects.openai import optional, outputs_o
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
-from headlight_service.frontends.http.json_answers import JsonForm, encoded, lists_of
+from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 
 PROTOCOL = "weaviate"
 # The names of prompts for each type of task; the first that the model has.
@@ -36,21 +36,29 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _vectors(exchange: Exchange) -> Response:
-    body = exchange.json_object()
+    model, request, several = await exchange.decoded(_request)
+    answer = await exchange.submit(request, JsonForm(model.limits))
+    return await exchange.encoded(
+        lambda: _vectors_of(answer, request.inputs, several), answer.prepared.data_bytes
+    )
+
+
+def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, bool]:
+    """Return the model, the request, and whether it is one of several texts."""
     model = exchange.door.pipeline.models.get()
-    several = body.get("texts")
+    texts = body.get("texts")
+    several = texts is not None
     with counted(model):
-        inputs = _texts([body.get("text")] if several is None else several, several is not None)
+        inputs = _texts(texts if several else [body.get("text")], several)
+        if several:
+            model.check_items("texts", len(inputs))
         config = optional(body, "config", dict, "an object") or {}
         _check_pooling(config, model)
         dimensions = optional(config, "dimensions", int, "a whole number")
         request = Request(
             inputs, outputs_of(dimensions), model.ref.name, prompt_name=_prompt(config, model)
         )
-    answer = await exchange.submit(request, JsonForm(model.limits))
-    return await encoded(
-        lambda: _vectors_of(answer, inputs, several is not None), answer.prepared.data_bytes
-    )
+    return model, request, several
 
 
 def _vectors_of(answer: Answer, inputs: list[Input], several: bool) -> Response:

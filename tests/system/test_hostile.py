@@ -1,0 +1,323 @@
+"""Hostile traffic over HTTP, on real processes: it takes little memory, and nobody is kept out."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import ssl
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from headlight import Client, Unavailable
+from tests.certificates import Authority
+from tests.system import hostile
+from tests.system.conftest import bundle_of
+from tests.system.hostile import Costs, embed, post
+from tests.system.processes import Service, get
+
+MIB = 1 << 20
+ROPE = bundle_of("docs-rope")
+AT_ONCE = 2.0  # seconds, on a busy machine
+
+
+def p99(seconds: list[float]) -> float:
+    return sorted(seconds)[int(0.99 * len(seconds))]
+
+
+def test_a_flood_of_pipelined_requests_is_cut() -> None:
+    with Service(ROPE) as service, Costs(service) as costs:
+        for _ in range(8):
+            assert hostile.pipelined_flood(service) < 32 * MIB
+    assert costs.memory < 48 * MIB
+    assert costs.refused == []
+    assert max(costs.seconds) < AT_ONCE
+
+
+def test_as_many_pipelined_requests_as_may_wait_are_answered() -> None:
+    with Service(ROPE) as service, hostile.connected(service) as client:
+        ask = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
+        client.sendall((ask + b"\r\n") * 60 + ask + b"Connection: close\r\n\r\n")
+        assert hostile.receive_all(client).count(b"HTTP/1.1 200 ") == 61
+
+
+def test_lists_of_lists_are_refused_before_they_are_objects() -> None:
+    statuses = list[int]()
+    with Service(ROPE) as service, Costs(service) as costs:
+        callers = [
+            threading.Thread(target=lambda: statuses.extend(hostile.nested_lists(service)))
+            for _ in range(12)
+        ]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join(120)
+    assert set(statuses) <= {400, 422, 429}
+    assert len(statuses) == 8 * 12
+    assert costs.memory < 256 * MIB  # of bodies, which may have --max-queue-bytes
+    assert costs.refused == []
+    assert p99(costs.seconds) < AT_ONCE
+
+
+def test_the_largest_useful_requests_are_taken() -> None:
+    options = ("--max-items", "2048", "--max-request-tokens", "32768")
+    with Service(ROPE, *options) as service:
+        status, body = post(service, "/v1/embeddings", {"input": ["a, [b]"] * 2048})
+        assert (status, len(json.loads(body)["data"])) == (200, 2048)
+        passages = [{"text": 'a "b" {c}'}] * 1000
+        asked = {"query": {"text": "a"}, "passages": passages}
+        status, body = post(service, "/v1/compare", asked)
+        assert (status, len(json.loads(body)["passages"])) == (200, 1000)
+        most = [[100 + at % 50 for at in range(2048)]] * 16  # 32,768 ids
+        status, body = post(service, "/embed", {"inputs": most})
+        assert (status, len(json.loads(body))) == (200, 16)
+
+
+def test_parsing_is_charged_to_the_quota(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("noisy abcdefghijklmnopqrst\n", encoding="ascii")
+    options = ("--auth-tokens", str(tokens), "--quota-tokens-per-second", "100")
+    large = b'{"input":' + b"[1,1]," * 300_000 + b"1}"
+    with Service(ROPE, *options) as service:
+        asked = {"authorization": "Bearer abcdefghijklmnopqrst"}
+        statuses = [post(service, "/v1/embeddings", large, **asked)[0] for _ in range(4)]
+    assert statuses[0] == 400
+    assert statuses[-1] == 429
+
+
+def seconds_of(act: Callable[[], int]) -> float:
+    begun = time.monotonic()
+    assert act() == 200
+    return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "authority")
+
+
+def tls_options(authority: Authority) -> tuple[str, ...]:
+    pair = authority.sign("localhost")
+    return ("--tls-cert", str(pair.cert), "--tls-key", str(pair.key))
+
+
+def embed_tls(service: Service, authority: Authority) -> int:
+    host, _, port = service.rest.partition(":")
+    context = ssl.create_default_context(cafile=str(authority.cert))
+    context.check_hostname = False
+    client = http.client.HTTPSConnection(host, int(port), context=context, timeout=60)
+    with contextlib.closing(client):
+        client.request("POST", "/v1/embeddings", '{"input": "a"}')
+        return client.getresponse().status
+
+
+def test_silent_handshakes_are_counted(authority: Authority) -> None:
+    descriptors = 400
+    with Service(ROPE, *tls_options(authority), before=hostile.limited(descriptors)) as service:
+        service.forget_peak()
+        before = service.resident_bytes()
+        for _ in range(4):
+            assert hostile.silent_handshakes(service, 300) >= 200
+            assert hostile.open_files(service) < descriptors / 2
+            assert embed_tls(service, authority) == 200
+        assert service.peak_bytes() - before < 100 * MIB
+        channel = grpc.ssl_channel_credentials(authority.cert.read_bytes())
+        with Client(service.target, timeout=30, tls_ca=authority.cert) as client:
+            assert client.encode(["a"]).shape[0] == 1
+        assert channel is not None
+
+
+def test_bodies_that_never_end_leave_room_for_others() -> None:
+    """40 callers that declare 4 MiB each held all bytes of requests, also those of gRPC."""
+    with Service(ROPE) as service, Client(service.target, timeout=30) as client:
+        for shape in (hostile.trickled_bodies, hostile.large_bodies):
+            with Costs(service) as costs:
+                attack = threading.Thread(target=shape, args=(service, 40, 3.0))
+                attack.start()
+                time.sleep(1.0)  # the callers' pause, while their bodies arrive
+                assert client.encode(["a" * 1000] * 8).shape[0] == 8
+                assert post(service, "/v1/embeddings", {"input": ["a b"] * 500})[0] == 200
+                attack.join(60)
+            assert costs.refused == []
+            assert costs.memory < 128 * MIB
+            assert max(costs.seconds) < AT_ONCE
+
+
+@pytest.mark.parametrize("shape", [hostile.trickled_bodies, hostile.lingering])
+def test_unfinished_connections_keep_nobody_out(shape: hostile.Shape) -> None:
+    with Service(ROPE, before=hostile.limited(256)) as service:  # 64 connections of HTTP
+        with Costs(service) as costs:
+            shape(service, 300, 3.0)  # type: ignore[call-arg]
+        assert costs.refused == []
+        assert len(costs.seconds) > 20
+        assert costs.descriptors < 200
+        assert max(costs.seconds) < AT_ONCE
+
+
+def test_neighbours_of_many_occlusions_wait_for_one_batch() -> None:
+    """Sixteen callers, each of whom occludes a text of the greatest length."""
+    text = ("one road went on in the wood and the other did not " * 110)[:5600]
+    with Service(ROPE) as service:
+        alone, beside, largest = list[float](), list[float](), list[float]()
+        for _ in range(3):
+            largest.append(seconds_of(lambda: embed(service, text)))
+        for _ in range(100):
+            alone.append(seconds_of(lambda: embed(service)))
+        texts = service.counted("headlight_texts_total")
+        with contextlib.ExitStack() as opened:
+            for _ in range(16):
+                client = opened.enter_context(hostile.connected(service))
+                client.sendall(hostile.request("/v1/occlude", {"input": {"text": text}}))
+            while service.counted("headlight_texts_total") < texts + 16 + 100:  # all have begun
+                assert embed(service) == 200
+            for _ in range(300):
+                beside.append(seconds_of(lambda: embed(service)))
+    batch = statistics.median(largest)
+    print(f"p99 {p99(alone):.4f} s alone, {p99(beside):.4f} s beside; a batch {batch:.4f} s")
+    assert p99(beside) <= p99(alone) + batch
+
+
+def test_trailers_are_not_headers() -> None:
+    with Service(ROPE) as service:
+        assert hostile.trailers(service).startswith(b"HTTP/1.1 200 ")
+        for line in ("X-Request-Timeout: nonsense", "Host: evil.example", "Content-Encoding: gzip"):
+            assert hostile.trailers(service, line).startswith(b"HTTP/1.1 200 "), line
+
+
+def test_a_token_in_a_trailer_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("search abcdefghijklmnopqrst\n", encoding="ascii")
+    line = "Authorization: Bearer abcdefghijklmnopqrst"
+    with Service(ROPE, "--auth-tokens", str(tmp_path / "tokens")) as service:
+        assert hostile.trailers(service, line).startswith(b"HTTP/1.1 401 ")
+        assert hostile.trailers(service, head=f"{line}\r\n").startswith(b"HTTP/1.1 200 ")
+        twice = f"{line}\r\nAuthorization: Bearer other\r\n"
+        assert hostile.trailers(service, head=twice).startswith(b"HTTP/1.1 400 ")
+        with grpc.insecure_channel(service.target) as channel:
+            making: Any = channel.unary_unary  # typed as if serializers were needed
+            call = making("/headlight.v1.HeadlightService/GetModel")
+            good = ("authorization", "Bearer abcdefghijklmnopqrst")
+            call(b"", metadata=(good,), timeout=30)
+            with pytest.raises(grpc.RpcError) as refused:
+                call(b"", metadata=(good, ("authorization", "Bearer other")), timeout=30)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example", "sec-fetch-site": "cross-site"},
+        {"origin": "null"},
+        {"origin": "http://localhost:1"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_other_websites_cannot_use_a_local_service(rope: Service, headers: dict[str, str]) -> None:
+    host, _, port = rope.rest.partition(":")
+    client = http.client.HTTPConnection(host, int(port), timeout=60)
+    with contextlib.closing(client):
+        client.request("POST", "/v1/embeddings", b'{"input": "a"}', headers)  # no Content-Type
+        answer = client.getresponse()
+        assert (answer.status, b"--rest-host" in answer.read()) == (403, True)
+
+
+def test_its_own_page_can(rope: Service) -> None:
+    own = {"origin": f"http://{rope.rest}", "sec-fetch-site": "same-origin"}
+    assert embed(rope, **own) == 200
+
+
+def test_the_operational_port_of_a_loopback_checks_host(rope: Service) -> None:
+    host, _, port = rope.http.partition(":")
+    for name, status in (("evil.example", 421), ("localhost", 200), (rope.http, 200)):
+        client = http.client.HTTPConnection(host, int(port), timeout=60)
+        with contextlib.closing(client):
+            client.request("GET", "/metrics", headers={"Host": name})
+            assert client.getresponse().status == status
+
+
+def test_large_answers_need_no_new_thread() -> None:
+    """With a `pids` limit that is reached, each was a 500."""
+    body = {"inputs": ["a b c d e f g h"] * 200}
+    with Service(ROPE, before=hostile.own_user()) as service:
+        assert post(service, "/v1/embeddings", {"input": ["a"] * 100})[0] == 200
+        hostile.allow_no_thread(service)
+        status, answer = post(service, "/embed_all", body)
+        assert (status, len(json.loads(answer))) == (200, 200)
+
+
+def answers(client: Client) -> bool:
+    try:
+        return len(client.encode(["a"])) == 1
+    except Unavailable:
+        return False
+
+
+def test_silent_grpc_connections_leave_descriptors() -> None:
+    with Service(ROPE, before=hostile.limited(1024)) as service:
+        with hostile.connections(service.target, 1100):
+            time.sleep(1.0)  # the clients' silence
+            assert hostile.open_files(service) < 700
+            assert embed(service) == 200
+            assert "process_open_fds" in get(service.http, "/metrics")
+            begun = time.monotonic()
+            with Client(service.target, timeout=60) as client:
+                while not answers(client):
+                    assert time.monotonic() - begun < 20  # the silent ones are gone after 5 s
+        with grpc.insecure_channel(service.target) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            told = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
+            assert told.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_body_that_never_ends_does_not_delay_the_end() -> None:
+    head = (hostile.HEAD.format("/v1/embeddings") + "Content-Length: 100\r\n\r\n{").encode()
+    with Service(ROPE, "--grace-seconds", "30") as service, hostile.connected(service) as client:
+        client.sendall(head)
+        assert embed(service) == 200  # accepted later, so the first is read by now
+        begun = time.monotonic()
+        service.terminate()
+        assert hostile.receive_all(client).startswith(b"HTTP/1.1 503 ")
+        assert service.wait() == 0
+        assert time.monotonic() - begun < 15
+
+
+def test_a_pipelined_request_may_offer_an_upgrade(rope: Service) -> None:
+    body = b'{"input": "a"}'
+    one = (hostile.HEAD.format("/v1/embeddings") + f"Content-Length: {len(body)}\r\n").encode()
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+    last = one + b"Connection: close\r\n\r\n" + body
+    with hostile.connected(rope) as client:
+        client.sendall((one + b"\r\n" + body) + (one + offer + b"\r\n" + body) * 2 + last)
+        assert hostile.receive_all(client).count(b"HTTP/1.1 200 ") == 4
+
+
+BODY = b'Connection: close\r\n\r\ne\r\n{"input": "a"}\r\n0\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: a.localhost\r\n"
+        b"Transfer-Encoding: gzip, chunked\r\n" + BODY,
+        b"GET /health HTTP/2.0\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: [::1]evil\r\nConnection: close\r\n\r\n",
+    ],
+    ids=["coding", "version", "host"],
+)
+def test_heads_that_others_read_otherwise_are_refused(rope: Service, data: bytes) -> None:
+    with hostile.connected(rope) as client:
+        client.sendall(data)
+        assert hostile.receive_all(client).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_far_too_large_is_told_so(rope: Service) -> None:
+    status, answer = post(rope, "/v1/embeddings", b" " * (64 * MIB))
+    assert (status, b"--max-request-bytes" in answer) == (413, True)

@@ -209,6 +209,33 @@ DRIVEN: tuple[Row, ...] = (
         limit_seconds=400,
     ),
     Row(
+        "F14c",
+        "Hostile HTTP",
+        (
+            "pipelined floods; lists of lists; bodies and TLS handshakes that never end; lingering "
+            "connections; trailers; other websites; silent connections to gRPC; few descriptors, no "
+            "thread left"
+        ),
+        (
+            "memory +256 MiB at most; a neighbour is answered within 2 s; three eighths of the "
+            "descriptors are left; exit code 0 after SIGTERM"
+        ),
+        tests=("tests/system/test_hostile.py", "tests/system/test_door_fuzz.py"),
+        asserts="0 neighbours refused or kept waiting, memory and descriptors within their limits",
+        limit_seconds=400,
+    ),
+    Row(
+        "F21b",
+        "Flood of occlusions",
+        "16 callers, each of whom occludes a text of the greatest length",
+        "a neighbour's p99 is at most its p99 alone plus one batch of the largest size",
+        tests=(
+            "tests/system/test_hostile.py::"
+            "test_neighbours_of_many_occlusions_wait_for_one_batch",
+        ),
+        asserts="the neighbour's p99 within its limit",
+    ),
+    Row(
         "F15",
         "Texts and ids at the edge",
         "empty, huge, not UTF-8, ids out of range, and others",

@@ -50,8 +50,8 @@ class AddressOptions:
         None,
         host_name,
         (
-            "name by which clients may call --rest on a loopback address, besides localhost; "
-            "other names are refused there, because a web page may have rebound them"
+            "name by which clients may call --rest and --http on a loopback address, besides "
+            "localhost; other names are refused there, because a web page may have rebound them"
         ),
         metavar="NAME",
     )

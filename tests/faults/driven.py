@@ -230,8 +230,7 @@ DRIVEN: tuple[Row, ...] = (
         "16 callers, each of whom occludes a text of the greatest length",
         "a neighbour's p99 is at most its p99 alone plus one batch of the largest size",
         tests=(
-            "tests/system/test_hostile.py::"
-            "test_neighbours_of_many_occlusions_wait_for_one_batch",
+            "tests/system/test_hostile.py::test_neighbours_of_many_occlusions_wait_for_one_batch",
         ),
         asserts="the neighbour's p99 within its limit",
     ),

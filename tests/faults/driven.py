@@ -213,8 +213,8 @@ DRIVEN: tuple[Row, ...] = (
         "Hostile HTTP",
         (
             "pipelined floods; lists of lists; bodies and TLS handshakes that never end; lingering "
-            "connections; trailers; other websites; silent connections to gRPC; few descriptors, no "
-            "thread left"
+            "connections; trailers; other websites; silent connections to gRPC; few descriptors, "
+            "no thread left"
         ),
         (
             "memory +256 MiB at most; a neighbour is answered within 2 s; three eighths of the "

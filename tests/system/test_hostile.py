@@ -129,10 +129,8 @@ def test_silent_handshakes_are_counted(authority: Authority) -> None:
             assert hostile.open_files(service) < descriptors / 2
             assert embed_tls(service, authority) == 200
         assert service.peak_bytes() - before < 100 * MIB
-        channel = grpc.ssl_channel_credentials(authority.cert.read_bytes())
         with Client(service.target, timeout=30, tls_ca=authority.cert) as client:
             assert client.encode(["a"]).shape[0] == 1
-        assert channel is not None
 
 
 def test_bodies_that_never_end_leave_room_for_others() -> None:
@@ -169,7 +167,7 @@ def test_neighbours_of_many_occlusions_wait_for_one_batch() -> None:
         alone, beside, largest = list[float](), list[float](), list[float]()
         for _ in range(3):
             largest.append(seconds_of(lambda: embed(service, text)))
-        for _ in range(100):
+        for _ in range(200):
             alone.append(seconds_of(lambda: embed(service)))
         texts = service.counted("headlight_texts_total")
         with contextlib.ExitStack() as opened:

@@ -7,7 +7,7 @@ import logging
 import resource
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import grpc
 from google.protobuf.descriptor import FileDescriptor
@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from headlight.pb import headlight_pb2
 from headlight.pb.headlight_pb2_grpc import add_HeadlightServiceServicer_to_server
 from headlight_service.app.health import Readiness
+from headlight_service.app.http_listener import MOST_CONNECTIONS, SHARE_OF_DESCRIPTORS
 from headlight_service.app.listen_addresses import REASONS, PortTaken, taken
 from headlight_service.config.network_options import REST
 from headlight_service.config.option_types import Address
@@ -49,12 +50,9 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.app.server_setup")
-# Connections of one server, and its part of the file descriptors; operational HTTP has a quarter.
-# The rest is for files.
-MOST_CONNECTIONS = 4096
-SHARES = {"rest": 1 / 4, "grpc": 3 / 8, "health": 1 / 16}
-# Each TLS connection takes some 0.3 MB, most of it asyncio's read buffer.
-MOST_TLS_CONNECTIONS = 1024
+# Most connections of each server; a connection of HTTP with TLS takes some 0.3 MB, most of it
+# asyncio's read buffer, an idle one of gRPC 17 KB.
+MOST_REST, MOST_REST_TLS, MOST_GRPC, MOST_HEALTH = 4096, 1024, 16384, 1024
 HANDSHAKE_MS = 5000  # for TLS and the settings of HTTP/2
 
 GRPC, HEALTH = "grpc", "health"  # names of the gRPC servers
@@ -108,7 +106,7 @@ def options(config: Config) -> list[tuple[str, Any]]:
         # Clients must look up the replicas regularly, and show their certificates again. Calls in
         # flight run to their end, however long: gRPC's default grace for them is infinite.
         ("grpc.max_connection_age_ms", round(1000 * config.max_connection_age_seconds)),
-        ("grpc.max_allowed_incoming_connections", most_connections("grpc")),
+        ("grpc.max_allowed_incoming_connections", connection_limits().grpc),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     ]
 
@@ -154,7 +152,7 @@ def build_health_server(readiness: Readiness, observe: Callable[[str, Change], N
         "grpc.max_concurrent_streams": 16,
         "grpc.max_connection_age_ms": 300_000,
         "grpc.max_connection_age_grace_ms": 10_000,
-        "grpc.max_allowed_incoming_connections": most_connections("health"),
+        "grpc.max_allowed_incoming_connections": connection_limits().health,
         "grpc.server_handshake_timeout_ms": HANDSHAKE_MS,
     }
     arrivals, metrics = Arrivals(PROBE_SECONDS, PROBE_BYTES), Metrics()  # metrics without a reader
@@ -200,7 +198,7 @@ def build_rest(
         max_request_bytes=config.max_request_bytes,
         hosts=accepted_hosts(config.rest, config.rest_host),
         max_connection_age_seconds=config.max_connection_age_seconds,
-        most_connections=most_connections("rest", tls=tls is not None),
+        most_connections=connection_limits(tls=tls is not None).rest,
         metrics_address=str(config.http),
         page=config.page == "on",
         grpc_port=grpc_port,
@@ -247,15 +245,25 @@ def accepted_hosts(listening: Address, more: str | None) -> frozenset[str] | Non
     return frozenset() if more is None else frozenset((more,))
 
 
-def most_connections(server: str, *, tls: bool = False) -> int:
-    """Return the limit on a server's open connections, by the file descriptors of the process.
+class ConnectionLimits(NamedTuple):
+    """Most open connections of each server."""
+
+    rest: int
+    grpc: int
+    health: int
+
+
+def connection_limits(*, tls: bool = False) -> ConnectionLimits:
+    """Return the limits that leave a sixteenth of the file descriptors to files.
 
     Args:
-        server: one of SHARES.
-        tls: whether it is the HTTP frontend with TLS.
+        tls: whether the HTTP frontend has TLS.
     """
-    most, files = MOST_TLS_CONNECTIONS if tls else MOST_CONNECTIONS, resource.RLIMIT_NOFILE
-    most_open = resource.getrlimit(files)[0]
-    if most_open == resource.RLIM_INFINITY:
-        return most
-    return max(1, min(most, int(most_open * SHARES[server])))
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        files = 1 << 20
+    rest = min(MOST_REST_TLS if tls else MOST_REST, files // 4)
+    health = min(MOST_HEALTH, files // 16)
+    operational = min(MOST_CONNECTIONS, files // SHARE_OF_DESCRIPTORS)
+    left = files - files // 16 - rest - health - operational
+    return ConnectionLimits(max(1, rest), max(1, min(MOST_GRPC, left)), max(1, health))

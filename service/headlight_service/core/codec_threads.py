@@ -20,11 +20,15 @@ class CodecThreads:
     def __init__(self) -> None:
         self._threads = WorkerThreads(THREADS, "codec")
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return the result of some work. Raises its error."""
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Return the future of some work, which can be cancelled until it begins."""
         future: Future[T] = Future()
         self._threads.put(functools.partial(_run, work, future))
-        return await asyncio.wrap_future(future)
+        return future
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of some work. Raises its error."""
+        return await asyncio.wrap_future(self.submit(work))
 
     def close(self) -> None:
         """Let the threads end."""

@@ -46,7 +46,6 @@ class Bucket:
         "_lock",
         "_rate",
         "_refused",
-        "_until",
     )
 
     def __init__(self, rate: float, capacity: float, clock: Callable[[], float]) -> None:
@@ -61,7 +60,8 @@ class Bucket:
         self._capacity = self._level = capacity
         self._clock = clock
         self._at = clock()
-        self._refused, self._until = math.inf, 0.0  # estimate of a refused request; end of its wait
+        # Estimate of the request that was refused last, and the tokens that it needed.
+        self._refused = math.inf, 0.0
         self._lock = threading.RLock()
 
     @property
@@ -101,17 +101,15 @@ class Bucket:
     def check_early(self, estimate: float) -> None:
         """Refuse a request of about so many tokens before it is read.
 
-        There must be half of them. Until the wait of a refused request is over, none like it is
-        read: a client that tries again at once would spend all that it saves on reading.
+        There must be half of them. If one like it was refused, there must be as many as that one
+        needed: a client that tries again at once would spend all that it saves on reading.
 
         Raises:
             Shed: as `check` does.
         """
         with self._lock:
-            left = self._until - self._clock()
-            if left > 0 and estimate >= LIKE * self._refused:
-                raise self._shed(left)
-            self.check(estimate / 2)
+            refused, needed = self._refused
+            self.check(max(estimate / 2, needed if estimate >= LIKE * refused else 0.0))
 
     def charge(self, tokens: float, paid: float = 0.0, estimate: float = math.inf) -> None:
         """Charge a request's tokens except those that are `paid`.
@@ -119,7 +117,7 @@ class Bucket:
         Args:
             tokens: tokens of the request.
             paid: the part already charged.
-            estimate: the estimate that `check_early` was given.
+            estimate: the estimate that `check_early` was given; infinity: there was none.
 
         Raises:
             Shed: as `check` does.
@@ -127,13 +125,13 @@ class Bucket:
         with self._lock:
             try:
                 self.check(tokens, paid)
-            except Shed as error:
-                self._refused, self._until = (
-                    estimate,
-                    self._clock() + (error.retry_after_seconds or 0),
-                )
+            except Shed:
+                if estimate < math.inf:
+                    self._refused = estimate, tokens
                 raise
             self.spend(tokens - paid)
+            if estimate >= LIKE * self._refused[0]:
+                self._refused = math.inf, 0.0
 
     def spend(self, tokens: float) -> None:
         """Take out tokens; the level may fall below 0. A negative number puts tokens back."""

@@ -37,7 +37,8 @@ class WaitingList:
 
     Interactive requests go first, and each priority in its order. A request that does not fit yet
     blocks those behind it, except interactive ones behind a bulk one. Parts of requests that have
-    begun go before the others: these requests hold answer bytes that the others may wait for.
+    begun wait as bulk, but go before the others: these requests hold answer bytes that the others
+    may wait for.
 
     Attributes:
         count: requests that wait.
@@ -46,7 +47,6 @@ class WaitingList:
     def __init__(self) -> None:
         self.count = 0
         self._waiting: dict[tuple[bool, Priority], dict[Wanted, None]] = {
-            (True, "interactive"): {},
             (True, "bulk"): {},
             (False, "interactive"): {},
             (False, "bulk"): {},

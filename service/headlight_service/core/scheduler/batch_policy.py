@@ -182,6 +182,6 @@ class LaneSet(Generic[T]):
         return batch
 
     def _next(self, priority: Priority) -> tuple[LaneKey, Lane[T]]:
-        """Return the lane, of those with items, whose first item has waited longest."""
+        """Return the lane, of those with items, whose next batch begins with the oldest item."""
         found = [each for each in self._lanes[priority].items() if each[1].count]
         return found[0] if len(found) == 1 else min(found, key=lambda each: each[1].oldest.arrived)

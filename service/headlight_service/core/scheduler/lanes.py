@@ -2,9 +2,9 @@
 
 A lane holds the items of one priority that one graph of one model can serve together.
 `headlight_service.core.scheduler.batch_policy` chooses between lanes. A batch starts from the
-lane's oldest item, so nothing starves. It grows by items of the nearest lengths, so little is
-padding. The cost to add, discard and take does not depend on the number of waiting items. Items of
-one size are taken together, for little more than one item costs.
+oldest item of the lane's next flow, so nothing starves. It grows by items of the nearest lengths,
+so little is padding. The cost to add, discard and take does not depend on the number of waiting
+items. Items of one size are taken together, for little more than one item costs.
 
 Plain data: no event loop, no clock (`now` is passed in).
 """

@@ -72,7 +72,7 @@ class Acceptor:
                         },
                     )
                     self._connections.close_one()
-                    await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(PAUSE_SECONDS if error.errno in NO_DESCRIPTOR else 0)
                 continue
             connection = self._make()
             opening = self._loop.create_task(self._open(client, connection))

@@ -34,9 +34,9 @@ TOO_LARGE = _Problem(
     431, f"the head of the request has over {HEAD_BYTES} bytes or {MOST_HEADERS} headers; send less"
 )
 # Requests may be sent before earlier ones are answered, but so many of a connection, and of all
-# together, with so many bytes of bodies of a connection. A client that sends more is disconnected.
+# together, with so many bytes of bodies of a connection. Who sends more is disconnected.
 MOST_QUEUED, MOST_QUEUED_BY_ALL, QUEUED_BYTES = 64, 4096, 16384
-FLOOD = _Problem(429, f"more than {MOST_QUEUED} requests, or large ones, wait on one connection")
+FLOOD = _Problem(429, "too many requests wait on a connection")  # counted, and not sent
 # Two of them would let two readers of a request see two requests.
 SINGLE = {
     b"host",
@@ -109,34 +109,34 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         self.door.connections.remove(self)
-        self.door.connections.queued -= len(self.pipeline)
+        self._forget_queue()
         self._stop_clock()
         super().connection_lost(exc)
-        self.pipeline.clear()
         self._unset_keepalive_if_required()
-        if self._busy:
-            self.body.release()
         if self._exchange is not None:
             self.current.disconnected = True
             self.current.message_event.set()
             self._exchange.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        if self._problem is not None:
-            return
-        if self._in_head or not self._busy:
-            self._head_bytes += len(data)
         self._unset_keepalive_if_required()
-        try:
-            self._parse(data)
-        except httptools.HttpParserError:
-            self.send_400_response("")
-        if self._in_head or not self._busy:
-            if self._head_bytes > HEAD_BYTES and self._problem is None:
-                self._fail(TOO_LARGE)
-            self._start_clock()
-        else:
-            self._stop_clock()
+        for begin in range(0, len(data), HEAD_BYTES):  # the parser keeps the head that it is in
+            if self._problem is not None or self.transport.is_closing():
+                return
+            piece = data[begin : begin + HEAD_BYTES]
+            try:
+                self._parse(piece)
+            except httptools.HttpParserError:
+                self.send_400_response("")
+            if self._in_head:
+                self._head_bytes += len(piece)
+                if self._head_bytes > 2 * HEAD_BYTES:  # some of it may be of a body before
+                    self._fail(TOO_LARGE)
+        if self._problem is None:
+            if self._in_head or not self._busy:
+                self._start_clock()
+            else:
+                self._stop_clock()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -188,20 +188,25 @@ class Connection(HttpToolsProtocol):
         self._place()
 
     def on_response_complete(self) -> None:
-        self.body.release()
-        self._busy = bool(self.pipeline)
-        if self._busy:
+        self._busy = False
+        if self.transport.is_closing():  # requests behind it are not answered
+            self._close()
+            return
+        if self.pipeline:
             self.door.connections.queued -= 1
             self._begin(self.pipeline[-1][0])
         super().on_response_complete()  # it begins the next request
         if self._busy:
             self.watch()
         elif self._problem is MALFORMED:  # no request, so it gets no answer that could be another's
-            self.transport.close()
+            self._close()
         elif self._problem is not None:
             self._end_with(self._problem)
-        elif not self.lost:
+        else:
             self.door.connections.spare(self)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -220,7 +225,7 @@ class Connection(HttpToolsProtocol):
 
     def serve(self, exchange: Exchange) -> None:
         """Notify a request when the client disconnects."""
-        self._exchange = exchange
+        self._exchange, exchange.release_body = exchange, self.body.release
         if self.lost:
             exchange.disconnect()
 
@@ -292,7 +297,8 @@ class Connection(HttpToolsProtocol):
 
     def _begin(self, cycle: RequestResponseCycle) -> None:
         """Let a request be the one that is answered: its body counts from now on."""
-        self._busy, self.current, self._queued_bytes = True, cycle, 0
+        self._busy, self.current = True, cycle
+        self._queued_bytes -= len(cycle.body)
         self.body = self.door.arriving.body(self._address)
         if cycle.body and not self.body.take(len(cycle.body)):
             cycle.body = bytearray()
@@ -319,8 +325,8 @@ class Connection(HttpToolsProtocol):
             if coding != b"chunked" or version == "1.0":
                 self._refuse(CODED)
         if self._busy:
-            connections = self.door.connections
-            if len(self.pipeline) >= MOST_QUEUED or connections.queued >= MOST_QUEUED_BY_ALL:
+            full = self.door.connections.queued >= MOST_QUEUED_BY_ALL  # one of each still may
+            if len(self.pipeline) >= (1 if full else MOST_QUEUED):
                 self._refuse(FLOOD)
 
     def _measure(self, size: int) -> None:
@@ -338,10 +344,18 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._problem = problem
+        self._stop_clock()
         own = self._busy and not self.pipeline and self.cycle.more_body  # in its body
         if not self._busy or (own and not self.cycle.response_started):
             self._end_with(problem)
-        elif own or problem is FLOOD:
+        elif problem is FLOOD:
+            log.warning(
+                "too many requests wait on a connection; it is closed",
+                extra={"event": "pipelining_cut"},
+            )
+            self.door.count("http", "other", problem.status)
+            self._close()
+        elif own:
             self._close()
         else:
             self.flow.pause_reading()
@@ -363,10 +377,25 @@ class Connection(HttpToolsProtocol):
         self._close()
 
     def _close(self) -> None:
+        """Close once all is sent that is written; a client that does not read it is cut later."""
         if self._busy:
+            self._busy = False
             self.current.disconnected = True
             self.current.message_event.set()
+            if self._exchange is not None:
+                self._exchange.disconnect()
+        self._forget_queue()
+        self._stop_clock()
+        self._unset_keepalive_if_required()
+        self.door.connections.spare(self, first=True)
         self.transport.close()
+        if not self.lost:
+            seconds = self.door.options.stall_seconds
+            self._clock = self.loop.call_later(seconds, self.transport.abort)
+
+    def _forget_queue(self) -> None:
+        self.door.connections.queued -= len(self.pipeline)
+        self.pipeline.clear()
 
     def _start_clock(self) -> None:
         if self._clock is None:
@@ -383,4 +412,4 @@ class Connection(HttpToolsProtocol):
         if self._in_head and self._problem is None:
             self._fail(LATE)
         else:
-            self.transport.close()
+            self._close()

@@ -151,7 +151,6 @@ class Door:
         error: Exception | None = None
         self.in_flight.add(exchange)
         connection.serve(exchange)
-        exchange.release_body = connection.body.release
         try:
             version = scope["http_version"]
             response = await self._answer(exchange, route, version, connection, receive)
@@ -167,32 +166,38 @@ class Door:
             response = self._refused(error, exchange, dialect)
             status = response.status
         try:
-            if connection.current.more_body:  # nobody wants the rest
-                connection.body.drop()
             if response is not None:
                 head = (*response.headers, (REQUEST_ID, exchange.request_id))
-                await send_response(
-                    response._replace(headers=head),
-                    connection,
-                    receive,
-                    send,
-                    stall_seconds=self.options.stall_seconds,
-                    close=self.draining or time.monotonic() > connection.ends,
-                    linger=not self.connections.crowded,
-                )
+                await self._send(response._replace(headers=head), connection, receive, send)
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
         finally:
             connection.served()
+            exchange.release_body()
             exchange.close(error)
             if exchange.trace is not None:
                 exchange.trace.end_http(status, _reason(error))
-            self.count(
-                "http" if route is None else dialect.PROTOCOL,
-                "other" if route is None else route.path,
-                status,
+            protocol, method = (
+                ("http", "other") if route is None else (dialect.PROTOCOL, route.path)
             )
+            self.count(protocol, method, status)
             self.in_flight.discard(exchange)
+
+    async def _send(
+        self, response: Response, connection: Peer, receive: Receive, send: Send
+    ) -> None:
+        """Send a response; return once it is sent. Raises ClientGone."""
+        if connection.current.more_body:  # nobody wants the rest
+            connection.body.drop()
+        await send_response(
+            response,
+            connection,
+            receive,
+            send,
+            stall_seconds=self.options.stall_seconds,
+            close=self.draining or time.monotonic() > connection.ends,
+            linger=not self.connections.crowded,
+        )
 
     async def _answer(
         self,

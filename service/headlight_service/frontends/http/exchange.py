@@ -7,7 +7,7 @@ import math
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import orjson
@@ -146,6 +146,7 @@ class Exchange:
         self.gone = False
         self.release_body: Callable[[], None] = _nothing
         self._waiting: Handle[Any] | None = None
+        self._decoding: Future[Any] | None = None
         self._answered: list[Handle[Any]] = []
 
     async def decoded(self, make: Callable[[Exchange, dict[str, Any]], T]) -> T:
@@ -160,6 +161,8 @@ class Exchange:
         Raises:
             InvalidInput: the body is not JSON, or no object, or too much; or an error of `make`.
             Shed: the client's quota is used up.
+            DeadlineExceeded: other bodies were parsed until the deadline.
+            ClientGone: the client disconnected.
         """
         size = len(self.body)
         if size <= INLINE_BYTES:
@@ -167,7 +170,19 @@ class Exchange:
         bucket = self.door.pipeline.bucket_of(self.client)
         if bucket is not None:
             bucket.charge(size / PARSED_PER_COMPUTED)
-        return await self.door.pipeline.codec.run(lambda: make(self, self._object()))
+        self._decoding = work = self.door.pipeline.codec.submit(lambda: make(self, self._object()))
+        if self.gone:
+            work.cancel()
+        try:
+            left = None if self.deadline == math.inf else self.deadline - time.monotonic()
+            async with asyncio.timeout(left):
+                return await asyncio.wrap_future(work)
+        except TimeoutError:
+            raise DeadlineExceeded(DEADLINE_PASSED) from None
+        except asyncio.CancelledError:
+            if self.gone:
+                raise ClientGone from None
+            raise
 
     async def encoded(self, make: Callable[[], Response], size_bytes: int) -> Response:
         """Return the response that `make` makes of an answer of this size; on a thread if large."""
@@ -261,6 +276,8 @@ class Exchange:
         self.gone = True
         if self._waiting is not None:
             self._waiting.cancel()
+        if self._decoding is not None:
+            self._decoding.cancel()
 
     def close(self, error: Exception | None = None) -> None:
         """Give back everything that the answers hold: the response is sent, or never will be.

@@ -149,6 +149,8 @@ def http_service(
             engine.gate.set()
         until(lambda: made.held == (0, 0, 0), "something is still held")
         until(lambda: not server.door.in_flight, "a request is still in flight")
+        assert server.door.connections.queued >= 0
+        until(lambda: not server.door.arriving.held, "bytes of bodies are still held")
     finally:
         if isinstance(runtime, FakeRuntime):
             engine.gate.set()

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headlight_service.config.option_types import Address
+from headlight_service.core.admission.rate_limit import Quotas
+from headlight_service.frontends.http import exchange, json_limits
+from headlight_service.frontends.http.json_limits import JsonSize
 from headlight_service.security.auth_tokens import AuthTokens
 from headlight_service.security.authentication import Authenticator
+from tests.service.batching import Clock
 from tests.service.frontends.http.http_service import (
     HttpService,
     http_service,
@@ -358,3 +365,165 @@ def test_the_oldest_idle_connection_makes_room() -> None:
             assert read_all(first) == b""
             second.sendall(b"Host: localhost\r\n\r\n")
             assert second.recv(12) == b"HTTP/1.1 200"
+
+
+def unread(service: HttpService, data: bytes) -> socket.socket:
+    """Return a connection that has sent these bytes, and reads nothing."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(60)
+    client.connect(("127.0.0.1", service.port))
+    with contextlib.suppress(ConnectionError):
+        client.sendall(data)
+    return client
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_closing_connection_that_is_not_read_is_cut(version: str) -> None:
+    """Pages in its buffer, a close behind them, and requests that are not answered any more."""
+    page = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /health HTTP/%b\r\nHost: localhost\r\nConnection: %b\r\n\r\n" % (
+        version.encode(),
+        b"keep-alive" if version == "1.0" else b"close",
+    )
+    with http_service(stall_seconds=0.5) as service:
+        for pages in (1, 2, 5, 30):
+            with unread(service, page * pages + last + page * 20):
+                until(lambda: not service.server.door.connections.count, "it is not cut")
+        answers_others(service)
+
+
+def test_a_flood_behind_a_slow_request_is_cut() -> None:
+    flood = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
+    with http_service(stall_seconds=600) as service:
+        service.engine.gate.clear()
+        with service.raw(post({"input": "a"})) as client:
+            service.started()
+            with contextlib.suppress(ConnectionError):
+                client.sendall(flood)
+            assert read_all(client) == b""
+        assert service.sample(
+            "headlight_requests_total", protocol="http", method="other", code="429"
+        )
+
+
+def test_a_bad_head_behind_a_slow_request_does_not_end_it() -> None:
+    large = b"GET /x HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 40_000
+    for head, answers in ((b"GET /x HTTP/1.1\r\nbad\r\n\r\n", 1), (large, 2)):
+        with http_service(stall_seconds=0.2) as service:
+            service.engine.gate.clear()
+            with service.raw(post({"input": "a"})) as client:
+                service.started()
+                client.sendall(head)
+                assert service.talk(HEAD).startswith(b"HTTP/1.1 408 ")  # so 0.2 s are over
+                service.engine.gate.set()
+                answer = read_all(client)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert answer.count(b"HTTP/1.1 ") == answers
+
+
+def test_a_large_unfinished_head_is_refused_at_once() -> None:
+    with http_service(stall_seconds=600) as service:
+        with service.raw() as client:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(HEAD + b"A: " + b"a" * 60_000)
+            assert read_all(client).startswith((b"", b"HTTP/1.1 431 "))
+        assert service.sample(
+            "headlight_requests_total", protocol="http", method="other", code="431"
+        )
+
+
+def test_a_body_whose_client_has_left_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its parsing is cancelled, its bytes stay counted."""
+    go, begun, parsed = threading.Event(), threading.Semaphore(0), list[int]()
+    parse = json_limits.parse
+
+    def slow(body: bytes, limits: JsonSize) -> Any:
+        parsed.append(len(body))
+        begun.release()
+        assert go.wait(60)
+        return parse(body, limits)
+
+    monkeypatch.setattr(exchange, "parse", slow)
+    data = post({"input": "a " * 20_000})
+    with http_service() as service:
+        with contextlib.ExitStack() as opened:
+            for _ in range(2):  # the threads
+                opened.enter_context(service.raw(data))
+                assert begun.acquire(timeout=60)
+            size = service.held[0]
+            with service.raw(data):
+                until(lambda: service.held[0] > size, "it has not come")
+                until(lambda: len(service.server.door.in_flight) == 3, "it is not in flight")
+            until(lambda: len(service.server.door.in_flight) == 2, "it still waits")
+            assert service.held[0] == size
+            go.set()
+        until(lambda: not service.server.door.in_flight, "a request is in flight")
+        assert len(parsed) == 2
+
+
+def test_a_deadline_holds_while_other_bodies_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def slow(body: bytes, limits: JsonSize) -> Any:
+        assert go.wait(60)
+        return json.loads(body)
+
+    monkeypatch.setattr(exchange, "parse", slow)
+    with http_service() as service:
+        late = {"x-request-timeout": "0.1"}
+        assert service.ask("/v1/embeddings", {"input": "a " * 20_000}, headers=late).status == 504
+        go.set()
+
+
+def test_parsing_is_charged_once() -> None:
+    quotas = Quotas(1.0, 1000.0, Clock())
+    body = {"inputs": "a", "user": "u" * 40_000}
+    with http_service(quotas=quotas) as service:
+        levels = []
+        for path in ("/embed", "/", "/invocations"):
+            before = quotas.of("127.0.0.1").level
+            assert service.ask(path, body).status == 200
+            levels.append(before - quotas.of("127.0.0.1").level)
+    assert levels[0] == levels[1] == levels[2] > 40_000 / exchange.PARSED_PER_COMPUTED
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://localhost:{port}", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Origin": "https://proxied.example"}, 200),  # by --rest-host
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:1"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
+def test_other_websites_cannot_use_a_loopback_listener(
+    headers: dict[str, str], status: int
+) -> None:
+    with http_service(rest_host="proxied.example") as service:
+        sent = {name: value.format(port=service.port) for name, value in headers.items()}
+        sent["Host"] = f"localhost:{service.port}"
+        assert service.ask("/v1/embeddings", {"input": "a"}, headers=sent).status == status
+        assert service.ask("/health", headers=sent).status == 200  # the same for everybody
+    with http_service(rest=Address("0.0.0.0", 0)) as service:
+        assert service.ask("/v1/embeddings", {"input": "a"}, headers=headers).status == 200
+
+
+def test_bodies_of_one_client_have_their_share() -> None:
+    """A few that never end leave room for small ones of the same address."""
+    with (
+        http_service(max_queue_bytes=1 << 20, max_request_bytes=1 << 18) as service,
+        contextlib.ExitStack() as opened,
+    ):
+        large = HEAD + b"Content-Length: 262144\r\n\r\n" + b" " * 200_000
+        clients = [opened.enter_context(service.raw(large)) for _ in range(8)]
+        until(lambda: service.held[0] >= 200_000, "no body has come")
+        refused = [each for each in clients if select.select([each], [], [], 1.0)[0]]
+        assert all(each.recv(12) == b"HTTP/1.1 429" for each in refused)
+        assert 1 <= len(clients) - len(refused) <= 2
+        assert service.held[0] <= 1 << 19
+        answers_others(service)

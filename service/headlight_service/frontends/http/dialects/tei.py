@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import re
 from array import array
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from headlight.errors import Code, InvalidInput
@@ -16,13 +17,7 @@ from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
 from headlight_service.frontends.http.dialects.openai import optional
 from headlight_service.frontends.http.door import Door
-from headlight_service.frontends.http.exchange import (
-    Exchange,
-    Handler,
-    Response,
-    Route,
-    json_response,
-)
+from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused
 from headlight_service.frontends.http.json_answers import JsonForm, lists_of
 from headlight_service.frontends.tei.service_info import compute_report, service_info
@@ -37,6 +32,7 @@ from headlight_service.frontends.tei.tei_requests import (
 from headlight_service.frontends.tei.token_lists import TokenLists
 
 PROTOCOL = "tei"
+_Answer = Callable[[Exchange, ServedModel, Request], Awaitable[Response]]
 DIRECTIONS: dict[str, Direction] = {
     "Left": "left",
     "left": "left",
@@ -93,15 +89,21 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _any(exchange: Exchange) -> Response:
-    return await (await exchange.decoded(_any_handler))(exchange)
+    answer, model, request = await exchange.decoded(_any_request)
+    return await answer(exchange, model, request)
 
 
-def _any_handler(exchange: Exchange, body: dict[str, Any]) -> Handler:
-    return _similarity if isinstance(body.get("inputs"), dict) else _embed
+def _any_request(exchange: Exchange, body: dict[str, Any]) -> tuple[_Answer, ServedModel, Request]:
+    if isinstance(body.get("inputs"), dict):
+        return (_similarities, *_similarity_request(exchange, body))
+    return (_embeddings, *_embed_request(exchange, body))
 
 
 async def _embed(exchange: Exchange) -> Response:
-    model, request = await exchange.decoded(_embed_request)
+    return await _embeddings(exchange, *await exchange.decoded(_embed_request))
+
+
+async def _embeddings(exchange: Exchange, model: ServedModel, request: Request) -> Response:
     answer, headers = await _vectors(exchange, model, request)
     [vectors] = answer.pooled()
     return await exchange.encoded(
@@ -138,7 +140,10 @@ def _embed_all_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Served
 
 
 async def _similarity(exchange: Exchange) -> Response:
-    model, request = await exchange.decoded(_similarity_request)
+    return await _similarities(exchange, *await exchange.decoded(_similarity_request))
+
+
+async def _similarities(exchange: Exchange, model: ServedModel, request: Request) -> Response:
     try:
         answer, headers = await _vectors(exchange, model, request)
     except InvalidInput as error:

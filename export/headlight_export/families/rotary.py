@@ -83,7 +83,11 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
         return None
     if kind == "linear":
         return RopeScaling(kind="linear", factor=said.get(float, "factor"))
-    if kind in ("dynamic", "ntk"):
+    if kind == "ntk":  # of GTE's models: the same at every length
+        if said.values.get("mixed_b") is not None:
+            raise Refused("config.json: rope scaling with mixed_b cannot be served")
+        return RopeScaling(kind="fixed_ntk", factor=said.get(float, "factor"))
+    if kind == "dynamic":
         # Scaled by the current length, a text's vector would depend on its batch. We scale by the
         # longest to be served.
         factor = said.get(float, "factor") * max(longest, trained) / trained - (
@@ -93,7 +97,7 @@ def _scaling(said: Config, place: Config, trained: int, longest: int) -> RopeSca
     if kind not in ("yarn", "llama3"):
         raise Refused(
             f"config.json: rope scaling {kind!a:.40} cannot be served; served are linear, "
-            "dynamic, yarn, llama3"
+            "ntk, dynamic, yarn, llama3"
         )
     original = place.get(int, ORIGINAL, default=trained, least=1)
     if kind == "yarn":

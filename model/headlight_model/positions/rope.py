@@ -14,7 +14,7 @@ from torch import Tensor
 
 from headlight_model.positions.angles import inverse_wavelengths
 
-KINDS = ("linear", "ntk", "yarn", "llama3")
+KINDS = ("linear", "ntk", "fixed_ntk", "yarn", "llama3")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,9 @@ class RopeScaling:
 
     "linear": f_i / factor (Chen et al. 2023, position interpolation).
     "ntk": theta times factor^(d / (d - 2)), so that the slowest pair turns `factor` times slower
-    and the fastest as before (bloc97 2023, "NTK-aware"). "yarn": pairs that turn more than
+    and the fastest as before (bloc97 2023, "NTK-aware"). "fixed_ntk": f_i factor^(-2(i+1)/d), so
+    that each pair turns slower, the slowest `factor` times (Su 2023, kexue.fm/archives/9706; "ntk"
+    of GTE's models). "yarn": pairs that turn more than
     beta_fast times within trained_length stay, those below beta_slow times are divided by factor,
     those between are interpolated; cos and sin are multiplied by `attention_factor` (Peng et al.
     2023). "llama3": the same with a ramp in wavelengths, between trained_length / high and
@@ -85,6 +87,9 @@ def rope_frequencies(width: int, theta: float, scaling: RopeScaling | None) -> T
             width, theta * scaling.factor ** (width / (width - 2)) if width > 2 else theta
         )
     plain = inverse_wavelengths(width, theta)
+    if scaling.kind == "fixed_ntk":
+        pairs = torch.arange(1, width // 2 + 1, dtype=torch.float64)
+        return plain * scaling.factor ** (-2 * pairs / width)
     if scaling.kind == "linear":
         return plain / scaling.factor
     kept = (

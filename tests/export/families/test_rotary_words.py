@@ -112,6 +112,26 @@ def test_per_type_parameters_are_refused_if_there_are_no_layer_types() -> None:
             read(None, **{word: {FULL: {"rope_theta": 7e4}, LOCAL: {"rope_theta": 300.0}}})
 
 
+@pytest.mark.parametrize("longest", [TRAINED, 8 * TRAINED])
+def test_ntk_is_the_same_at_every_length_unlike_dynamic(longest: int) -> None:
+    for kind, expected in (("ntk", {TRAINED: 8.0, 8 * TRAINED: 8.0}), ("dynamic", {256: 57.0})):
+        config = Config({"rope_scaling": {"type": kind, "factor": 8.0}})
+        found = rotary(config, default_theta=1000.0, trained=TRAINED, longest=longest)
+        scaling = found["rope_scaling"]
+        assert (scaling and scaling.factor) == expected.get(longest)
+        if scaling is not None:
+            assert scaling.kind == {"ntk": "fixed_ntk", "dynamic": "ntk"}[kind]
+
+
+def test_scalings_that_are_not_implemented_are_refused_by_name() -> None:
+    for own, name in (
+        ({"type": "longrope", "factor": 2.0}, "'longrope'"),
+        ({"type": "ntk", "factor": 2.0, "mixed_b": 0.5}, "mixed_b"),
+    ):
+        with pytest.raises(Refused, match=name):
+            scaled(rope_scaling=own)
+
+
 @pytest.mark.parametrize("kind", [None, FULL])
 @pytest.mark.parametrize(
     "values", [{"rope_scaling": "linear"}, {"rope_parameters": [1]}, {"rope_parameters": 5}]

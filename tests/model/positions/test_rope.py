@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headlight_model.config import EncoderConfig
 from headlight_model.positions.angles import inverse_wavelengths
 from headlight_model.positions.position_schemes import Rope
-from headlight_model.positions.rope import RopeScaling, rope_frequencies
+from headlight_model.positions.rope import KINDS, RopeScaling, rope_frequencies
 
 WIDTH, THETA = 16, 10000.0
 PLAIN = inverse_wavelengths(WIDTH, THETA)
@@ -31,6 +31,14 @@ def test_ntk_keeps_the_fastest_pair_and_slows_the_slowest_by_the_factor() -> Non
     scaled = rope_frequencies(WIDTH, THETA, RopeScaling(kind="ntk", factor=4.0))
     assert scaled[0] == PLAIN[0] == 1
     assert float(PLAIN[-1] / scaled[-1]) == pytest.approx(4.0)
+
+
+def test_fixed_ntk_has_the_numbers_of_its_formula() -> None:
+    """theta^(-2i/d) f^(-2(i+1)/d), which is theta times f, divided by f^(2/d)."""
+    scaled = rope_frequencies(4, THETA, RopeScaling(kind="fixed_ntk", factor=2.0))
+    assert scaled.tolist() == pytest.approx([2**-0.5, 0.01 / 2])
+    scaled = rope_frequencies(WIDTH, THETA, RopeScaling(kind="fixed_ntk", factor=8.0))
+    torch.testing.assert_close(scaled, inverse_wavelengths(WIDTH, THETA * 8) / 8 ** (2 / WIDTH))
 
 
 @pytest.mark.parametrize("scaling", [YARN, LLAMA3])
@@ -56,7 +64,7 @@ def test_llama3_interpolates_by_the_number_of_turns() -> None:
     assert float(scaled[1]) == pytest.approx(float(own) * (0.5 + 0.5 / 8))
 
 
-@given(factor=st.floats(1, 64), kind=st.sampled_from(("linear", "ntk", "yarn", "llama3")))
+@given(factor=st.floats(1, 64), kind=st.sampled_from(KINDS))
 def test_every_scaling_slows_pairs_by_at_most_the_factor(factor: float, kind: str) -> None:
     scaled = rope_frequencies(
         WIDTH, THETA, RopeScaling(kind=kind, factor=factor, trained_length=512)

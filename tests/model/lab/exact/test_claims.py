@@ -9,6 +9,7 @@ import torch
 
 from headlight_model.lab import schemes
 from headlight_model.lab.exact import claims
+from headlight_model.lab.exact.properties import random_encoder
 from headlight_model.positions.position_schemes import Learned
 
 LENGTH, DIM = 6, 8
@@ -45,6 +46,19 @@ def test_the_transposed_table_is_right_for_one_token_only() -> None:
         assert "must match" in claims.refusal(batch, LENGTH)
     assert not claims.refusal(1, LENGTH)
     assert not claims.refusal(LENGTH, LENGTH)
+
+
+def test_a_new_table_of_embeddings_changes_a_sentence_given_twice() -> None:
+    """A test that draws one for each sentence tells nothing of their order."""
+    torch.manual_seed(0)
+    ids = torch.arange(LENGTH)[None]
+    with torch.no_grad():
+        first, second = random_encoder("none"), random_encoder("none")
+        assert torch.equal(first(ids).tokens, first(ids).tokens)
+        second.load_state_dict(first.state_dict())
+        assert torch.equal(first(ids).tokens, second(ids).tokens)
+        second.embedding.weight.copy_(torch.randn_like(second.embedding.weight))
+        assert not torch.allclose(first(ids).tokens, second(ids).tokens, atol=0.1)
 
 
 def test_scaling_by_the_root_of_the_width_makes_the_variance_grow_with_it() -> None:

@@ -10,6 +10,7 @@ CLIENTS_TEI_VENV := .venv-clients-tei
 CLIENTS_MORE_VENV := .venv-clients-more
 BULK_VENV := .venv-bulk
 FAMILIES_VENV := .venv-families
+REAL_VENV := .venv-real
 PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
@@ -23,6 +24,7 @@ PY := $(VENV)/bin/python
 PROTO_PY := $(PROTO_VENV)/bin/python
 ADAPTERS_PY := $(ADAPTERS_VENV)/bin/python
 FAMILIES_PY := $(FAMILIES_VENV)/bin/python
+REAL_PY := $(REAL_VENV)/bin/python
 DEPLOY_PY := $(DEPLOY_VENV)/bin/python
 
 # ONNX Runtime's Linux builds may send usage reports; this disables them.
@@ -44,6 +46,7 @@ CLIENTS_TEI_SETUP := $(CLIENTS_TEI_VENV)/.installed
 CLIENTS_MORE_SETUP := $(CLIENTS_MORE_VENV)/.installed
 BULK_SETUP := $(BULK_VENV)/.installed
 FAMILIES_SETUP := $(FAMILIES_VENV)/.installed
+REAL_SETUP := $(REAL_VENV)/.installed
 PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
@@ -65,7 +68,7 @@ EXPORT_SOURCES := $(filter-out $(ENCODER)/demo.py,$(wildcard $(ENCODER)/*.py $(E
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dependencies dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters bulk clients clients-http clients-oip clients-tei clients-more families families-table system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench bulk-bench gpu-bench serving clean
+.PHONY: help setup dependencies dist install-check proto proto-check train evaluate evaluate-evidence lab export run demo test test-export test-training adapters bulk clients clients-http clients-oip clients-tei clients-more families families-table real-model system bench-check deploy-check image-check image-try lock sbom release-check soak soak-messages faults tune monitoring docs notebooks lint format bench bulk-bench gpu-bench serving clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -217,6 +220,7 @@ $(CLIENTS_TEI_SETUP): tests/clients/tei/requirements.txt
 $(CLIENTS_MORE_SETUP): tests/clients/more/requirements.txt
 $(BULK_SETUP): tests/bulk/requirements.txt
 $(FAMILIES_SETUP): tests/families/requirements.txt
+$(REAL_SETUP): tests/real/requirements.txt
 $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
@@ -224,7 +228,7 @@ $(FASTEMBED_SETUP): bench/peers/fastembed.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
 ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
-$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(REAL_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -259,6 +263,9 @@ bulk: $(BULK_SETUP) build/bundles/docs-rope/manifest.json ## test bulk jobs with
 
 families: $(FAMILIES_SETUP) ## test imported models against transformers and sentence-transformers, over the wire
 	$(call spread,$(FAMILIES_PY)) tests/families --timeout=600
+
+real-model: $(REAL_SETUP) ## export and serve all-MiniLM-L6-v2, and compare it with sentence-transformers (REPORT=1: writes bench/results/real-model.md)
+	OMP_NUM_THREADS=1 $(REAL_PY) -m pytest tests/real --timeout=1200 $(if $(REPORT),--report bench/results/real-model.md)
 
 families-table: $(FAMILIES_SETUP) ## the same, as a table of distances; writes bench/results/families.md
 	$(FAMILIES_PY) -W ignore -m tests.families.table

@@ -73,8 +73,8 @@ def test_the_largest_useful_requests_are_taken() -> None:
         status, body = post(service, "/v1/embeddings", {"input": ["a, [b]"] * 2048})
         assert (status, len(json.loads(body)["data"])) == (200, 2048)
         passages = [{"text": 'a "b" {c}'}] * 1000
-        asked = {"query": {"text": "a"}, "passages": passages}
-        status, body = post(service, "/v1/compare", asked)
+        request = {"query": {"text": "a"}, "passages": passages}
+        status, body = post(service, "/v1/compare", request)
         assert (status, len(json.loads(body)["passages"])) == (200, 1000)
         most = [[100 + at % 50 for at in range(2048)]] * 16  # 32,768 ids
         status, body = post(service, "/embed", {"inputs": most})
@@ -87,8 +87,8 @@ def test_parsing_is_charged_to_the_quota(tmp_path: Path) -> None:
     options = ("--auth-tokens", str(tokens), "--quota-tokens-per-second", "100")
     large = b'{"input":' + b"[1,1]," * 300_000 + b"1}"
     with Service(ROPE, *options) as service:
-        asked = {"authorization": "Bearer abcdefghijklmnopqrst"}
-        statuses = [post(service, "/v1/embeddings", large, **asked)[0] for _ in range(4)]
+        own = {"authorization": "Bearer abcdefghijklmnopqrst"}
+        statuses = [post(service, "/v1/embeddings", large, **own)[0] for _ in range(4)]
     assert statuses[0] == 400
     assert statuses[-1] == 429
 
@@ -271,8 +271,8 @@ def test_silent_grpc_connections_leave_descriptors() -> None:
                     assert time.monotonic() - begun < 20  # the silent ones are gone after 5 s
         with grpc.insecure_channel(service.target) as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            told = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
-            assert told.status == health_pb2.HealthCheckResponse.SERVING
+            checked = health.Check(health_pb2.HealthCheckRequest(), timeout=30)
+            assert checked.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_a_body_that_never_ends_does_not_delay_the_end() -> None:

@@ -47,9 +47,9 @@ class ArrivingBody:
         self.error: Overloaded | None = None
 
     @property
-    def ended(self) -> bool:
-        """Whether nothing more of it is of interest."""
-        return self.error is not None or self._dropped > LINGER_BYTES
+    def endless(self) -> bool:
+        """Whether so much was dropped that the rest is not awaited."""
+        return self._dropped > LINGER_BYTES
 
     def take(self, size: int) -> bool:
         """Take bytes that have come; return False if they are to be dropped."""

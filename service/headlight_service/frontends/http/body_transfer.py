@@ -181,7 +181,7 @@ async def _linger(connection: Peer, receive: Receive) -> None:
     connection.linger()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
-            while connection.current.more_body and not connection.body.ended:
+            while connection.current.more_body and not connection.body.endless:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return

@@ -176,7 +176,7 @@ class Connection(HttpToolsProtocol):
             if self._queued_bytes > QUEUED_BYTES:
                 self._refuse(FLOOD)
         elif not self.body.take(len(body)):  # it is not wanted
-            if self.body.ended:
+            if self.body.error is not None or self.body.endless:
                 self.current.message_event.set()
             return
         super().on_body(body)

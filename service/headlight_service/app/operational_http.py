@@ -7,10 +7,9 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from headlight_service.frontends.http.request_checks import is_accepted
+from headlight_service.frontends.http.request_checks import FOREIGN_HOST, is_accepted
 from headlight_service.telemetry.json_logs import describe
 
-FOREIGN = "Host must be localhost or a loopback address; name others by --rest-host"
 log = logging.getLogger("headlight_service.app.operational_http")
 
 
@@ -34,7 +33,7 @@ def respond(pages: Pages, head: bytes, hosts: frozenset[str] | None = None) -> b
         hosts: accepted Host names besides those of the loopback; None: any, for a listener that
             other machines reach.
     """
-    first, *lines = head.decode("latin-1").splitlines()
+    first, *lines = [line.decode("latin-1") for line in head.splitlines()]
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         return _packed(text("400 Bad Request", "not HTTP/1"), with_body=True)
@@ -42,7 +41,9 @@ def respond(pages: Pages, head: bytes, hosts: frozenset[str] | None = None) -> b
     for line in lines:
         name, _, value = line.partition(":")
         if name.lower() == "host" and not is_accepted(value.strip(), hosts):
-            return _packed(text("421 Misdirected Request", FOREIGN), with_body=method != "HEAD")
+            return _packed(
+                text("421 Misdirected Request", FOREIGN_HOST), with_body=method != "HEAD"
+            )
     return _packed(_answer(pages, method, _path(target)), with_body=method != "HEAD")
 
 

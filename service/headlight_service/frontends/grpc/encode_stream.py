@@ -52,21 +52,25 @@ class EncodeStream(RequestStream[pb.EncodeStreamRequest, pb.EncodeStreamResponse
             return self._decode_compare(request)
         model = self._pipeline.models.get(request.encode.model)
         with counted(model):
-            wanted = decode_encode(request.encode, model, self._call.deadline, self._call.client)
-        wanted.size_bytes = request.ByteSize()
+            core_request = decode_encode(
+                request.encode, model, self._call.deadline, self._call.client
+            )
+        core_request.size_bytes = request.ByteSize()
         form = StreamForm(model.limits, dry_run=request.encode.dry_run)
-        return Decoded(wanted, form, functools.partial(_frames, request.id, form))
+        return Decoded(core_request, form, functools.partial(_frames, request.id, form))
 
     def _decode_compare(self, request: pb.EncodeStreamRequest) -> Decoded[pb.EncodeStreamResponse]:
         if request.HasField("encode"):
             raise InvalidInput("compare", "is set, and so is encode; send one")
         model = self._pipeline.models.get(request.compare.model)
         with counted(model):
-            wanted = decode_compare(request.compare, model, self._call.deadline, self._call.client)
-        wanted.size_bytes = request.ByteSize()
+            core_request = decode_compare(
+                request.compare, model, self._call.deadline, self._call.client
+            )
+        core_request.size_bytes = request.ByteSize()
         form = CompareForm(STREAM_COMPARISON_BYTES, dry_run=request.compare.dry_run)
         messages = functools.partial(_comparison, request.id)
-        return Decoded(wanted, form, messages, encode=form.message)
+        return Decoded(core_request, form, messages, encode=form.message)
 
     def submit(
         self,

@@ -43,10 +43,10 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Encode(self, request: pb.EncodeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_encode(request, model, call.deadline, call.client)
+            core_request = decode_encode(request, model, call.deadline, call.client)
         form = UnaryForm(model.limits, dry_run=request.dry_run)
         handle = self._pipeline.submit(
-            wanted, form, trace=call.trace, here=True, when_gone=call.when_gone
+            core_request, form, trace=call.trace, here=True, when_gone=call.when_gone
         )
         return self._replies.reply(call, model, handle, form.encode)
 
@@ -59,26 +59,26 @@ class HeadlightServicer(pb_grpc.HeadlightServiceServicer):
     def Tokenize(self, request: pb.TokenizeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_tokenize(request, model, call.client)
+            core_request = decode_tokenize(request, model, call.client)
         handle = self._pipeline.tokenize(
-            wanted, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
+            core_request, TokenizeForm(model.limits), trace=call.trace, when_gone=call.when_gone
         )
         return self._replies.reply(call, model, handle, bytes)
 
     def Occlude(self, request: pb.OccludeRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_occlude(request, model, call.deadline, call.client)
-        form = OccludedForm(target=wanted.has_target)
-        handle = Occluding(self._pipeline, wanted, form, call.trace).start(call.when_gone)
+            core_request = decode_occlude(request, model, call.deadline, call.client)
+        form = OccludedForm(target=core_request.has_target)
+        handle = Occluding(self._pipeline, core_request, form, call.trace).start(call.when_gone)
         return self._replies.reply(call, model, handle, form.encode)
 
     def Compare(self, request: pb.CompareRequest, call: Call) -> bytes:
         model = self._pipeline.models.get(request.model)
         with counted(model):
-            wanted = decode_compare(request, model, call.deadline, call.client)
+            core_request = decode_compare(request, model, call.deadline, call.client)
         form = CompareForm(model.limits.max_unary_response_bytes, dry_run=request.dry_run)
-        handle = Comparing(self._pipeline, wanted, form, call.trace).start(call.when_gone)
+        handle = Comparing(self._pipeline, core_request, form, call.trace).start(call.when_gone)
         return self._replies.reply(call, model, handle, form.encode)
 
     def GetModel(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:

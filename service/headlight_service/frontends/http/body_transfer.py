@@ -50,7 +50,7 @@ class Peer(Protocol):
         """Record that the request has ended."""
 
     def watch(self) -> None:
-        """Read on, so that a disconnect is noticed; but not while further requests wait."""
+        """Read on, so that a disconnect is noticed; but not if many further requests wait."""
 
     def linger(self) -> None:
         """Let the connection be closed before others: only the rest of a body is dropped."""

@@ -64,6 +64,7 @@ class Connection(HttpToolsProtocol):
         lost: whether it has ended.
         current: uvicorn's state of the request that is answered; `cycle` is of the last one.
         body: the bytes of that request that have arrived.
+        address: the client's address, without its port.
         ends: time.monotonic() at which its age is reached; the next response closes it.
     """
 
@@ -84,7 +85,7 @@ class Connection(HttpToolsProtocol):
         self.ends = time.monotonic() + age
         self.current: RequestResponseCycle
         self.body: ArrivingBody
-        self._address = ""
+        self.address = ""
         self._exchange: Exchange | None = None
         self._busy = False  # from the end of a head to the end of its response
         self._in_head = False  # a request has begun, and its head is not complete
@@ -103,7 +104,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._address = address_of(transport.get_extra_info("peername"))
+        self.address = address_of(transport.get_extra_info("peername"))
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -254,11 +255,6 @@ class Connection(HttpToolsProtocol):
         subject = [pair for group in found.get("subject", ()) for pair in group]
         return names + [value for key, value in subject if key == "commonName"]
 
-    @property
-    def address(self) -> str:
-        """The client's address, without its port."""
-        return self._address
-
     def cut_reader(self) -> None:
         """Close the connection of a client that does not read its response."""
         request_id = "" if self._exchange is None else self._exchange.request_id
@@ -299,7 +295,7 @@ class Connection(HttpToolsProtocol):
         """Let a request be the one that is answered: its body counts from now on."""
         self._busy, self.current = True, cycle
         self._queued_bytes -= len(cycle.body)
-        self.body = self.door.arriving.body(self._address)
+        self.body = self.door.arriving.body(self.address)
         if cycle.body and not self.body.take(len(cycle.body)):
             cycle.body = bytearray()
         self._place()

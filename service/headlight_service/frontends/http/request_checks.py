@@ -10,6 +10,7 @@ from headlight_service.frontends.http.http_status import refused
 
 JSON_TYPE = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[\w.~-]+))(?::\d*)?", re.IGNORECASE)
+FOREIGN_HOST = "Host must be localhost or a loopback address; name others by --rest-host"
 NO_HOST = "the request has no Host header; send the name and port that the client connects to"
 
 
@@ -50,7 +51,7 @@ def check_host(
     if not is_accepted(host, accepted):
         raise refused(
             421,
-            "Host must be localhost or a loopback address; name others by --rest-host",
+            FOREIGN_HOST,
             field="host",
         )
 

@@ -5,7 +5,7 @@ The messages of headlight.v1, and one member more: `encoding`, of the answer's n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from headlight.pb import headlight_pb2 as pb
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.evidence.comparing import Comparing
 from headlight_service.core.evidence.occlusion import Occluding
-from headlight_service.core.models import counted
+from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.request import (
     ComparisonRequest,
     OcclusionRequest,
@@ -40,6 +40,7 @@ from headlight_service.frontends.http.exchange import Exchange, Response, Route,
 from headlight_service.frontends.http.http_status import Refusal
 
 M = TypeVar("M", bound=Message)
+R = TypeVar("R", bound=Request)
 PROTOCOL = "json"
 OPENAPI = Path(__file__).parent.parent / "openapi.json"
 # Names of the gRPC statuses, by the HTTP status.
@@ -92,25 +93,21 @@ def encode_error(refusal: Refusal) -> Response:
 
 
 async def _encode(exchange: Exchange) -> Response:
-    wanted, form = await exchange.decoded(_encode_request)
-    answer = await exchange.submit(wanted, form)
+    request, form = await exchange.decoded(_encode_request)
+    answer = await exchange.submit(request, form)
     return await exchange.encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
 
 
 def _encode_request(exchange: Exchange, body: dict[str, Any]) -> tuple[Request, JsonEncodeForm]:
-    message, encoding = _decoded(pb.EncodeRequest, exchange, body)
-    model = exchange.door.pipeline.models.get(message.model)
-    with counted(model):
-        wanted = decode_encode(message, model, exchange.deadline, exchange.client)
-    wanted.size_bytes = len(exchange.body)
-    limit_bytes = largest_output(model.admission.outputs.limit)
-    return wanted, JsonEncodeForm(encoding, limit_bytes, dry_run=message.dry_run)
+    request, message, encoding = _decoded(pb.EncodeRequest, decode_encode, exchange, body)
+    most = _largest(exchange, message.model)
+    return request, JsonEncodeForm(encoding, most, dry_run=message.dry_run)
 
 
 async def _compare(exchange: Exchange) -> Response:
-    wanted, form = await exchange.decoded(_compare_request)
-    exchange.fill(wanted)
-    handle = Comparing(exchange.door.pipeline, wanted, form, exchange.trace).start()
+    request, form = await exchange.decoded(_compare_request)
+    exchange.fill(request)
+    handle = Comparing(exchange.door.pipeline, request, form, exchange.trace).start()
     answer = await exchange.wait(handle)
     return await exchange.encoded(lambda: Response(form.encode(answer)), form.size)
 
@@ -118,19 +115,15 @@ async def _compare(exchange: Exchange) -> Response:
 def _compare_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[ComparisonRequest, JsonCompareForm]:
-    message, encoding = _decoded(pb.CompareRequest, exchange, body)
-    model = exchange.door.pipeline.models.get(message.model)
-    with counted(model):
-        wanted = decode_compare(message, model, exchange.deadline, exchange.client)
-    wanted.size_bytes = len(exchange.body)
-    limit_bytes = largest_output(model.admission.outputs.limit)
-    return wanted, JsonCompareForm(encoding, limit_bytes, dry_run=message.dry_run)
+    request, message, encoding = _decoded(pb.CompareRequest, decode_compare, exchange, body)
+    most = _largest(exchange, message.model)
+    return request, JsonCompareForm(encoding, most, dry_run=message.dry_run)
 
 
 async def _occlude(exchange: Exchange) -> Response:
-    wanted, form = await exchange.decoded(_occlude_request)
-    exchange.fill(wanted)
-    handle = Occluding(exchange.door.pipeline, wanted, form, exchange.trace).start()
+    request, form = await exchange.decoded(_occlude_request)
+    exchange.fill(request)
+    handle = Occluding(exchange.door.pipeline, request, form, exchange.trace).start()
     answer = await exchange.wait(handle)
     return await exchange.encoded(lambda: Response(form.encode(answer)), answer.prepared.data_bytes)
 
@@ -138,12 +131,8 @@ async def _occlude(exchange: Exchange) -> Response:
 def _occlude_request(
     exchange: Exchange, body: dict[str, Any]
 ) -> tuple[OcclusionRequest, JsonOccludeForm]:
-    message, encoding = _decoded(pb.OccludeRequest, exchange, body)
-    model = exchange.door.pipeline.models.get(message.model)
-    with counted(model):
-        wanted = decode_occlude(message, model, exchange.deadline, exchange.client)
-    wanted.size_bytes = len(exchange.body)
-    return wanted, JsonOccludeForm(encoding, target=wanted.has_target)
+    request, _, encoding = _decoded(pb.OccludeRequest, decode_occlude, exchange, body)
+    return request, JsonOccludeForm(encoding, target=request.has_target)
 
 
 async def _model(exchange: Exchange) -> Response:
@@ -151,8 +140,22 @@ async def _model(exchange: Exchange) -> Response:
     return Response(orjson.dumps(json_value(describe(model))))
 
 
-def _decoded(kind: type[M], exchange: Exchange, body: dict[str, Any]) -> tuple[M, NumberEncoding]:
-    """Return the message of a body, and the requested encoding of numbers."""
-    encoding = number_encoding(body.pop(ENCODING, None))
-    most = exchange.door.pipeline.models.first.limits.max_items
-    return message_of(kind, body, max(LONGEST_LIST, most)), encoding
+def _decoded(
+    kind: type[M],
+    decode: Callable[[M, ServedModel, float, str], R],
+    exchange: Exchange,
+    body: dict[str, Any],
+) -> tuple[R, M, NumberEncoding]:
+    """Return the request of a body, its message, and the encoding of the answer's numbers."""
+    encoding, models = number_encoding(body.pop(ENCODING, None)), exchange.door.pipeline.models
+    message: Any = message_of(kind, body, max(LONGEST_LIST, models.first.limits.max_items))
+    model = models.get(message.model)
+    with counted(model):
+        request = decode(message, model, exchange.deadline, exchange.client)
+    request.size_bytes = len(exchange.body)
+    return request, message, encoding
+
+
+def _largest(exchange: Exchange, model: str) -> int:
+    """Return the bytes of the largest answer of a model."""
+    return largest_output(exchange.door.pipeline.models.get(model).admission.outputs.limit)

@@ -53,7 +53,7 @@ class Bare:
         alone: bool = False,
     ) -> None:
         self._device = device
-        settings = session_options(0, spin=False)  # 0: as many threads as it likes
+        settings = session_options(0)  # 0: as many threads as it likes
         providers: list[Any] = [CPU]
         if device.provider == "cuda":
             load_libraries()

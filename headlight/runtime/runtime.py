@@ -30,7 +30,7 @@ from headlight.runtime.local_results import Prepared
 from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
-from headlight.runtime.providers.worker_layout import Workers, choose_exclusive, share, usable_cpus
+from headlight.runtime.providers.worker_layout import choose_workers, share, usable_cpus
 from headlight.runtime.runtime_description import describe
 from headlight.runtime.spans.span_choice import SPANS, resolve_spans
 from headlight.runtime.tokenization.input_checks import (
@@ -88,7 +88,6 @@ class Runtime(LocalEncoder):
         threads: int | None = None,
         streams: int | None = 1,
         wide: bool | None = None,
-        spin: bool = False,
         sha256: str | None = None,
         attend: bool = True,
         round_lengths: int = 1,
@@ -105,8 +104,7 @@ class Runtime(LocalEncoder):
                 may use.
             streams: batches at once; None: one for each CPU, at most 8; on "cuda" 1.
             wide: whether a lone batch gets all threads, at the cost of more memory; None: see
-                `choose_exclusive`.
-            spin: see headlight.runtime.providers.worker_layout.Workers.
+                `choose_workers`.
             sha256: the digest that the manifest must have.
             attend: False saves the memory of the graph for attention and hidden states.
             round_lengths: see Engine.
@@ -131,9 +129,13 @@ class Runtime(LocalEncoder):
         self.precision = precision
         if streams is None and self.provider == "cuda":
             streams = 1
-        count, each = share(streams, threads, usable_cpus())
-        self.workers = Workers(
-            count, each, choose_exclusive(wide, count * each, self.provider, attend=attend), spin
+        embed = self.bundle.manifest.graph("embed", self.provider, precision)
+        self.workers = choose_workers(
+            *share(streams, threads, usable_cpus()),
+            wide=wide,
+            provider=self.provider,
+            attend=attend,
+            weights=self.bundle.graphs[embed.file].packed_bytes,
         )
         self.engine = Engine(
             self.bundle,

@@ -109,6 +109,11 @@ class OnnxGraph:
     references: tuple[ExternalData, ...] = ()
     weights: Mapping[str, Weights] = dataclasses.field(default_factory=dict)
 
+    @property
+    def packed_bytes(self) -> int:
+        """Bytes of the weights that each session holds a copy of: those of all but tables."""
+        return sum(tensor_bytes(tensor) or 0 for tensor in self.references if not tensor.table)
+
     def arrays(self) -> Iterator[tuple[ExternalData, NDArray[Any]]]:
         """Yield each referenced tensor and its numbers, in place."""
         for tensor in self.references:

@@ -6,10 +6,8 @@ It has no requests, no queue and no event loop.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,8 +34,6 @@ from headlight.runtime.providers.session import Session
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.values import Arrays, Role
 from headlight.runtime.vectors.vector_forms import ZEROS, shape_pooled
-
-Lock = contextlib.AbstractContextManager[object]
 
 
 class Engine:
@@ -89,30 +85,32 @@ class Engine:
         )
         self._title = f"{bundle.manifest.name} {bundle.manifest.version} on {provider}/{precision}"
         self._sessions: dict[Role, Session] = {}
-        self._workers, self._lent = workers, workers.lent and attend
+        self._workers = workers
         # Of all callers of `run_in_batches` together: more batches at once than there are workers
         # are slower. Its threads start with the first batch.
         self._threads = ThreadPoolExecutor(workers.streams)
-        # Two batches that share a session's threads take a sixth longer than one after the other.
-        self._turn: Lock = threading.Lock() if self._lent else contextlib.nullcontext()
+        # One copy of the weights: results of the graph of attention take long outside the engine.
+        narrow = Workers(workers.streams, workers.threads)
         workers_of: dict[Role, Workers] = {"embed": workers}
-        if self._lent:
-            workers_of["attend"] = dataclasses.replace(workers, streams=1, threads=workers.all)
-        elif attend:  # not worth a second copy of weights: results take long outside the engine
-            workers_of["attend"] = dataclasses.replace(workers, wide="none")
+        if attend:
+            workers_of["attend"] = Workers(1, workers.all) if workers.attend_on_all else narrow
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
-        head, own = bundle.manifest.head(provider), dataclasses.replace(workers, wide="none")
+        head = bundle.manifest.head(provider)
         self.head = HeadLayers(
-            None if head is None else open_graph(bundle, head, provider, head.precision, own, gpu),
+            None
+            if head is None
+            else open_graph(bundle, head, provider, head.precision, narrow, gpu),
             self.faults,
             self._title,
         )
         self.roles = frozenset(self._sessions)
-        self.wide_roles: frozenset[Role] = (
-            self.roles if self._lent else frozenset(("embed",) if workers.apart else ())
-        )
+        wide: dict[Role, bool] = {
+            "embed": workers.copy or workers.lent,
+            "attend": workers.attend_on_all,
+        }
+        self.wide_roles: frozenset[Role] = frozenset(role for role in wide if wide[role])
 
     def close(self) -> None:
         """Give the memory of the graphs back. No batch may run afterwards."""
@@ -131,9 +129,9 @@ class Engine:
     def graph(self, role: Role, *, wide: bool) -> Role:
         """Return the graph that a batch of this role runs on.
 
-        An "embed" batch with all threads may run on "attend", see `Exclusive` in worker_layout.
+        An "embed" batch with all threads may run on "attend"; see `Workers.lent`.
         """
-        return "attend" if wide and self._lent else role
+        return "attend" if wide and self._workers.lent else role
 
     def run(self, items: Sequence[EncodeItem], *, wide: bool = False) -> list[ItemResult]:
         """Encode one batch.
@@ -203,9 +201,7 @@ class Engine:
             buffers = batch_attention.buffers()
         if self.faults.gpu:
             self.faults.check_feeds(feeds)
-        with self._turn if role == "attend" else contextlib.nullcontext():
-            done = self._sessions[role].run(names, feeds, buffers, wide=wide)
-        with done as outputs:
+        with self._sessions[role].run(names, feeds, buffers, wide=wide) as outputs:
             return self._results(items, outputs, batch_attention)
 
     def _results(
@@ -255,9 +251,7 @@ class Engine:
         Otherwise the first requests would wait for the slower first runs.
         """
         # The runs are sequential, and the workers alternate.
-        ways = [False] * self._workers.streams + [True] * (
-            self._workers.apart or self._workers.lent
-        )
+        ways = [False] * self._workers.streams + [True] * bool(self.wide_roles)
         wanted = self.selections(Selection(tokens=True))
         for length, selection, wide in itertools.product(lengths, wanted, ways):
             ids = np.zeros(min(length, self.rounding.most), dtype=np.int64)

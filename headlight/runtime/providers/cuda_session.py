@@ -130,7 +130,7 @@ class CudaSession(OrtSession):
             BundleError: CUDA's libraries are not here, or do not fit the device.
         """
         said = load_libraries()
-        options = session_options(workers.threads, spin=False)
+        options = session_options(workers.threads)
         give_weights(options, graph)
         # Nodes without a CUDA kernel run on the CPU. Without `enable_fallback=0` the whole graph
         # would run there if CUDA fails, now or later, with messages on standard output.

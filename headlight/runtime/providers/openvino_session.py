@@ -98,7 +98,7 @@ class OpenVinoSession:
         """
         check_precision(precision)
         self._narrow = _Graph(graph, precision, workers.streams, workers.all)
-        self._wide = _Graph(graph, precision, 1, workers.all) if workers.apart else self._narrow
+        self._wide = _Graph(graph, precision, 1, workers.all) if workers.copy else self._narrow
         compiled = self._narrow.present.compiled
         self.inputs = frozenset(value.get_any_name() for value in compiled.inputs)
         self.outputs: dict[str, Shape] = {

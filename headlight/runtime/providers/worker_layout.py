@@ -6,20 +6,16 @@ import dataclasses
 import math
 import os
 from pathlib import Path
-from typing import Literal
 
 CGROUP = Path("/sys/fs/cgroup")  # the container's own cgroup, as seen from inside
 # CPU time of all its threads in a period, and the period, in µs: one file in cgroup v2, two in v1.
 QUOTAS = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
 MOST_STREAMS = 8  # by default: each worker keeps the memory of its largest batch
-# Least number of threads for a session of its own. With fewer, all threads are little faster than
-# those of one worker, and not worth a second copy of the weights.
+# Least number of threads for which a second copy of the weights is worth any size. With fewer, all
+# threads are little faster than those of one worker.
 COPY_FROM = {"cpu": 4, "openvino": 2}  # OpenVINO's other memory is several times as large
-
-# The threads of a batch that runs alone. "none": those of one worker. "copy": all, in a session of
-# its own with a second copy of the weights. "attend": all, in the session that returns attention,
-# whose batches all get them; its empty selectors cost some 3 %.
-Exclusive = Literal["none", "copy", "attend"]
+# Bytes of weights that are copied for fewer threads, too: 12 layers of 384 have 81 MiB.
+SMALL_COPY = 96 << 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,15 +25,17 @@ class Workers:
     Attributes:
         streams: number of workers: interactive batches at once; bulk may run beside them.
         threads: threads of each worker.
-        wide: the session that gives all threads to a batch that runs alone; see `Exclusive`.
-        spin: whether idle threads spin for work: some 8 % faster for a lone caller, costly to
-            everything else on the machine.
+        copy: a batch that runs alone gets all threads, in a session of its own with a second copy
+            of the weights.
+        attend_on_all: the batches of the graph that returns attention take turns, on all threads.
+            Without `copy`, a batch of the other graph that runs alone gets them there, too; the
+            empty selectors take it 0.1 ms a layer.
     """
 
     streams: int = 1
     threads: int = 1
-    wide: Exclusive = "none"
-    spin: bool = False
+    copy: bool = False
+    attend_on_all: bool = False
 
     @property
     def all(self) -> int:
@@ -45,34 +43,41 @@ class Workers:
         return self.streams * self.threads
 
     @property
-    def apart(self) -> bool:
-        """True if a batch on all threads has its own session; a lone worker needs none."""
-        return self.wide == "copy" and self.streams > 1
-
-    @property
     def lent(self) -> bool:
         """True if a batch on all threads runs on the session that returns attention."""
-        return self.wide == "attend" and self.streams > 1
+        return self.attend_on_all and not self.copy
 
 
-def choose_exclusive(
-    wanted: bool | None, threads: int, provider: str, *, attend: bool
-) -> Exclusive:
-    """Return the session that gives all threads to a batch that runs alone.
+def choose_workers(
+    streams: int,
+    threads: int,
+    *,
+    wide: bool | None,
+    provider: str,
+    attend: bool,
+    weights: int,
+) -> Workers:
+    """Return the workers, and how a batch that runs alone gets the threads of all.
 
     Args:
-        wanted: True for a session of its own; False for none; None: choose by its cost in memory.
-        threads: threads of all workers together.
+        streams, threads: of `share`.
+        wide: True for a session of its own; False for none; None: choose by its cost in memory.
         provider: the provider that runs it.
         attend: True if there is a session that returns attention.
+        weights: bytes of the weights that each session holds a copy of.
     """
-    if provider == "cuda":  # threads compute nothing there
-        return "none"
-    if wanted or (wanted is None and threads >= COPY_FROM[provider]):
-        return "copy"
-    # OpenVINO's "attend" session would take one request at a time, and return attention half as
-    # fast.
-    return "attend" if wanted is None and attend and provider == "cpu" and threads > 1 else "none"
+    plain = Workers(streams, threads)
+    # On a GPU, threads compute nothing. A lone worker has all threads.
+    if provider == "cuda" or streams == 1 or wide is False:
+        return plain
+    few = plain.all < COPY_FROM[provider]
+    return dataclasses.replace(
+        plain,
+        copy=wide or not few or weights <= SMALL_COPY,
+        # On many threads, batches in turn would be slower. OpenVINO's session would take one
+        # request at a time, and return attention half as fast.
+        attend_on_all=attend and few and provider == "cpu",
+    )
 
 
 def usable_cpus(group: Path = CGROUP) -> int:

@@ -100,8 +100,8 @@ class ComputationOptions:
         "auto",
         (
             "whether a lone interactive batch gets all threads: lower latency, for a second copy "
-            "of the weights in memory; auto: on from 4 threads (openvino: 2); with fewer, only "
-            "for attention, without a copy"
+            "of the weights in memory; auto: on from 4 threads (openvino: 2); with fewer, a copy "
+            "of at most 96 MiB, else the session that returns attention"
         ),
         *("auto", "on", "off"),
     )

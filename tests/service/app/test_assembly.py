@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from headlight.errors import BundleError
 from headlight.runtime import Runtime
 from headlight.runtime.bundle.manifest import TokenizerLimit
-from headlight.runtime.providers import provider_choice
+from headlight.runtime.providers import provider_choice, worker_layout
 from headlight_service.app import assembly
 from headlight_service.app.assembly import assemble, limits, make_admission, max_characters
 from headlight_service.config.options import Config
@@ -106,8 +106,9 @@ def test_a_service_leaves_numpy_one_thread(bundle_path: Path) -> None:
 
 
 def test_a_single_text_on_the_attend_graph_is_counted_under_that_graph(
-    bundle_path: Path,
+    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worker_layout, "SMALL_COPY", 0)
     runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
     assert runtime.workers.lent
     metrics = Metrics()

@@ -1,8 +1,4 @@
-import contextlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -135,26 +131,3 @@ def test_only_the_graphs_asked_for_are_loaded(bundle_path: Path) -> None:
     small = Runtime(bundle_path, threads=1, attend=False)
     assert small.roles == {"embed"}
     small.check_golden()
-
-
-def test_batches_that_share_the_threads_of_one_session_take_turns(
-    bundle_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
-    assert runtime.workers.lent
-    session = runtime.engine._sessions["attend"]
-    run, both = session.run, threading.Barrier(2)
-    met = []
-
-    def slow(*args: Any, **options: Any) -> Any:
-        with contextlib.suppress(threading.BrokenBarrierError):
-            both.wait(0.2)
-            met.append(True)
-        return run(*args, **options)
-
-    monkeypatch.setattr(session, "run", slow)
-    items = [EncodeItem(ids_of(5), ALL)]
-    with ThreadPoolExecutor(2) as threads:
-        first, second = threads.map(runtime.engine.run, [items, items])
-    assert not met
-    np.testing.assert_array_equal(first[0].attention, second[0].attention)

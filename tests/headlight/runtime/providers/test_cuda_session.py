@@ -123,7 +123,7 @@ def test_results_equal_those_of_the_cpu_provider(
 ) -> None:
     ours = Runtime(bundle_path, provider="cuda", streams=None)
     ours.check_golden()
-    assert (ours.workers.streams, ours.workers.wide) == (1, "none")
+    assert (ours.workers.streams, ours.engine.wide_roles) == (1, frozenset())
     texts = ["join two paths", "a", "read lines of a file and close it"]
     for spec in (AttentionSpec(), AttentionSpec(top_k=2, reduce=("head_mean",))):
         for selected in (texts, texts[:1]):  # maps of a single text are written into their buffer

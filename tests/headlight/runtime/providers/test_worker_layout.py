@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ from numpy.typing import NDArray
 
 from headlight import AttentionSpec
 from headlight.runtime import Runtime
-from headlight.runtime.encode_items import EncodeItem, Selection
-from headlight.runtime.providers.worker_layout import Exclusive, choose_exclusive
-from headlight.runtime.values import Arrays
+from headlight.runtime.encode_items import EncodeItem, Selection, everything
+from headlight.runtime.providers import worker_layout
+from headlight.runtime.providers.worker_layout import choose_workers
+from headlight.runtime.values import Arrays, Role
 
 
 def there(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -20,28 +23,46 @@ def there(array: NDArray[Any] | None) -> NDArray[Any]:
     return array
 
 
+SMALL, LARGE = 50 << 20, 300 << 20  # weights of MiniLM, of BERT-base
+
+
 @pytest.mark.parametrize(
-    ("wanted", "threads", "provider", "attend", "expected"),
+    ("wide", "threads", "provider", "attend", "weights", "expected"),
     [
-        (None, 1, "cpu", True, "none"),
-        (None, 2, "cpu", True, "attend"),
-        (None, 2, "cpu", False, "none"),
-        (None, 4, "cpu", True, "copy"),
-        (None, 1, "openvino", True, "none"),
-        (None, 2, "openvino", True, "copy"),
-        (True, 2, "cpu", True, "copy"),
-        (False, 8, "cpu", True, "none"),
-        (False, 2, "cpu", True, "none"),
-        (None, 8, "cuda", True, "none"),
-        (True, 8, "cuda", True, "none"),
+        (None, 2, "cpu", True, SMALL, ("copy", "attend")),
+        (None, 2, "cpu", True, LARGE, ("attend",)),
+        (None, 2, "cpu", False, SMALL, ("copy",)),
+        (None, 2, "cpu", False, LARGE, ()),
+        (None, 4, "cpu", True, LARGE, ("copy",)),
+        (None, 2, "openvino", True, LARGE, ("copy",)),
+        (True, 2, "cpu", True, LARGE, ("copy", "attend")),
+        (None, 1, "cpu", True, SMALL, ()),
+        (None, 1, "openvino", True, SMALL, ()),
+        (False, 2, "cpu", True, SMALL, ()),
+        (False, 8, "cpu", True, SMALL, ()),
+        (None, 8, "cuda", True, SMALL, ()),
+        (True, 8, "cuda", True, SMALL, ()),
     ],
 )
-def test_exclusive_batches_are_chosen_by_provider_and_threads(
-    wanted: bool | None, threads: int, provider: str, attend: bool, expected: Exclusive
+def test_sessions_on_all_threads_are_chosen_by_provider_threads_and_size(
+    wide: bool | None,
+    threads: int,
+    provider: str,
+    attend: bool,
+    weights: int,
+    expected: tuple[str, ...],
 ) -> None:
-    assert choose_exclusive(wanted, threads, provider, attend=attend) == expected
+    found = choose_workers(threads, 1, wide=wide, provider=provider, attend=attend, weights=weights)
+    assert (found.copy, found.attend_on_all) == ("copy" in expected, "attend" in expected)
 
 
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every model as too large for a second copy."""
+    monkeypatch.setattr(worker_layout, "SMALL_COPY", 0)
+
+
+@pytest.mark.usefixtures("large")
 def test_both_sessions_return_equal_vectors_for_a_single_text(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,3 +98,45 @@ def test_attention_does_not_depend_on_the_number_of_threads(bundle_path: Path) -
         for each in (narrow, lent)
     )
     np.testing.assert_allclose(there(other.attention), there(one.attention), atol=1e-6)
+
+
+class Counted:
+    """A session of ONNX Runtime that knows how many runs there were at once."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner, self._lock = inner, threading.Lock()
+        self._running = self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def run(self, *arguments: Any) -> Any:
+        return self._counted(self._inner.run, arguments)
+
+    def run_with_iobinding(self, *arguments: Any) -> Any:
+        return self._counted(self._inner.run_with_iobinding, arguments)
+
+    def _counted(self, run: Callable[..., Any], arguments: Any) -> Any:
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        try:
+            return run(*arguments)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+
+@pytest.mark.parametrize("role", ["embed", "attend"])
+def test_batches_on_all_threads_take_turns(role: Role, bundle_path: Path) -> None:
+    runtime = Runtime(bundle_path, provider="cpu", threads=1, streams=2)
+    assert runtime.engine.wide_roles == {"embed", "attend"}
+    session: Any = runtime.engine._sessions[role]
+    counted = Counted(session._wide)
+    session._wide = counted
+    selection = Selection() if role == "embed" else everything(runtime.engine.architecture)
+    item = EncodeItem(np.arange(1, 9), selection)
+    with ThreadPoolExecutor(8) as callers:
+        found = list(callers.map(lambda _: runtime.engine.run([item], wide=True), range(64)))
+    assert counted.most == 1
+    assert all(np.array_equal(there(one.pooled), there(found[0][0].pooled)) for [one] in found)

@@ -206,11 +206,18 @@ class ClientFlows(ClientBase[ChannelT]):
         *rest: P.args,
         **keywords: P.kwargs,
     ) -> Flow[list[ResultT]]:
-        """Return the results of the work that `make` creates, over as many streams as it needs."""
+        """Return the results of the work that `make` creates.
+
+        A lone request with a small answer is a unary call; else as many streams as it needs.
+        """
         deadline = self._deadline()
         work: Streamed[ResultT] = yield from self._laid_out(
             deadline, texts, make, *rest, **keywords
         )
+        if work.fits_message:
+            requests = ((part, work.request(part)) for part in work.parts)
+            yield from self._send(self._stub.Encode, requests, work.receive_whole, deadline)
+            return work.result()
         retries = Retries(deadline, Overloaded, Unavailable)
 
         def receive(frame: pb.EncodeStreamResponse) -> Sequence[Command]:

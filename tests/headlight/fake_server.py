@@ -57,6 +57,7 @@ class FakeServicer(HeadlightServiceServicer):
     encoded: list[pb.EncodeRequest] = dataclasses.field(default_factory=list)
     tokenized: list[pb.TokenizeRequest] = dataclasses.field(default_factory=list)
     described: int = 0
+    streams: int = 0
 
     def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         if request.model not in ("", "fake"):
@@ -107,6 +108,7 @@ class FakeServicer(HeadlightServiceServicer):
     def EncodeStream(
         self, requests: Iterator[pb.EncodeStreamRequest], context: Any
     ) -> Iterator[pb.EncodeStreamResponse]:
+        self.streams += 1
         while batch := list(itertools.islice(requests, self.limits.max_stream_in_flight)):
             answers = [self.change_frames(self.frames(request)) for request in reversed(batch)]
             for turn in itertools.zip_longest(*answers):  # interleaved, and the later request first

@@ -5,8 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from headlight.client.calls.list_work import Cost, ListWork, measure, response_bytes
-from headlight.client.calls.unary_calls import TOKEN_BYTES
+from headlight.client.calls.list_work import (
+    TOKEN_BYTES,
+    Cost,
+    ListWork,
+    measure,
+    response_bytes,
+)
 from headlight.comparison import (
     PASSAGE_PROMPTS,
     QUERY_PROMPTS,

@@ -6,19 +6,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls.stream_calls import Streamed
+from headlight.client.calls.list_work import TOKEN_BYTES
+from headlight.client.calls.stream_calls import ResultT, Streamed
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Reading, text_of
 from headlight.interface.checked_specs import checked_spans
 from headlight.pb import headlight_pb2 as pb
 from headlight.results import Attention, AttentionMaps, Hidden, TokenList, TokenVectors, Units
 from headlight.span_vectors import SpansSpec, SpanVectors
-from headlight.spec import AttentionSpec, HiddenSpec, IndicesLike, Span, TokensSpec
+from headlight.spec import AttentionSpec, HiddenSpec, Indices, IndicesLike, Span, TokensSpec
 from headlight.wire.attention_codec import attention_output, hidden_output
 from headlight.wire.client_codec import (
     from_model_ref,
@@ -27,6 +28,10 @@ from headlight.wire.client_codec import (
 )
 from headlight.wire.reassembly import Answer
 from headlight.wire.vector_codec import given_spans, spans_output, tokens_output
+
+NUMBER_BYTES = 4  # at most, of a number or an index
+PLACE_BYTES = 40  # of the place of a token or a span
+ROW_BYTES = 64  # of the scale or the statistics of a row of attention
 
 
 def token_vectors(
@@ -49,7 +54,8 @@ def token_vectors(
         tokens=tokens_output(spec),
         token_info=pb.TokenInfoOutput(),
     )
-    return Streamed(model, name, inputs, outputs, reading, take, bytes_per_token=4 * model.dim)
+    token_bytes = TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.dim
+    return Streamed(model, name, inputs, outputs, reading, take, token_bytes=token_bytes)
 
 
 def bare_token_vectors(
@@ -67,7 +73,7 @@ def bare_token_vectors(
         pb.Outputs(tokens=tokens_output(spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
-        bytes_per_token=4 * model.dim,
+        token_bytes=NUMBER_BYTES * model.dim,
     )
 
 
@@ -97,7 +103,7 @@ def span_vectors(
         outputs,
         reading,
         take,
-        bytes_per_token=4 * model.pooled_dim,
+        token_bytes=TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.pooled_dim,
         spans=given_spans(spec),
     )
 
@@ -122,10 +128,7 @@ def whole_attention(
             text_of(text),
         )
 
-    outputs = pb.Outputs(
-        attention=attention_output(AttentionSpec.of(layers)), token_info=pb.TokenInfoOutput()
-    )
-    return Streamed(model, name, inputs, outputs, reading, take)
+    return _attention(model, name, inputs, AttentionSpec.of(layers), reading, take)
 
 
 def attention_maps(
@@ -137,8 +140,39 @@ def attention_maps(
     head_mask: ArrayLike | None,
 ) -> Streamed[AttentionMaps]:
     """Request attention of any number of inputs in the form of a spec."""
+    return _attention(model, name, inputs, spec, reading, maps_of, head_mask)
+
+
+def _attention(
+    model: ModelDescription,
+    name: str,
+    inputs: Sequence[Input],
+    spec: AttentionSpec,
+    reading: Reading,
+    take: Callable[[Answer, int], ResultT],
+    head_mask: ArrayLike | None = None,
+) -> Streamed[ResultT]:
     outputs = pb.Outputs(attention=attention_output(spec), token_info=pb.TokenInfoOutput())
-    return Streamed(model, name, inputs, outputs, reading, maps_of, head_mask=head_mask)
+    layers, heads = _count(spec.layers, model.layers), _count(spec.heads, model.heads)
+    maps = len(spec.pairs) or layers * heads
+    indices = NUMBER_BYTES if spec.top_k is not None else 0
+    return Streamed(
+        model,
+        name,
+        inputs,
+        outputs,
+        reading,
+        take,
+        token_bytes=TOKEN_BYTES + ROW_BYTES * maps,
+        pair_bytes=(NUMBER_BYTES + indices) * maps,
+        alone=True,
+        head_mask=head_mask,
+    )
+
+
+def _count(chosen: Indices, every: int) -> int:
+    """Return how many layers or heads a spec chooses, at most."""
+    return len(chosen) if chosen and all(isinstance(each, int) for each in chosen) else every
 
 
 def maps_of(answer: Answer, index: int) -> AttentionMaps:
@@ -195,7 +229,11 @@ def hidden(
         )
 
     outputs = pb.Outputs(hidden=hidden_output(spec), token_info=pb.TokenInfoOutput())
-    return Streamed(model, name, inputs, outputs, reading, take)
+    states = _count(spec.layers, model.layers + 1)
+    token_bytes = TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.dim * states
+    return Streamed(
+        model, name, inputs, outputs, reading, take, token_bytes=token_bytes, alone=True
+    )
 
 
 def tokens_of(answer: Answer, index: int) -> TokenList:

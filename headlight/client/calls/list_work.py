@@ -22,6 +22,8 @@ from headlight.wire.printable import escaped
 STOCK_MESSAGE_BYTES = 4 * 2**20
 MESSAGE_MARGIN_BYTES = 4 * 2**10
 INPUT_BYTES = 8  # framing of an input in a request
+ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
+TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 SPECIAL_TOKENS = 4  # at most, around a text or a pair
 MASK_FRAMING_BYTES = 8  # tag and length of a HeadMask in an input
 WHEN_MIXED = "; call again when the roll-out has ended"
@@ -103,6 +105,7 @@ class ListWork(Generic[RequestT]):
         parts: index ranges of the inputs, one for each request.
         large: indices of inputs whose answers may be larger than a message. Each has a request of
             its own.
+        fits_message: whether one request does, and its answer surely fits in a message.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class ListWork(Generic[RequestT]):
         *,
         item_bytes: int = 0,
         token_bytes: int = 0,
+        pair_bytes: int = 0,
         alone: bool = False,
         head_mask: ArrayLike | None = None,
         shared: Cost = NOTHING,
@@ -130,6 +134,7 @@ class ListWork(Generic[RequestT]):
             answer_bytes: capacity of the answer to one request.
             item_bytes: answer bytes of each input.
             token_bytes: answer bytes of each token, prompt tokens included.
+            pair_bytes: answer bytes of each pair of tokens.
             alone: whether each input has a request of its own.
             head_mask: [L, H], for every input; None: ones.
             shared: cost of each request besides `base` and its inputs.
@@ -159,7 +164,13 @@ class ListWork(Generic[RequestT]):
         )
         costs = [
             self._with_spans(
-                at, Cost(1, size + mask_bytes, tokens, item_bytes + tokens * token_bytes)
+                at,
+                Cost(
+                    1,
+                    size + mask_bytes,
+                    tokens,
+                    item_bytes + tokens * (token_bytes + tokens * pair_bytes),
+                ),
             )
             for at, (size, tokens) in enumerate(sizes)
         ]
@@ -170,6 +181,8 @@ class ListWork(Generic[RequestT]):
         self.large = {
             part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes
         }
+        total = sum(cost.response_bytes for cost in costs)
+        self.fits_message = len(self.parts) == 1 and total <= response_bytes(model)
         self._origin: ModelRef | None = None  # weights of the first answer
 
     def _with_spans(self, at: int, cost: Cost) -> Cost:

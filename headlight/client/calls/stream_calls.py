@@ -3,6 +3,10 @@
     client.attend(text) -> attention(...)  --requests()-->  transport
     transport  --receive(frame), finish()-->  result()
 
+A lone request whose answer surely fits in a message is a unary call, which costs less:
+
+    transport  --receive_whole(part, response)-->  result()
+
 `headlight.client.calls.large_outputs` uses it. The server may shed one request because its queue is
 full. That request waits for another stream, and the others are answered on this one. No new request
 is sent on this stream, because the server would read, tokenise and refuse it.
@@ -19,14 +23,14 @@ from typing import Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
-from headlight.client.calls.list_work import INPUT_BYTES, Cost, ListWork
+from headlight.client.calls.list_work import INPUT_BYTES, ITEM_BYTES, Cost, ListWork
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
 from headlight.pb import headlight_pb2 as pb
 from headlight.wire.answer_checks import Expected
 from headlight.wire.client_codec import encode_request, malformed, require
-from headlight.wire.reassembly import Answer, Assembly
+from headlight.wire.reassembly import Answer, Assembly, Check, whole_answer
 from headlight.wire.status_errors import error_of_status
 
 ResultT = TypeVar("ResultT")
@@ -42,8 +46,9 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         outputs: the requested outputs.
         reading: how to read texts.
         take: returns the result of one input (by its index in the request) from an answer.
-        bytes_per_token: bytes of all outputs together, if they are the same for inputs of any
-            length; 0: each input has a request of its own.
+        token_bytes: most bytes of each token in an answer.
+        pair_bytes: most bytes of each pair of tokens in an answer.
+        alone: whether each input has a request of its own.
         head_mask: [L, H], for every input; None: ones.
         spans: the spans of each input, if they are given.
     """
@@ -56,20 +61,25 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         outputs: pb.Outputs,
         reading: Reading,
         take: Callable[[Answer, int], ResultT],
-        bytes_per_token: int = 0,
+        *,
+        token_bytes: int,
+        pair_bytes: int = 0,
+        alone: bool = False,
         head_mask: ArrayLike | None = None,
         spans: Sequence[pb.TextSpans] = (),
     ) -> None:
         self._max_bytes = model.limits.max_stream_output_bytes
-        self._spans, self._token_bytes = spans, bytes_per_token
+        self._spans, self._token_bytes = spans, token_bytes
         super().__init__(
             model,
             encode_request(name, (), outputs, reading),
             inputs,
             reading,
             self._max_bytes or sys.maxsize,
-            token_bytes=bytes_per_token,
-            alone=not bytes_per_token,
+            item_bytes=ITEM_BYTES,
+            token_bytes=token_bytes,
+            pair_bytes=pair_bytes,
+            alone=alone,
             head_mask=head_mask,
         )
         self._expected = Expected(model, name, outputs, reading)
@@ -131,12 +141,15 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             if self._told:
                 return
             part = self.parts[at]
-            request, expected = self.request(part), self._expected
-            if self._spans:  # each request has its own
-                expected = dataclasses.replace(expected, outputs=request.outputs)
-            check = functools.partial(expected.check, inputs=self._inputs[part.start : part.stop])
-            assemblies[str(at)] = Assembly(len(part), self._max_bytes, check)
+            request = self.request(part)
+            assemblies[str(at)] = Assembly(len(part), self._max_bytes, self._check(part, request))
             yield pb.EncodeStreamRequest(id=str(at), encode=request)
+
+    def _check(self, part: range, request: pb.EncodeRequest) -> Check:
+        expected = self._expected
+        if self._spans:  # each request has its own
+            expected = dataclasses.replace(expected, outputs=request.outputs)
+        return functools.partial(expected.check, inputs=self._inputs[part.start : part.stop])
 
     def receive(self, frame: pb.EncodeStreamResponse) -> bool:
         """Take the next frame of any request. Return whether that request is now answered.
@@ -153,11 +166,19 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
             return False
         answer = assembly.receive(frame)
         if answer is not None:
-            self._expected.check_numbers(answer)
-            self.check_origin(answer.response.model)
-            self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
+            self._accept(part, answer)
             del self._assemblies[frame.id]
         return answer is not None
+
+    def receive_whole(self, part: range, response: pb.EncodeResponse) -> None:
+        """Take the answer of a unary call. Raises BadAnswer if it breaks the contract."""
+        check = self._check(part, self.request(part))
+        self._accept(part, whole_answer(response, len(part), check))
+
+    def _accept(self, part: range, answer: Answer) -> None:
+        self._expected.check_numbers(answer)
+        self.check_origin(answer.response.model)
+        self._results.update((index, self._take(answer, at)) for at, index in enumerate(part))
 
     def _refused(self, request_id: str, error: HeadlightError) -> None:
         if not isinstance(error, Overloaded) or error.retry_after_seconds is None:

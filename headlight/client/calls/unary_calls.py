@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headlight.client.calls.list_work import ListWork, response_bytes
+from headlight.client.calls.list_work import ITEM_BYTES, TOKEN_BYTES, ListWork, response_bytes
 from headlight.description import ModelDescription
 from headlight.interface.arguments import Input, Prompting, Reading, checked_target
 from headlight.interface.checked_specs import checked_choice
@@ -50,9 +50,6 @@ from headlight.wire.client_codec import (
 )
 from headlight.wire.reassembly import check_items, whole_answer
 from headlight.wire.vector_codec import VECTOR_TYPES, pooled_output
-
-ITEM_BYTES = 32  # of an `Item` in a response, without its tokens
-TOKEN_BYTES = 32  # of one token of a `TokenInfo`, its piece included
 
 
 class Pooled(ListWork[pb.EncodeRequest]):

@@ -68,6 +68,7 @@ async def test_empty_input_returns_no_vectors(aclient: AsyncClient) -> None:
 
 
 async def test_errors_are_the_same(aclient: AsyncClient, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 4096 + 200  # so that attention is streamed
     with pytest.raises(InvalidInput) as caught:
         await aclient.encode([*TEXTS, ""])
     assert caught.value.field == f"inputs[{len(TEXTS)}].text"

@@ -57,8 +57,8 @@ class Streaming(FakeServicer):
 @pytest.fixture
 def servicer() -> Streaming:
     limits = default_limits()
-    # The limits of the server must not protect the client.
-    limits.max_stream_output_bytes = limits.max_unary_response_bytes = 2**50
+    limits.max_stream_output_bytes = 2**50  # it must not protect the client
+    limits.max_unary_response_bytes = 64  # so that all answers are streamed
     return Streaming(limits)
 
 
@@ -209,6 +209,7 @@ def test_a_message_larger_than_the_request_allows_is_not_read(
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
 
     servicer.change_answer = swollen
+    servicer.limits.max_unary_response_bytes = 2**50
     with pytest.raises(
         BadAnswer, match=r"larger than any answer to this request .*larger than max"
     ):
@@ -222,6 +223,7 @@ def test_a_legitimately_large_token_list_is_an_error_of_the_caller(
         response.model.version = "x" * (STOCK_MESSAGE_BYTES + 1)
 
     servicer.change_tokens = swollen
+    servicer.limits.max_unary_response_bytes = 2**50
     with pytest.raises(BadAnswer, match="larger than max"):
         ask(lambda client: client.tokenize(["one"]))
     with pytest.raises(InvalidInput, match="send or ask for less"):

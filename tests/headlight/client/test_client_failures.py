@@ -188,6 +188,7 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 def test_malformed_frames_are_refused(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 64  # so that all answers are streamed
     servicer.change_frames = lambda frames: frames[:-2] + frames[-1:]
     with pytest.raises(EngineError, match="malformed"):
         client.attend("a few words more")

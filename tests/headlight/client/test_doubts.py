@@ -30,7 +30,10 @@ OUTDATED: list[tuple[Ask, dict[str, Any]]] = [
     (lambda client: client.attend(LARGE, truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.hidden(LARGE, truncate="end"), {"max_request_bytes": 8192}),
     (lambda client: client.tokenize([LARGE]), {"max_request_bytes": 8192}),
-    (lambda client: client.attend("one two"), {"max_stream_output_bytes": 64}),
+    (
+        lambda client: client.attend("one two"),
+        {"max_stream_output_bytes": 64, "max_unary_response_bytes": 64},
+    ),
     (lambda client: client.encode(["one"], head_mask=MASK), {"layers": LAYERS + 1}),
     (lambda client: client.encode(["one"], dimensions=DIM), {"pooled_dim": DIM - 1}),
 ]

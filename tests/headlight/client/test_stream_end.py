@@ -66,7 +66,9 @@ class Call:
 
 @pytest.fixture
 def servicer() -> Holding:
-    return Holding(default_limits())
+    limits = default_limits()
+    limits.max_unary_response_bytes = 64  # so that all answers are streamed
+    return Holding(limits)
 
 
 @pytest.fixture

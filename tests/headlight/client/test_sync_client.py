@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from headlight import Client, InvalidInput
+from headlight import AttentionSpec, Client, InvalidInput
+from headlight.client.calls.list_work import ITEM_BYTES
 from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
 from tests.headlight.fake_model import (
@@ -171,8 +174,28 @@ def test_token_vectors_of_many_texts_over_one_stream(
         np.testing.assert_array_equal(rows, hidden_of(ids_of(text), [LAYERS])[0])
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client, text: client.attend(text).weights,
+        lambda client, text: client.attention([text], AttentionSpec(top_k=2))[0].values,
+        lambda client, text: client.hidden(text).states,
+        lambda client, text: client.encode_tokens([text])[0],
+    ],
+)
+def test_a_small_answer_is_a_unary_call_with_the_same_numbers(
+    client: Client, servicer: FakeServicer, ask: Callable[[Client, str], Any]
+) -> None:
+    unary = ask(client, "a few words")
+    assert servicer.streams == 0
+    servicer.limits.max_unary_response_bytes = 64
+    client._description = None
+    np.testing.assert_array_equal(ask(client, "a few words"), unary)
+    assert servicer.streams == 1
+
+
 def test_token_vectors_stay_within_the_output_limit(client: Client, servicer: FakeServicer) -> None:
-    servicer.limits.max_stream_output_bytes = 2 * servicer.max_length * 4 * DIM
+    servicer.limits.max_stream_output_bytes = 2 * (ITEM_BYTES + servicer.max_length * 4 * DIM)
     client.encode_tokens(["x" * 100] * 7)
     assert [len(request.inputs) for request in servicer.encoded] in ([2, 2, 2, 1], [2, 2, 1, 2])
 

@@ -164,7 +164,7 @@ def main() -> None:
     try:
         service.start()
         if not options.no_peer:
-            python = Path(".venv-families/bin/python").absolute()
+            python = Path(".venv-real/bin/python").absolute()
             eager = Worker(
                 python, "bench.peers.eager", str(setting.model), log=WORK / "logs/eager.log"
             )

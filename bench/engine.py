@@ -68,6 +68,7 @@ class Contestant:
             precision=variant[1],
             streams=plan.streams,
             attend=False,
+            batch_tokens=plan.budget,
             round_lengths=plan.multiple,
         )
         self.batches = sorted_batches(items, plan)
@@ -238,7 +239,7 @@ def main() -> None:
         "",
         (
             f"`python -m bench.engine` on {machine(['onnxruntime', 'openvino', 'numpy'])}; "
-            f"{len(texts)} texts, a BERT of MiniLM's size. Medians of {options.rounds} "
+            f"{len(texts)} texts, all-MiniLM-L6-v2. Medians of {options.rounds} "
             "interleaved passes after the first. The machine's best products of matrices, all "
             f"cores, GFLOP/s: {told}. A share of it counts the encoder's operations on real "
             "tokens, so padding is loss."

@@ -177,7 +177,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 def parse() -> argparse.Namespace:
     """Read the options."""
     parser = argparse.ArgumentParser(prog="python -m bench.one_call", description=__doc__)
-    parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    parser.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
     parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--calls", type=int, default=200, help="of each way in each round")

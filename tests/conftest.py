@@ -5,7 +5,9 @@ Bundles are exported once: tracing a graph takes seconds, whatever its size.
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from tests.factory import kind_config, write_checkpoint
 from tests.once import once
 
 MakeBundle = Callable[[str], Path]
+# What services and runtimes measure is kept there, and not in the home of whoever runs the tests.
+CACHE = tempfile.TemporaryDirectory(prefix="headlight-cache-")
+os.environ["HEADLIGHT_CACHE"] = CACHE.name
 load_profiles()  # before any test is defined, which takes over what is true by then
 # A shell starts what runs in its background with SIGINT ignored, and processes inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -110,6 +110,8 @@ ALLOWED = {
         "headlight.extras",
         *VALUES,
     ),
+    # The shape of batches that was measured on this machine is kept in the cache.
+    "headlight.runtime.batch_shape": ("headlight.runtime", "headlight.model_store"),
     "headlight.runtime.bundle": (
         "headlight.runtime.bundle",
         "headlight.errors",

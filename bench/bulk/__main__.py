@@ -166,7 +166,7 @@ def main() -> None:
         "mean_tokens": float(np.mean(read["tokens"])),
         "mean_bytes": float(np.mean([len(text.encode()) for text in read["texts"]])),
         "dimensions": manifest.architecture.pooled_dim,
-        "model": "a BERT of MiniLM's size",
+        "model": "all-MiniLM-L6-v2",
     }
     numbers = numbers_of(facts, field, costs, distances)
     options.out.with_suffix(".json").write_text(

@@ -17,7 +17,7 @@ from bench.serving.processes import QUIET, ROOT, Failed
 HERE = sys.executable
 PYTHON_OF = {
     "Ray": ".venv-bulk",
-    "sentence-transformers": ".venv-families",
+    "sentence-transformers": ".venv-real",
     "fastembed": ".venv-fastembed",
 }
 SECONDS = 1800

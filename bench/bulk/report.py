@@ -77,8 +77,8 @@ def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
         f"{numbers['machine']}. Other programs used {numbers['others']:.1%} of the CPUs, "
         "Ray's processes included, which no contestant has started itself.",
         "",
-        f"{numbers['rows']:,} rows, {numbers['mean_tokens']:.1f} tokens each on average, for a "
-        f"BERT of MiniLM's size ({numbers['dimensions']} dimensions). Each contestant reads the "
+        f"{numbers['rows']:,} rows, {numbers['mean_tokens']:.1f} tokens each on average, for "
+        f"all-MiniLM-L6-v2 ({numbers['dimensions']} dimensions). Each contestant reads the "
         "same file and writes its vectors as Parquet. Contestants take turns.",
         "",
         f"The start is a run of {numbers['few']} rows, and the rate that of the rows beyond. The "

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.serving.contestants import Contestant, setting_of
-from bench.serving.field import contestants
+from bench.serving.field import REAL, contestants
 from bench.serving.measure import Run
 from bench.serving.processes import ROOT, Failed
 from bench.serving.publish import write
@@ -29,6 +29,7 @@ from bench.serving.texts import COUNT
 
 FEWEST = 32  # texts: those of one request
 NAMES = {"minilm": "serving", "base": "serving-base"}  # of the work folder and the report
+MAKERS = {"minilm": ("bench.minilm",), "base": ("bench.random_bert", "--size", "base")}
 
 
 def parse() -> argparse.Namespace:
@@ -58,13 +59,10 @@ def parse() -> argparse.Namespace:
         "--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these"
     )
     parser.add_argument(
-        "--bundle", type=Path, help="default: a BERT of --size, made and exported here"
+        "--bundle", type=Path, help="default: the model of --size, made and exported here"
     )
     parser.add_argument(
         "--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more"
-    )
-    parser.add_argument(
-        "--families", type=Path, default=Path(".venv-families"), help="environment of transformers"
     )
     parser.add_argument(
         "--core-hour",
@@ -90,8 +88,7 @@ def prepared(options: argparse.Namespace, work: Path) -> tuple[Path, Path]:
     """Return model and bundle, made if missing."""
     model, bundle = work / "model", options.bundle or work / "bundle"
     if options.bundle is None and not (model / "modules.json").is_file():
-        python = str(options.families / "bin/python")
-        command = [python, "-m", "bench.minilm", str(work), "--size", options.size]
+        command = [f"{REAL}/bin/python", "-m", *MAKERS[options.size], str(work)]
         subprocess.run(command, cwd=ROOT, check=True)
     if not (bundle / "manifest.json").is_file():
         command = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle)]

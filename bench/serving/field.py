@@ -22,12 +22,12 @@ HEADLIGHT = (
 # Backend, precision, processes of the pool, environment. The three need separate ones: the ONNX
 # backend's converter needs an earlier year's transformers, and the last sentence-transformers for
 # these. A pool takes no sessions of ONNX Runtime or OpenVINO.
-FAMILIES, ONNX, PEERS = ".venv-families", ".venv-peers-onnx", ".venv-peers"
+REAL, ONNX, PEERS = ".venv-real", ".venv-peers-onnx", ".venv-peers"
 SENTENCE_TRANSFORMERS = (
-    ("torch", "fp32", 1, FAMILIES),
-    ("torch", "bf16", 1, FAMILIES),
-    ("torch", "fp32", 2, FAMILIES),
-    ("torch", "bf16", 2, FAMILIES),
+    ("torch", "fp32", 1, REAL),
+    ("torch", "bf16", 1, REAL),
+    ("torch", "fp32", 2, REAL),
+    ("torch", "bf16", 2, REAL),
     ("onnx", "fp32", 1, ONNX),
     ("onnx", "int8", 1, ONNX),
     ("openvino", "fp32", 1, PEERS),
@@ -67,8 +67,8 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
     if not options.no_peers:
         pythons = {
             environment: Path(environment).absolute() / "bin/python"
-            for environment in (ONNX, PEERS, ".venv-infinity", ".venv-fastembed")
-        } | {FAMILIES: options.families.absolute() / "bin/python"}
+            for environment in (REAL, ONNX, PEERS, ".venv-infinity", ".venv-fastembed")
+        }
         for backend, precision, processes, environment in SENTENCE_TRANSFORMERS:
             pool = f" pool of {processes}" if processes > 1 else ""
             name = f"sentence-transformers {backend} {precision}{pool}"

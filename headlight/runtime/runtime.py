@@ -5,6 +5,7 @@ The service wraps it, and the exporter proves parity with it.
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, cast
 from numpy.typing import ArrayLike
 
 from headlight.errors import InvalidInput
+from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
 from headlight.runtime.attention.resolved_spec import (
     ATTENTION,
@@ -20,6 +22,7 @@ from headlight.runtime.attention.resolved_spec import (
     resolve_attention,
     resolve_hidden,
 )
+from headlight.runtime.batch_shape import choices, fastest, kept
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.bundle.manifest import Graph
 from headlight.runtime.bundle.prompts import Prompt, Prompts
@@ -29,6 +32,7 @@ from headlight.runtime.local_encoder import LocalEncoder
 from headlight.runtime.local_results import Prepared
 from headlight.runtime.parity.self_test import SelfTest
 from headlight.runtime.providers.cuda_session import Gpu
+from headlight.runtime.providers.openvino_session import processor
 from headlight.runtime.providers.provider_choice import ANY_GPU, choose_provider
 from headlight.runtime.providers.worker_layout import choose_workers, share, usable_cpus
 from headlight.runtime.runtime_description import describe
@@ -86,11 +90,12 @@ class Runtime(LocalEncoder):
         provider: str = "auto",
         precision: str = "fp32",
         threads: int | None = None,
-        streams: int | None = 1,
+        streams: int | None = None,
         wide: bool | None = None,
         sha256: str | None = None,
         attend: bool = True,
-        round_lengths: int = 1,
+        batch_tokens: int | None = None,
+        round_lengths: int | None = None,
         gpu: Gpu = ANY_GPU,
         self_test: bool = True,
     ) -> None:
@@ -107,7 +112,11 @@ class Runtime(LocalEncoder):
                 `choose_workers`.
             sha256: the digest that the manifest must have.
             attend: False saves the memory of the graph for attention and hidden states.
-            round_lengths: see Engine.
+            batch_tokens: most padded tokens of a batch of vectors. None: the fastest here. On
+                "openvino" it is measured once, in about a second, and kept in the cache;
+                elsewhere 512.
+            round_lengths: pad batches to a multiple of this many tokens, up to the model's limit;
+                int8 on "openvino" also to one of 16. None: measured on "openvino"; elsewhere 1.
             gpu: the device and its memory limit, on "cuda".
             self_test: whether to run the bundle's short golden inputs on every session. False is
                 for callers that run `check_golden` themselves.
@@ -143,7 +152,6 @@ class Runtime(LocalEncoder):
             precision=precision,
             workers=self.workers,
             attend=attend,
-            round_lengths=round_lengths,
             gpu=gpu,
         )
         self.roles: frozenset[str] = self.engine.roles
@@ -163,6 +171,7 @@ class Runtime(LocalEncoder):
         self.engine.faults.probe = lambda: alive.probe()  # noqa: PLW0108
         if self_test:
             self.self_test.run(short=True)
+        self._shape_batches(batch_tokens, round_lengths)
 
     def _open_files(self) -> None:
         """Open the bundle's files other than graphs: prompts, int8 ranges and the tokenizer."""
@@ -184,6 +193,26 @@ class Runtime(LocalEncoder):
                 pairs="pair" in manifest.accepts,
                 include_prompt=manifest.include_prompt,
             )
+
+    def _shape_batches(self, tokens: int | None, multiple: int | None) -> None:
+        """Set the shape of batches: as wanted, else the fastest one here."""
+        rounding, streams = self.engine.rounding, self.workers.streams
+        shapes = choices(tokens, multiple, rounding.multiple)
+        shape = shapes[0]
+        if self.provider == "openvino" and len(shapes) > 1:
+            shape = kept(
+                {
+                    "shapes": shapes,
+                    "precision": self.precision,
+                    "processor": processor(),
+                    "workers": dataclasses.astuple(self.workers),
+                    "model": dataclasses.asdict(self.bundle.manifest.architecture),
+                    "openvino": version_of("openvino"),
+                },
+                lambda: fastest(self.engine.run, shapes, rounding.most, streams),
+            )
+        self.engine.batch_tokens = shape.tokens
+        self.engine.rounding = rounding._replace(multiple=shape.multiple)
 
     def check_golden(self) -> None:
         """Run all golden inputs; see SelfTest.run.

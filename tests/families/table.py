@@ -18,7 +18,7 @@ from pathlib import Path
 import transformers
 
 from bench.measuring import machine, publish
-from bench.minilm import make
+from bench.random_bert import make
 from headlight import Client
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_checkpoint, export_origin
@@ -54,7 +54,7 @@ def family_row(name: str, folder: Path) -> str:
 
 def size_lines(folder: Path) -> list[str]:
     """Return export time, start time and memory of a model of MiniLM's size."""
-    model = make(folder)
+    model = make(folder, "minilm")
     begin = time.monotonic()
     export_origin(read_origin(model), folder / "bundle")
     took = time.monotonic() - begin

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.minilm import make
+from bench.random_bert import make
 from headlight import Client
 from headlight_export.folders.origin import read_origin
 from headlight_export.writer.bundle_writer import export_checkpoint, export_origin
@@ -18,7 +18,7 @@ from tests.system.processes import Service
 def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return its bundle."""
     folder = tmp_path_factory.mktemp("minilm")
-    origin = read_origin(make(folder))
+    origin = read_origin(make(folder, "minilm"))
     export_origin(origin, folder / "bundle")
     return folder / "bundle"
 

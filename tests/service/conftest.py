@@ -20,7 +20,7 @@ from google.protobuf.descriptor import FileDescriptor
 
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import Runtime
-from headlight.runtime.engine.batches import Rounding
+from headlight.runtime.engine.batches import BATCH_TOKENS, Rounding
 from headlight.runtime.providers.worker_layout import Workers
 from headlight_service.app.assembly import assemble
 from headlight_service.app.health import Readiness
@@ -94,7 +94,8 @@ async def serving(
     if isinstance(runtime, FakeRuntime):  # a test may bring a real one
         runtime.workers = Workers(config.streams or runtime.workers.streams)
         most = runtime.bundle.manifest.max_length
-        runtime.engine.rounding = Rounding(config.round_lengths, most)
+        runtime.engine.rounding = Rounding(config.round_lengths or 1, most)
+        runtime.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
     metrics, readiness, in_flight, models = Metrics(), Readiness(), InFlight(), Models()
     tokenizers = TokenizerThreads(1)
     pipeline = Pipeline(models, tokenizers, quotas)

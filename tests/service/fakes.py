@@ -21,7 +21,7 @@ from headlight.runtime.attention.token_units import attention_shape
 from headlight.runtime.bundle.manifest import Architecture, Manifest
 from headlight.runtime.bundle.prompts import Prompts
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection
-from headlight.runtime.engine.batches import AS_LONG
+from headlight.runtime.engine.batches import AS_LONG, BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.input_checks import checked_ids
 from headlight.runtime.values import Role, Tokenized
@@ -121,7 +121,7 @@ class FakeEngine:
         self.broken: Exception | None = None
         self.poison: int | None = None  # a batch with this id in it fails
         self.head: Any = None  # the layers behind pooling
-        self.rounding = AS_LONG
+        self.rounding, self.batch_tokens = AS_LONG, BATCH_TOKENS
         self.overflows: int | None = None  # items with this id in them alone have no results
         self.most_tokens: int | None = None  # padded, in a batch that its memory holds
         self.probes = 0

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from headlight.model_store.model_cache import VARIABLE
 from tests.ports import free_address
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,7 +70,9 @@ class Service:
             *options,
         ]
         inherited = {
-            name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("HEADLIGHT_") or name == VARIABLE
         }
         variables = inherited | dict(environment or {})
         self.process = subprocess.Popen(

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from headlight.runtime.bundle.manifest import Graph, Manifest, TextSet, Tolerance
+from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.parity.golden_inputs import OUTPUTS
 from headlight.runtime.runtime import Runtime
 from headlight.runtime.values import Floats
@@ -140,6 +141,8 @@ class VariantGraphs:
                 provider=provider,
                 precision=precision,
                 attend=False,
+                batch_tokens=BATCH_TOKENS,
+                round_lengths=1,
                 self_test=False,  # its tolerance is not known yet
             )
             return compare(vectors(runtime, texts))

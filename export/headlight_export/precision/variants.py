@@ -14,6 +14,7 @@ import numpy as np
 
 from headlight.errors import BundleError, EngineError
 from headlight.runtime.bundle.manifest import Manifest, Tolerance
+from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.parity.golden_inputs import OUTPUTS, distance, load_golden
 from headlight.runtime.runtime import Runtime
 from headlight_export.parity.parity_report import Row, measure
@@ -115,7 +116,14 @@ def _measure(
     for provider, precision in variants:
         progress(f"measuring {precision} on {provider}")
         # Its tolerance is not known yet.
-        variant = Runtime(draft, provider=provider, precision=precision, self_test=False)
+        variant = Runtime(
+            draft,
+            provider=provider,
+            precision=precision,
+            batch_tokens=BATCH_TOKENS,
+            round_lengths=1,
+            self_test=False,
+        )
         found, measured, limits = _judge(exact, variant, reference, sample)
         quality.append(found)
         rows += [dataclasses.replace(row, tolerance=limits[row.output]) for row in measured]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +17,7 @@ from headlight.runtime.attention.graph_selectors import BatchAttention
 from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, everything
 from headlight.runtime.engine.batches import (
+    BATCH_TOKENS,
     Rounding,
     all_finite,
     cut_out,
@@ -43,6 +43,7 @@ class Engine:
         roles: the graphs loaded that encode.
         head: the layers behind pooling, if the bundle has a graph of them.
         rounding: the rule for the padded length of its batches.
+        batch_tokens: most padded tokens of a batch of `run_in_batches`.
         faults: classifies failures. Its `probe` tests a suspected GPU.
         wide_roles: roles whose batches can be exclusive: such a batch uses all threads, and others
             those of one worker.
@@ -56,7 +57,6 @@ class Engine:
         precision: str,
         workers: Workers,
         attend: bool = True,
-        round_lengths: int = 1,
         gpu: Gpu = ANY_GPU,
     ) -> None:
         """Open the graphs.
@@ -66,8 +66,6 @@ class Engine:
             provider, precision: a pair that the bundle has graphs for.
             workers: threads that run batches.
             attend: also load the graph that returns attention and hidden states.
-            round_lengths: pad batches to a multiple of this many tokens, up to the model's limit;
-                int8 on OpenVINO also to one of LANES.
             gpu: for provider "cuda".
 
         Raises:
@@ -75,8 +73,8 @@ class Engine:
         """
         self.architecture = bundle.manifest.architecture
         self._normalize = bundle.manifest.normalize
-        multiple = math.lcm(round_lengths, least_rounding(provider, precision))
-        self.rounding = Rounding(multiple, bundle.manifest.max_length)
+        self.rounding = Rounding(least_rounding(provider, precision), bundle.manifest.max_length)
+        self.batch_tokens = BATCH_TOKENS
         self.faults = Faults(
             gpu=provider == "cuda",
             vocabulary=self.architecture.vocab_size,
@@ -181,7 +179,8 @@ class Engine:
             EngineError, DeviceFull: see `run`.
         """
         squared = bool(items) and items[0].role == "attend"  # all items have one role
-        batches = plan([len(item.ids) for item in items], squared=squared)
+        lengths = [self.rounding.up(len(item.ids)) for item in items]
+        batches = plan(lengths, squared=squared, tokens=self.batch_tokens)
         if len(batches) == 1:
             return self.run(items, wide=True)
         wide = self._workers.streams == 1

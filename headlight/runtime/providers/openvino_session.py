@@ -64,6 +64,11 @@ def _core() -> Any:
     return library().Core()
 
 
+def processor() -> str:
+    """Return the name of the processor."""
+    return str(_core().get_property(DEVICE, "FULL_DEVICE_NAME"))
+
+
 def check_precision(precision: str) -> None:
     """Check that OpenVINO computes in this precision here.
 
@@ -76,7 +81,7 @@ def check_precision(precision: str) -> None:
     if precision == "bf16" and not _has_bf16():
         raise BundleError(
             "precision bf16 needs a processor with AVX512-BF16 or AMX;"
-            f" {_core().get_property(DEVICE, 'FULL_DEVICE_NAME')} has neither: use fp32"
+            f" {processor()} has neither: use fp32"
         )
 
 

@@ -74,6 +74,7 @@ def load(config: Config) -> Runtime:
         wide=None if config.wide == "auto" else config.wide == "on",
         sha256=config.bundle_sha256,
         attend=config.attention == "on",
+        batch_tokens=config.batch_tokens,
         round_lengths=config.round_lengths,
         gpu=Gpu(config.gpu_device, config.gpu_memory_bytes),
         self_test=False,  # all golden inputs run below
@@ -214,7 +215,7 @@ def assemble(
                 runtime.engine.run, runtime.probe, runtime.engine.wide_roles
             )
         },
-        batch_limits(manifest.name, runtime.roles, config),
+        batch_limits(runtime, config),
         slots=slots,
         bulk_seconds=config.bulk_batch_ms / 1000,
         rounding=runtime.engine.rounding,
@@ -276,12 +277,13 @@ def _gauges(admission: Admission, fell_back: bool) -> dict[str, Callable[[], flo
     }
 
 
-def batch_limits(model: str, roles: frozenset[str], config: Config) -> dict[LaneKey, BatchLimit]:
+def batch_limits(runtime: Runtime, config: Config) -> dict[LaneKey, BatchLimit]:
     """Return the batch limit of each lane: one lane for each loaded graph."""
-    found = {LaneKey(model, "embed"): BatchLimit(config.batch_tokens, None, config.max_padding)}
-    if "attend" in roles:
+    model, tokens = runtime.bundle.manifest.name, runtime.engine.batch_tokens
+    found = {LaneKey(model, "embed"): BatchLimit(tokens, None, config.max_padding)}
+    if "attend" in runtime.roles:
         found[LaneKey(model, "attend")] = BatchLimit(
-            config.batch_tokens, config.attend_batch_cost, config.max_padding
+            tokens, config.attend_batch_cost, config.max_padding
         )
     return found
 

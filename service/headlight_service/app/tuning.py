@@ -22,15 +22,16 @@ import numpy as np
 
 from headlight.errors import BundleError, DeviceFull, HeadlightError
 from headlight.runtime import EncodeItem, Runtime, Selection
+from headlight.runtime.batch_shape import USUAL
 from headlight.runtime.providers.provider_choice import PRECISIONS, PROVIDERS
 from headlight.runtime.providers.worker_layout import share, usable_cpus
 from headlight_service.config.options import Config
 from headlight_service.core.scheduler.batch_policy import LaneSet
 from headlight_service.core.scheduler.lanes import BatchLimit, Entry, LaneKey
 
-WAITING = 64  # texts that are always in the queue, as from so many callers
 # Lengths of usual texts: half of at most 36 tokens, 53 on average.
 MEDIAN, SPREAD, SHORTEST, LONGEST = 36, 0.85, 4, 256
+WAITING = 64  # texts that are always in the queue, as from so many callers
 BATCH_TOKENS = (128, 256, 512, 1024, 2048)
 ROUND_LENGTHS = (1, 8, 16)
 WORTH = 0.97  # of the best: this share of the speed is enough, for less waiting or less memory
@@ -44,8 +45,8 @@ class Options:
     provider: str
     streams: int
     threads: int
-    batch_tokens: int = Config.batch_tokens
-    round_lengths: int = Config.round_lengths
+    batch_tokens: int = USUAL.tokens
+    round_lengths: int = USUAL.multiple
 
     def variables(self) -> dict[str, str]:
         """Return the environment variables of these options."""
@@ -104,7 +105,7 @@ class Machine:
         return dict(zip(contestants, medians, strict=True))
 
     def _runtime(self, options: Options) -> Runtime:
-        known = dataclasses.replace(options, batch_tokens=0)  # it concerns only the queue
+        known = dataclasses.replace(options, batch_tokens=USUAL.tokens)
         if known not in self._runtimes:
             self._runtimes[known] = Runtime(
                 self._bundle,
@@ -114,6 +115,7 @@ class Machine:
                 streams=options.streams,
                 wide=False,
                 attend=False,
+                batch_tokens=USUAL.tokens,  # it concerns only the queue
                 round_lengths=options.round_lengths,
             )
         return self._runtimes[known]

@@ -119,10 +119,13 @@ class QueueOptions:
 class BatchOptions:
     """Sizes of batches."""
 
-    batch_tokens: int = option(
-        512,
+    batch_tokens: int | None = option(
+        None,
         COUNT,
-        "padded tokens per batch; fewer: shorter waits; `make tune` finds where more gains nothing",
+        (
+            "padded tokens per batch; fewer: shorter waits (default: 512; openvino: the fastest "
+            "here, measured at the first start)"
+        ),
     )
     bulk_batch_ms: float = option(
         25.0,
@@ -143,12 +146,12 @@ class BatchOptions:
         "share of a batch that may be padding; 0: only texts of equal length share a batch",
         metavar="SHARE",
     )
-    round_lengths: int = option(
-        1,
+    round_lengths: int | None = option(
+        None,
         COUNT,
         (
-            "pad batches to a multiple of this many tokens: 8 if the provider compiles each new "
-            "shape, else 1"
+            "pad batches to a multiple of this many tokens (default: 1; openvino: the fastest "
+            "here, measured at the first start)"
         ),
         metavar="TOKENS",
     )

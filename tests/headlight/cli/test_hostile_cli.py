@@ -96,6 +96,7 @@ def test_python_errors_are_one_line_without_control_characters(
 
 
 def test_a_long_message_is_truncated(client: Client, servicer: FakeServicer) -> None:
+    servicer.limits.max_unary_response_bytes = 64  # so that attention is streamed
     servicer.change_frames = lambda frames: [
         pb.EncodeStreamResponse(id=frames[0].id, error=pb.Status(code=13, message="x" * 10**6))
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from prometheus_client import Metric
 
 from headlight.errors import Code
+from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.spec import PRIORITIES
 from headlight_service.config.options import Config
 from headlight_service.core.admission.shed_error import Shortage
@@ -90,7 +91,7 @@ def test_every_reason_is_either_a_code_or_a_shortage() -> None:
 
 def test_every_target_and_default_limit_is_a_bucket_boundary() -> None:
     assert {0.01, 0.05} <= set(module.SECONDS), "a refusal; an item cancelled out of the queue"
-    assert Config.batch_tokens in module.TOKENS
+    assert BATCH_TOKENS in module.TOKENS
     assert Config.bulk_batch_ms / 1000 in module.SECONDS
     assert Config.max_padding in module.RATIOS
 

@@ -107,7 +107,9 @@ def _endless() -> list[Any]:
 def test_a_failed_openvino_batch_returns_no_outputs_of_the_previous_batch(
     bundle_path: Path,
 ) -> None:
-    session = Runtime(bundle_path, provider="openvino", threads=1).engine._sessions["embed"]
+    session = Runtime(bundle_path, provider="openvino", threads=1, streams=1).engine._sessions[
+        "embed"
+    ]
     assert isinstance(session, OpenVinoSession)
 
     def run(length: int, masked: int) -> Any:
@@ -124,7 +126,7 @@ def test_a_failed_openvino_batch_returns_no_outputs_of_the_previous_batch(
 def test_openvino_recompiles_after_a_failure_once_memory_is_free(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime = Runtime(bundle_path, provider="openvino", threads=1)
+    runtime = Runtime(bundle_path, provider="openvino", threads=1, streams=1)
     [expected] = runtime.engine.run(items(runtime, 5))
     session = runtime.engine._sessions["attend"]
     assert isinstance(session, OpenVinoSession)
@@ -155,7 +157,7 @@ def test_openvino_recompiles_after_a_failure_once_memory_is_free(
 
 
 def test_batches_concurrent_with_a_failure_are_recomputed(bundle_path: Path) -> None:
-    runtime = Runtime(bundle_path, provider="openvino", threads=1)
+    runtime = Runtime(bundle_path, provider="openvino", threads=1, streams=1)
     session = runtime.engine._sessions["embed"]
     assert isinstance(session, OpenVinoSession)
     graph = session._narrow
@@ -183,7 +185,7 @@ def test_batches_concurrent_with_a_failure_are_recomputed(bundle_path: Path) -> 
 def test_a_batch_with_repeated_concurrent_failures_is_given_up(
     bundle_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = Runtime(bundle_path, provider="openvino", threads=1)
+    runtime = Runtime(bundle_path, provider="openvino", threads=1, streams=1)
     session = runtime.engine._sessions["embed"]
     assert isinstance(session, OpenVinoSession)
     graph, compiled = session._narrow, list[object]()

@@ -69,8 +69,9 @@ def test_the_container_memory_limit_is_read(text: str, limit: int | None, tmp_pa
 
 
 def test_too_little_memory_is_warned_of_once_with_remedies(
-    runtime: Runtime, caplog: pytest.LogCaptureFixture
+    bundle_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    runtime = Runtime(bundle_path, streams=1, threads=2)
     manifest = runtime.bundle.manifest
     text = text_bytes(manifest.architecture, manifest.max_length, "cpu", attend=True)
     warn_if_short(runtime, None)

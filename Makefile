@@ -15,6 +15,7 @@ PEERS_VENV := .venv-peers
 PEERS_ONNX_VENV := .venv-peers-onnx
 INFINITY_VENV := .venv-infinity
 FASTEMBED_VENV := .venv-fastembed
+VLLM_VENV := .venv-vllm
 RELEASE_VENV := .venv-release
 GPU_VENV := .venv-gpu
 DEPLOY_VENV := .venv-deploy
@@ -51,6 +52,7 @@ PEERS_SETUP := $(PEERS_VENV)/.installed
 PEERS_ONNX_SETUP := $(PEERS_ONNX_VENV)/.installed
 INFINITY_SETUP := $(INFINITY_VENV)/.installed
 FASTEMBED_SETUP := $(FASTEMBED_VENV)/.installed
+VLLM_SETUP := $(VLLM_VENV)/.installed
 RELEASE_SETUP := $(RELEASE_VENV)/.installed
 DEPLOY_SETUP := $(DEPLOY_VENV)/.installed
 DOCS_SETUP := $(DOCS_VENV)/.installed
@@ -225,10 +227,11 @@ $(PEERS_SETUP): bench/peers/openvino.txt
 $(PEERS_ONNX_SETUP): bench/peers/onnx.txt
 $(INFINITY_SETUP): bench/peers/infinity.txt
 $(FASTEMBED_SETUP): bench/peers/fastembed.txt
+$(VLLM_SETUP): bench/peers/vllm.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
 ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
-$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS) $(VLLM_SETUP): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."
@@ -373,7 +376,7 @@ build/serving/bundle/manifest.json: build/serving/model/modules.json $(EXPORT_SO
 	$(PY) -m headlight export build/serving/model --out $(@D) --provider openvino --precision int8
 	@touch $@
 
-serving: build/serving/bundle/manifest.json $(ALL_PEERS) ## measure Headlight beside sentence-transformers, fastembed and infinity; writes bench/results/serving.md
+serving: build/serving/bundle/manifest.json $(ALL_PEERS) $(if $(VLLM),$(VLLM_SETUP)) ## measure Headlight beside sentence-transformers, fastembed and infinity, and vLLM (VLLM=1: installs it, 900 MB); writes bench/results/serving.md
 	$(PY) -m bench.serving
 	$(PY) -m bench.engine
 	$(PY) -m bench.doors

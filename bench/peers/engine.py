@@ -2,12 +2,12 @@
 
     python -m bench.peers.engine BUNDLE TEXTS [FLAGS OF THE SERVICE]
 
-"online" puts the service's requests into the service's own queue; "offline" is `Runtime.encode` of
-the whole list.
+"online" puts the service's requests into the service's own queue; "offline" is `Runtime.encode`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import time
@@ -149,8 +149,11 @@ def main() -> None:
     def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
         return queued(runtime, config, texts, order, callers, group)
 
-    def offline(order: list[int]) -> dict[str, Any]:
-        return timed([lambda: runtime.encode([texts[i] for i in order], truncate="end")])
+    def offline(order: list[int], group: int) -> dict[str, Any]:
+        def encode(part: Sequence[int]) -> object:
+            return runtime.encode([texts[i] for i in part], truncate="end")
+
+        return timed(functools.partial(encode, part) for part in groups(order, group))
 
     def item_of(text: str) -> EncodeItem:
         assert runtime.tokenizer is not None

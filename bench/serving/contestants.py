@@ -131,7 +131,7 @@ class Contestant(abc.ABC):
 
 
 class InProcess(Contestant):
-    """Engine without a wire: the service's queue, and the offline plan instead of the stream."""
+    """Engine without a wire: `Runtime.encode` for one caller and the whole list, else the queue."""
 
     kind = "engine"
     workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
@@ -166,8 +166,8 @@ class InProcess(Contestant):
         return f"127.0.0.1:{self.process.ask('bare', text=text)['port']}"
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        if workload.name == LIST:
-            return self.process.ask("offline", order=list(order))
+        if workload.name in (LIST, ONE):
+            return self.process.ask("offline", order=list(order), group=workload.group)
         callers = IN_FLIGHT if workload.name == BULK else workload.callers
         return self.process.ask("online", order=list(order), callers=callers, group=workload.group)
 

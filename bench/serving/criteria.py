@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from bench.serving.workloads import BATCHES, BULK, ONE, SINGLES
+from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES
 
 REFUSED_MS = 10.0
 SHORT_MS = 1.0
@@ -15,7 +15,8 @@ SHORT_MS = 1.0
 SAME = {"fp32": 0.999, "bf16": 0.999, "int8": 0.0}  # int8 is judged by its neighbours
 SINGLES_ASKED = {"fp32": 0.9, "bf16": 0.85, "int8": 0.8}  # of the rate of the stream
 LIBRARIES = ("sentence-transformers", "fastembed")
-PEERS = (*LIBRARIES, "infinity")
+PEERS = (*LIBRARIES, "infinity", "vLLM")
+PLAIN = ("plain loop",)
 DYNAMIC = ("sentence-transformers onnx",)
 
 
@@ -56,6 +57,7 @@ class Comparison:
     Attributes:
         against: how the names of the others begin.
         other: their precision, if it is not the same.
+        ours: how our names begin: served, or "engine", in process.
     """
 
     precision: str
@@ -64,10 +66,15 @@ class Comparison:
     what: str
     against: tuple[str, ...]
     other: str = ""
+    ours: str = "Headlight"
 
 
 COMPARISONS = (
+    Comparison("fp32", ONE, 1.0, "fastembed, in process", ("fastembed",), ours="engine"),
+    Comparison("fp32", ONE, 0.85, "fastembed, served", ("fastembed",)),
     Comparison("fp32", ONE, 1.0, "the best library", LIBRARIES),
+    Comparison("bf16", LIST, 0.95, "the plain loop, in process", PLAIN, ours="engine"),
+    Comparison("bf16", BULK, 0.95, "the plain loop, served", PLAIN),
     Comparison("bf16", ONE, 0.9, "the best library", LIBRARIES),
     Comparison("int8", ONE, 0.9, "the best library", LIBRARIES),
     Comparison("fp32", BATCHES, 1.7, "the best peer", PEERS),
@@ -130,7 +137,7 @@ def over(
 
 def compared(run: dict[str, Any], one: Comparison) -> Criterion:
     other = one.other or one.precision
-    ours = fastest(run, one.precision, one.workload, ("Headlight",))
+    ours = fastest(run, one.precision, one.workload, (one.ours,))
     best = fastest(run, other, one.workload, one.against)
     what = f"{one.precision}, {one.workload}: over {one.what}"
     note = f"{ours} against {best}" if ours and best else ""

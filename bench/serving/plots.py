@@ -19,6 +19,8 @@ COLOURS = {
     "sentence": "#c9772b",
     "fastembed": "#4a8f4a",
     "infinity": "#7a5195",
+    "vLLM": "#b0413e",
+    "plain loop": "#8a8a8a",
 }
 HATCHES = {"fp32": "", "bf16": "//", "int8": "xx"}
 

@@ -20,6 +20,7 @@ from bench.serving.contestants import Contestant, Setting
 from bench.serving.http import MODEL, embeddings_body, vectors_of
 from bench.serving.processes import QUIET, ROOT, Failed, Process, wait_for
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Workload
+from headlight.runtime import Bundle
 
 START_SECONDS = 300  # vLLM compiles at its first start
 CHECK_SECONDS = 300
@@ -152,7 +153,8 @@ class OverHttp(Headlight):
     workloads = (ONE, SINGLES, BATCHES)
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        return posted(self._setting, self.process, self.rest, "/v1/embeddings", workload, order)
+        door = self.rest, "/v1/embeddings", Bundle(self._setting.bundle).manifest.name
+        return posted(self._setting, self.process, door, workload, order)
 
 
 class Peer(Contestant):
@@ -214,7 +216,8 @@ class Peer(Contestant):
         return {"versions": json.loads(told.stdout), "precision_told": self._told}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        return posted(self._setting, self.process, self.target, self.path, workload, order)
+        door = self.target, self.path, MODEL
+        return posted(self._setting, self.process, door, workload, order)
 
     def _save_vectors(self, path: Path) -> None:
         texts = json.loads(self._setting.texts.read_text(encoding="utf-8"))["texts"]
@@ -224,16 +227,15 @@ class Peer(Contestant):
 def posted(
     setting: Setting,
     process: Process,
-    target: str,
-    path: str,
+    door: tuple[str, str, str],
     workload: Workload,
     order: Sequence[int],
 ) -> dict[str, Any]:
-    """Run a workload over HTTP."""
+    """Run a workload over HTTP; `door`: the address, the path and the model's name."""
     group = 0 if workload.name == BULK else workload.group
     cpu = process.cpu_seconds
-    told = {"target": target, "path": path, "order": list(order), "group": group}
-    found = setting.load.ask("posted", callers=workload.callers, **told)
+    told = {**dict(zip(("target", "path", "model"), door, strict=True)), "order": list(order)}
+    found = setting.load.ask("posted", callers=workload.callers, group=group, **told)
     return found | {"cpu": process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
 
 

@@ -231,7 +231,7 @@ $(VLLM_SETUP): bench/peers/vllm.txt
 $(DEPLOY_SETUP): deploy/check/requirements.txt
 $(NOTEBOOKS_SETUP): docs/notebooks/requirements.txt
 ALL_CLIENTS := $(CLIENTS_HTTP_SETUP) $(CLIENTS_OIP_SETUP) $(CLIENTS_TEI_SETUP) $(CLIENTS_MORE_SETUP)
-$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(ALL_PEERS) $(VLLM_SETUP): %/.installed: $(SETUP)
+$(ADAPTERS_SETUP) $(ALL_CLIENTS) $(BULK_SETUP) $(DEPLOY_SETUP) $(NOTEBOOKS_SETUP) $(FAMILIES_SETUP) $(ALL_PEERS) $(VLLM_SETUP): %/.installed: $(SETUP)
 	@test -x $*/bin/python || $(PY) -m venv $*
 	@$*/bin/python deploy/checkout.py link --see "$$($(PY) $(SITE_PACKAGES))"
 	@echo "Installing $(filter %.txt,$^) into $*; the first time takes some minutes."

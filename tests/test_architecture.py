@@ -111,6 +111,10 @@ ALLOWED = {
         *VALUES,
     ),
     # The shape of batches that was measured on this machine is kept in the cache.
+    "headlight.runtime.runtime": (
+        *("headlight.__version__", "headlight.runtime", "headlight.extras"),
+        *VALUES,
+    ),
     "headlight.runtime.batch_shape": ("headlight.runtime", "headlight.model_store"),
     "headlight.runtime.bundle": (
         "headlight.runtime.bundle",

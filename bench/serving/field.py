@@ -24,6 +24,7 @@ OVER_HTTP = ("fp32", "openvino bf16")  # of those, asked over HTTP as well
 # backend's converter needs an earlier year's transformers, and the last sentence-transformers for
 # these. A pool takes no sessions of ONNX Runtime or OpenVINO.
 REAL, ONNX, PEERS = ".venv-real", ".venv-peers-onnx", ".venv-peers"
+INFINITY_ENV, FASTEMBED_ENV, VLLM_ENV = ".venv-infinity", ".venv-fastembed", ".venv-vllm"
 SENTENCE_TRANSFORMERS = (
     ("torch", "fp32", 1, REAL),
     ("torch", "bf16", 1, REAL),
@@ -71,9 +72,7 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
     if not options.no_peers:
         pythons = {
             environment: Path(environment).absolute() / "bin/python"
-            for environment in (
-                *(REAL, ONNX, PEERS, ".venv-infinity", ".venv-fastembed", ".venv-vllm"),
-            )
+            for environment in (REAL, ONNX, PEERS, INFINITY_ENV, FASTEMBED_ENV, VLLM_ENV)
         }
         for backend, precision, processes, environment in SENTENCE_TRANSFORMERS:
             pool = f" pool of {processes}" if processes > 1 else ""
@@ -82,11 +81,11 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
             found.append(Library(name, precision, setting, python, backend, processes))
         for processes in (1, 2):
             name = "fastembed" if processes == 1 else f"fastembed parallel {processes}"
-            python = pythons[".venv-fastembed"]
+            python = pythons[FASTEMBED_ENV]
             found.append(Fastembed(name, setting, python, pythons[ONNX], processes))
-        python = pythons[".venv-infinity"]
+        python = pythons[INFINITY_ENV]
         found += [Infinity(f"infinity {engine}", setting, python, engine) for engine in INFINITY]
-        python = pythons[".venv-vllm"]
+        python = pythons[VLLM_ENV]
         found += [Vllm(f"vLLM {each}", each, setting, python) for each in ("fp32", "bf16")]
     wanted = options.only or [""]
     return [one for one in found if any(text in one.name for text in wanted)]

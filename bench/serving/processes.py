@@ -32,9 +32,12 @@ def cpu_seconds(pid: int) -> float:
     user, system = map(int, stat.rpartition(")")[2].split()[11:13])
     found = (user + system) / os.sysconf("SC_CLK_TCK")
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # the thread or the child has ended
+        children: list[str] = []
+        with contextlib.suppress(OSError):  # the thread has ended
             children = (task / "children").read_text(encoding="ascii").split()
-            found += sum(cpu_seconds(int(child)) for child in children)
+        for child in children:
+            with contextlib.suppress(OSError):  # the child has
+                found += cpu_seconds(int(child))
     return found
 
 

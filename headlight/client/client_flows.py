@@ -32,7 +32,7 @@ from headlight.client.calls.unary_calls import Pooled, Tokenized
 from headlight.client.channel import ChannelT, ClientBase
 from headlight.comparison import CompareSpec
 from headlight.description import ModelDescription
-from headlight.errors import HeadlightError, Overloaded, Unavailable
+from headlight.errors import HeadlightError, InvalidInput, Overloaded, Unavailable
 from headlight.interface.arguments import Input, Prompting, Reading, as_list
 from headlight.interface.similarity import similarity
 from headlight.pb import headlight_pb2 as pb
@@ -208,16 +208,27 @@ class ClientFlows(ClientBase[ChannelT]):
     ) -> Flow[list[ResultT]]:
         """Return the results of the work that `make` creates.
 
-        A lone request with a small answer is a unary call; else as many streams as it needs.
+        A lone request with a small answer is a unary call. Else there are as many streams as it
+        needs.
         """
         deadline = self._deadline()
         work: Streamed[ResultT] = yield from self._laid_out(
             deadline, texts, make, *rest, **keywords
         )
         if work.fits_message:
-            requests = ((part, work.request(part)) for part in work.parts)
-            yield from self._send(self._stub.Encode, requests, work.receive_whole, deadline)
-            return work.result()
+            requests = [(part, work.request(part)) for part in work.parts]
+            again = Retries(deadline, Overloaded, Unavailable)
+            try:
+                yield from self._send(
+                    self._stub.Encode, requests, work.receive_whole, deadline, retries=again
+                )
+            except InvalidInput as error:
+                # Of a few characters a tokenizer makes more tokens than they have bytes, and the
+                # limit may be that of another replica.
+                if not error.field.startswith("outputs"):
+                    raise
+            else:
+                return work.result()
         retries = Retries(deadline, Overloaded, Unavailable)
 
         def receive(frame: pb.EncodeStreamResponse) -> Sequence[Command]:

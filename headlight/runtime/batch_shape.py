@@ -103,6 +103,7 @@ def fastest(
                 padded = Rounding(shape.multiple, longest).up(length)
                 count = max(1, shape.tokens // padded)
                 sizes = random.integers(math.ceil(ALIKE * length), length + 1, count).tolist()
+                sizes[0] = length
                 ids = [np.zeros(size, np.int64) for size in (padded, *sizes[1:])]
                 items = [EncodeItem(each, Selection()) for each in ids]
                 # A rounded shape comes again: its first run, which compiles, does not count.
@@ -127,24 +128,26 @@ def fastest(
     return shapes[best if gains[best] >= WORTH else 0]
 
 
-def kept(facts: Mapping[str, object], find: Callable[[], BatchShape]) -> BatchShape:
-    """Return the shape that was found for these facts before, or else find it and keep it.
+def kept(
+    facts: Mapping[str, object], shapes: Sequence[BatchShape], find: Callable[[], BatchShape]
+) -> BatchShape:
+    """Return which of the shapes was found for these facts before, or else find it and keep it.
 
     It is kept in the folder of the cache, if that can be written.
     """
     path = None
-    with contextlib.suppress(ModelSourceError):
+    with contextlib.suppress(ModelSourceError, OSError):
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
         path = cache_folder(os.environ) / FOLDER / f"{key}.json"
     shape = None if path is None else _read(path)
-    if shape is not None:
-        log.info(f"{shape}, the fastest here", extra={"event": "batch_shape", **shape._asdict()})
+    if shape is not None and shape in shapes:
+        log.info(f"{shape}, as measured", extra={"event": "batch_shape", **shape._asdict()})
         return shape
     begun = time.perf_counter()
     shape = find()
     seconds = time.perf_counter() - begun
     log.info(
-        f"{shape}, the fastest here: measured in {seconds:.1f} s",
+        f"{shape}, measured in {seconds:.1f} s",
         extra={"event": "batch_shape", **shape._asdict()},
     )
     if path is not None:
@@ -157,10 +160,9 @@ def _read(path: Path) -> BatchShape | None:
     try:
         with path.open("rb") as file:
             found: dict[str, Any] = json.loads(file.read(LARGEST_FILE))
-            shape = BatchShape(int(found["tokens"]), int(found["multiple"]))
-    except (OSError, ValueError, TypeError, KeyError):
+            return BatchShape(int(found["tokens"]), int(found["multiple"]))
+    except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
-    return shape if min(shape) > 0 else None
 
 
 def _write(path: Path, shape: BatchShape) -> None:

@@ -5,6 +5,7 @@ The service wraps it, and the exporter proves parity with it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import Any, cast
 
 from numpy.typing import ArrayLike
 
-from headlight.errors import InvalidInput
+from headlight import __version__
+from headlight.errors import HeadlightError, InvalidInput
 from headlight.extras import version_of
 from headlight.interface.arguments import checked_head_mask
 from headlight.runtime.attention.resolved_spec import (
@@ -200,17 +202,22 @@ class Runtime(LocalEncoder):
         shapes = choices(tokens, multiple, rounding.multiple)
         shape = shapes[0]
         if self.provider == "openvino" and len(shapes) > 1:
-            shape = kept(
-                {
-                    "shapes": shapes,
-                    "precision": self.precision,
-                    "processor": processor(),
-                    "workers": dataclasses.astuple(self.workers),
-                    "model": dataclasses.asdict(self.bundle.manifest.architecture),
-                    "openvino": version_of("openvino"),
-                },
-                lambda: fastest(self.engine.run, shapes, rounding.most, streams),
-            )
+            facts = {
+                "headlight": __version__,
+                "shapes": shapes,
+                "precision": self.precision,
+                "processor": processor(),
+                "workers": dataclasses.astuple(self.workers),
+                "model": dataclasses.asdict(self.bundle.manifest.architecture),
+                "longest": rounding.most,
+                "openvino": version_of("openvino"),
+            }
+            with contextlib.suppress(HeadlightError):  # too little memory for full batches
+                shape = kept(
+                    facts,
+                    shapes,
+                    lambda: fastest(self.engine.run, shapes, rounding.most, streams),
+                )
         self.engine.batch_tokens = shape.tokens
         self.engine.rounding = rounding._replace(multiple=shape.multiple)
 

@@ -101,7 +101,7 @@ class FakeServicer(HeadlightServiceServicer):
         if response.ByteSize() > self.limits.max_unary_response_bytes:
             abort(
                 context,
-                Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "outputs: too large; use EncodeStream"),
+                Refusal(grpc.StatusCode.INVALID_ARGUMENT, "outputs: too large; use EncodeStream"),
             )
         return response
 

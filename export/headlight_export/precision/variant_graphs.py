@@ -104,7 +104,7 @@ class VariantGraphs:
         """
         texts = read_passages(self._config, self._tokenizer(), None, language_reference)
         self.text_sets.append(texts.described("search"))
-        exact = vectors(Runtime(self._draft, provider=CPU, attend=False), texts)
+        exact = vectors(Runtime(self._draft, provider=CPU, streams=1, attend=False), texts)
         few = dataclasses.replace(texts, items=tuple(spread(texts.items, RANKING)))
         exact_few = np.stack(spread(list(exact), RANKING))
         groups = layer_products(self._embed(weights=False).graph)
@@ -141,6 +141,7 @@ class VariantGraphs:
                 provider=provider,
                 precision=precision,
                 attend=False,
+                streams=1,
                 batch_tokens=BATCH_TOKENS,
                 round_lengths=1,
                 self_test=False,  # its tolerance is not known yet

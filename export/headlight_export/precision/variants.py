@@ -110,7 +110,7 @@ def _measure(
     progress: Progress,
 ) -> _Measured:
     """Measure the written variants, and add their tolerances to those declared for fp32."""
-    exact = Runtime(draft, provider=CPU, self_test=False)
+    exact = Runtime(draft, provider=CPU, streams=1, self_test=False)
     exact.check_golden()  # the golden inputs now include the texts
     quality, rows, tolerances = [compare(exact, exact, sample)], list[Row](), list(declared)
     for provider, precision in variants:
@@ -120,6 +120,7 @@ def _measure(
             draft,
             provider=provider,
             precision=precision,
+            streams=1,
             batch_tokens=BATCH_TOKENS,
             round_lengths=1,
             self_test=False,

@@ -132,7 +132,7 @@ def export_origin(
         )
         save(draft, manifest)
         # The report compares more than the golden inputs.
-        runtime = Runtime(draft, provider=CPU, precision=PRECISION, self_test=False)
+        runtime = Runtime(draft, provider=CPU, precision=PRECISION, streams=1, self_test=False)
         result = _proven(runtime, reference, result, progress)
         if calibrating is not None:
             progress("calibrating int8 vectors")

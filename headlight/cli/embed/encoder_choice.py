@@ -75,7 +75,6 @@ def encoder_of(arguments: argparse.Namespace, concurrency: int, ready: float) ->
         arguments.local,
         provider=arguments.provider or "auto",
         precision=arguments.precision or "fp32",
-        streams=None,
         attend=False,
     )
 

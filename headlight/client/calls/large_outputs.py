@@ -73,7 +73,7 @@ def bare_token_vectors(
         pb.Outputs(tokens=tokens_output(spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
-        token_bytes=NUMBER_BYTES * model.dim,
+        token_bytes=PLACE_BYTES + NUMBER_BYTES * model.dim,
     )
 
 

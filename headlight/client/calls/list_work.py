@@ -105,7 +105,7 @@ class ListWork(Generic[RequestT]):
         parts: index ranges of the inputs, one for each request.
         large: indices of inputs whose answers may be larger than a message. Each has a request of
             its own.
-        fits_message: whether one request does, and its answer surely fits in a message.
+        answer_bytes: upper bound of all answers together.
     """
 
     def __init__(
@@ -181,8 +181,7 @@ class ListWork(Generic[RequestT]):
         self.large = {
             part.start for part in self.parts if costs[part.start].response_bytes > answer_bytes
         }
-        total = sum(cost.response_bytes for cost in costs)
-        self.fits_message = len(self.parts) == 1 and total <= response_bytes(model)
+        self.answer_bytes = sum(cost.response_bytes for cost in costs)
         self._origin: ModelRef | None = None  # weights of the first answer
 
     def _with_spans(self, at: int, cost: Cost) -> Cost:

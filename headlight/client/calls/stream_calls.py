@@ -3,7 +3,7 @@
     client.attend(text) -> attention(...)  --requests()-->  transport
     transport  --receive(frame), finish()-->  result()
 
-A lone request whose answer surely fits in a message is a unary call, which costs less:
+A lone request whose answer fits in a message is a unary call, which costs less:
 
     transport  --receive_whole(part, response)-->  result()
 
@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from numpy.typing import ArrayLike
 
-from headlight.client.calls.list_work import INPUT_BYTES, ITEM_BYTES, Cost, ListWork
+from headlight.client.calls.list_work import INPUT_BYTES, ITEM_BYTES, Cost, ListWork, response_bytes
 from headlight.description import ModelDescription
 from headlight.errors import HeadlightError, Overloaded
 from headlight.interface.arguments import Input, Reading
@@ -37,7 +37,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
-    """Large outputs of any number of inputs, as several requests of one stream.
+    """Large outputs of any number of inputs: several requests of one stream, or a unary call.
 
     Args:
         model: for the limits.
@@ -109,6 +109,11 @@ class Streamed(ListWork[pb.EncodeRequest], Generic[ResultT]):
         if self._spans:
             request.outputs.spans.given.inputs.extend(self._spans[part.start : part.stop])
         return request
+
+    @property
+    def fits_message(self) -> bool:
+        """Whether one request does, whose answer fits in a message."""
+        return len(self.parts) == 1 and self.answer_bytes <= response_bytes(self._model)
 
     def _unanswered(self) -> list[int]:
         return [at for at, part in enumerate(self.parts) if part.start not in self._results]

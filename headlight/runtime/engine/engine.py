@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -87,11 +88,13 @@ class Engine:
         # Of all callers of `run_in_batches` together: more batches at once than there are workers
         # are slower. Its threads start with the first batch.
         self._threads = ThreadPoolExecutor(workers.streams)
-        # One copy of the weights: results of the graph of attention take long outside the engine.
-        narrow = Workers(workers.streams, workers.threads)
+        narrow, on_all = (
+            Workers(workers.streams, workers.threads),
+            Workers(1, workers.all, in_turn=True),
+        )
         workers_of: dict[Role, Workers] = {"embed": workers}
         if attend:
-            workers_of["attend"] = Workers(1, workers.all) if workers.attend_on_all else narrow
+            workers_of["attend"] = on_all if workers.attend_on_all else narrow
         for role, own in workers_of.items():
             graph = bundle.manifest.graph(role, provider, precision)
             self._sessions[role] = open_graph(bundle, graph, provider, precision, own, gpu)
@@ -109,6 +112,7 @@ class Engine:
             "attend": workers.attend_on_all,
         }
         self.wide_roles: frozenset[Role] = frozenset(role for role in wide if wide[role])
+        self._callers, self._counting = 0, threading.Lock()  # of `run_in_batches`
 
     def close(self) -> None:
         """Give the memory of the graphs back. No batch may run afterwards."""
@@ -170,7 +174,7 @@ class Engine:
         """Encode any number of items of one role, in batches of similar lengths.
 
         As many batches run at once as there are workers (`Workers.streams`), for all callers
-        together. A lone batch runs at once, on all threads.
+        together. A lone batch runs at once, on all threads if there is no other caller.
 
         Returns:
             One result per item, in their order.
@@ -181,14 +185,18 @@ class Engine:
         squared = bool(items) and items[0].role == "attend"  # all items have one role
         lengths = [self.rounding.up(len(item.ids)) for item in items]
         batches = plan(lengths, squared=squared, tokens=self.batch_tokens)
-        if len(batches) == 1:
-            return self.run(items, wide=True)
-        wide = self._workers.streams == 1
-        found = list(
-            self._threads.map(
-                lambda rows: self.run([items[row] for row in rows], wide=wide), batches
+        with self._counting:
+            self._callers += 1
+            alone = self._callers == 1
+        try:
+            if len(batches) == 1:
+                return self.run(items, wide=alone)
+            found = list(
+                self._threads.map(lambda rows: self.run([items[row] for row in rows]), batches)
             )
-        )
+        finally:
+            with self._counting:
+                self._callers -= 1
         results = dict(zip(itertools.chain(*batches), itertools.chain(*found), strict=True))
         return [results[row] for row in range(len(items))]
 

@@ -56,13 +56,12 @@ class OnnxSession(OrtSession):
         self._tables = tables = _tables(graph)
         # All callers share each of the two sessions, and both sessions share the arena.
         # `_session` has the threads of one worker, `_wide` all threads.
-        alone = workers.streams == 1
-        super().__init__(_open(graph, tables, workers.threads, alone=alone), "cpu:0")
-        self._wide = (
-            _open(graph, tables, workers.all, alone=True) if workers.copy else self._session
-        )
+        spin = workers.streams == 1
+        super().__init__(_open(graph, tables, workers.threads, spin=spin), "cpu:0")
+        self._wide = _open(graph, tables, workers.all, spin=True) if workers.copy else self._session
         # Two batches that share a session's threads take a sixth longer than one after the other.
-        self._turn = threading.Lock() if alone else contextlib.nullcontext()
+        # But bulk must not hold up interactive batches where one session has both.
+        self._turn = threading.Lock() if workers.in_turn else contextlib.nullcontext()
         self._wide_turn = threading.Lock() if workers.copy else self._turn
 
     def __del__(self) -> None:
@@ -97,14 +96,13 @@ def run_into(session: Any, names: Sequence[str], feeds: Arrays, buffers: Arrays)
     }
 
 
-def session_options(threads: int, *, alone: bool = False) -> Any:
+def session_options(threads: int, *, spin: bool = False) -> Any:
     """Return the options for a graph on every provider.
 
     Args:
         threads: threads of a run.
-        alone: True if one batch at a time runs. Its threads then spin between operations, which
-            saves a seventh to a third of the time; otherwise they would take CPU from others. They
-            never spin between runs.
+        spin: whether threads spin between the operations of a run. That saves a seventh to a third
+            of the time, but takes CPU from other batches. They never spin between runs.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -115,7 +113,7 @@ def session_options(threads: int, *, alone: bool = False) -> Any:
     # 4 is fatal: less severe errors are also raised, and standard error is only for Headlight's
     # log.
     options.log_severity_level = 4
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if alone else "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     # A memory plan would be kept for every shape, and there are many. Batches are as fast without.
     options.enable_mem_pattern = False
@@ -156,8 +154,8 @@ def _tables(graph: OnnxGraph) -> dict[str, Any]:
     return tables
 
 
-def _open(graph: OnnxGraph, tables: Mapping[str, Any], threads: int, *, alone: bool) -> Any:
-    options = session_options(threads, alone=alone)
+def _open(graph: OnnxGraph, tables: Mapping[str, Any], threads: int, *, spin: bool) -> Any:
+    options = session_options(threads, spin=spin)
     _share_arena()
     give_weights(options, graph)
     for name, table in tables.items():

@@ -30,12 +30,14 @@ class Workers:
         attend_on_all: the batches of the graph that returns attention take turns, on all threads.
             Without `copy`, a batch of the other graph that runs alone gets them there, too; the
             empty selectors take it 0.1 ms a layer.
+        in_turn: batches take turns, whatever their priority.
     """
 
     streams: int = 1
     threads: int = 1
     copy: bool = False
     attend_on_all: bool = False
+    in_turn: bool = False
 
     @property
     def all(self) -> int:

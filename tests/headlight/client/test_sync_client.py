@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from headlight import AttentionSpec, Client, InvalidInput
+from headlight.client.calls.large_outputs import PLACE_BYTES
 from headlight.client.calls.list_work import ITEM_BYTES
 from headlight.interface.arguments import Input
 from headlight.pb import headlight_pb2 as pb
@@ -194,8 +195,16 @@ def test_a_small_answer_is_a_unary_call_with_the_same_numbers(
     assert servicer.streams == 1
 
 
+def test_an_answer_larger_than_expected_is_streamed(client: Client, servicer: FakeServicer) -> None:
+    expected = client.attend("a few words").weights
+    servicer.limits.max_unary_response_bytes = 64  # as of another replica; the client knows 1 MiB
+    np.testing.assert_array_equal(client.attend("a few words").weights, expected)
+    assert servicer.streams == 1
+
+
 def test_token_vectors_stay_within_the_output_limit(client: Client, servicer: FakeServicer) -> None:
-    servicer.limits.max_stream_output_bytes = 2 * (ITEM_BYTES + servicer.max_length * 4 * DIM)
+    token_bytes = PLACE_BYTES + 4 * DIM
+    servicer.limits.max_stream_output_bytes = 2 * (ITEM_BYTES + servicer.max_length * token_bytes)
     client.encode_tokens(["x" * 100] * 7)
     assert [len(request.inputs) for request in servicer.encoded] in ([2, 2, 2, 1], [2, 2, 1, 2])
 

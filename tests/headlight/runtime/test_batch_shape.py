@@ -86,20 +86,23 @@ def test_a_shape_is_measured_once_for_the_same_facts(
         return measured[-1]
 
     with caplog.at_level(logging.INFO, logger="headlight.engine"):
-        assert [kept({"model": 1}, find) for _ in range(3)] == [(1024, 16)] * 3
-        kept({"model": 2}, find)
+        assert [kept({"model": 1}, SHAPES, find) for _ in range(3)] == [(1024, 16)] * 3
+        kept({"model": 2}, SHAPES, find)
     assert len(measured) == 2
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[1] == "batches of 1024 tokens, lengths rounded up to 16, the fastest here"
-    for content in ("", "{", '{"tokens": 0, "multiple": 1}', '{"tokens": "x"}', "[]" * 10_000):
+    assert lines[1] == "batches of 1024 tokens, lengths rounded up to 16, as measured"
+    for content in (
+        *("", "{", '{"tokens": 0, "multiple": 1}', '{"tokens": 512, "multiple": 7}'),
+        *('{"tokens": "x"}', '{"tokens": Infinity, "multiple": 1}', "[" * 1000, "[]" * 10_000),
+    ):
         for file in cache.rglob("*.json"):
             file.write_text(content)
-        assert kept({"model": 1}, find) == (1024, 16), "a damaged file is as none"
+        assert kept({"model": 1}, SHAPES, find) == (1024, 16), "a damaged file is as none"
 
 
 def test_a_cache_that_cannot_be_written_costs_only_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADLIGHT_CACHE", "/proc/none")
-    assert kept({"model": 1}, lambda: USUAL) == USUAL
+    assert kept({"model": 1}, SHAPES, lambda: USUAL) == USUAL
 
 
 def test_openvino_has_the_shape_that_was_found(

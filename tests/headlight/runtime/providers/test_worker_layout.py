@@ -140,3 +140,21 @@ def test_batches_on_all_threads_take_turns(role: Role, bundle_path: Path) -> Non
         found = list(callers.map(lambda _: runtime.engine.run([item], wide=True), range(64)))
     assert counted.most == 1
     assert all(np.array_equal(there(one.pooled), there(found[0][0].pooled)) for [one] in found)
+
+
+def test_interactive_batches_do_not_wait_for_bulk_where_one_session_has_both(
+    bundle_path: Path,
+) -> None:
+    runtime = Runtime(bundle_path, provider="cpu", threads=2, streams=1)
+    session: Any = runtime.engine._sessions["embed"]
+    inner, both = session._session, threading.Barrier(2)
+
+    class Meeting:
+        def run(self, *arguments: Any) -> Any:
+            both.wait(30)
+            return inner.run(*arguments)
+
+    session._session = Meeting()
+    item = EncodeItem(np.arange(1, 9), Selection())
+    with ThreadPoolExecutor(2) as callers:
+        assert len(list(callers.map(lambda _: runtime.engine.run([item]), range(2)))) == 2

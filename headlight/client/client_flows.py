@@ -225,7 +225,7 @@ class ClientFlows(ClientBase[ChannelT]):
             except InvalidInput as error:
                 # Of a few characters a tokenizer makes more tokens than they have bytes, and the
                 # limit may be that of another replica.
-                if not error.field.startswith("outputs"):
+                if "EncodeStream" not in error.problem:  # the remedy that the service names
                     raise
             else:
                 return work.result()

@@ -154,7 +154,7 @@ class OverHttp(Headlight):
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         door = self.rest, "/v1/embeddings", Bundle(self._setting.bundle).manifest.name
-        return posted(self._setting, self.process, door, workload, order)
+        return posted(self._setting, self.process, door, workload.callers, workload.group, order)
 
 
 class Peer(Contestant):
@@ -216,8 +216,9 @@ class Peer(Contestant):
         return {"versions": json.loads(told.stdout), "precision_told": self._told}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        door = self.target, self.path, MODEL
-        return posted(self._setting, self.process, door, workload, order)
+        door, group = (self.target, self.path, MODEL), workload.group
+        group = 0 if workload.name == BULK else group  # the whole list at once
+        return posted(self._setting, self.process, door, workload.callers, group, order)
 
     def _save_vectors(self, path: Path) -> None:
         texts = json.loads(self._setting.texts.read_text(encoding="utf-8"))["texts"]
@@ -228,14 +229,14 @@ def posted(
     setting: Setting,
     process: Process,
     door: tuple[str, str, str],
-    workload: Workload,
+    callers: int,
+    group: int,
     order: Sequence[int],
 ) -> dict[str, Any]:
     """Run a workload over HTTP; `door`: the address, the path and the model's name."""
-    group = 0 if workload.name == BULK else workload.group
     cpu = process.cpu_seconds
     told = {**dict(zip(("target", "path", "model"), door, strict=True)), "order": list(order)}
-    found = setting.load.ask("posted", callers=workload.callers, group=group, **told)
+    found = setting.load.ask("posted", callers=callers, group=group, **told)
     return found | {"cpu": process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
 
 

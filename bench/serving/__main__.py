@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def main() -> None:
         found = json.loads(numbers.read_text(encoding="utf-8"))
     else:
         found = measured(options) | {
-            "command": " ".join(["python -m bench.serving", *sys.argv[1:]])
+            "command": shlex.join(["python", "-m", "bench.serving", *sys.argv[1:]])
             if sys.argv[1:]
             else "make serving"
         }

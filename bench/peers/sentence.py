@@ -48,7 +48,7 @@ def load(folder: Path, backend: str, precision: str) -> SentenceTransformer:
     if backend == "onnx":
         options = {"provider": "CPUExecutionProvider"}
     if precision == "int8":
-        [file] = folder.glob(f"{backend}/*qu*nt*.{SUFFIX[backend]}")
+        [file] = folder.glob(f"{backend}/*int8*.{SUFFIX[backend]}")
         options["file_name"] = file.name
     return SentenceTransformer(str(folder), device="cpu", backend=backend, model_kwargs=options)
 

@@ -16,6 +16,7 @@ from bench.serving.workloads import BATCHES, BULK, LIST, ONE, Workload
 from headlight_export.precision.sample_texts import training_docstrings
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
+TOKENIZER_FILE = "tokenizer_config.json"
 SETTLING = 128  # texts, to choose a batch size
 
 
@@ -145,7 +146,17 @@ class Fastembed(Library):
 
     def _worker(self) -> tuple[str, ...]:
         folder = converted(self._setting, self._converter, self._backend)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config, own, tokenizer = (
+            json.loads(file.read_text(encoding="utf-8"))
+            for file in (
+                folder / "config.json",
+                self._setting.model / "sentence_bert_config.json",
+                folder / TOKENIZER_FILE,
+            )
+        )
+        # It reads the limit there, which published folders leave at the tokenizer's own.
+        tokenizer["max_length"] = own["max_seq_length"]
+        (folder / TOKENIZER_FILE).write_text(json.dumps(tokenizer), encoding="utf-8")
         how = (str(config["hidden_size"]), str(self._processes))
         return "bench.peers.fast", str(folder), str(self._setting.texts), *how
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -70,6 +71,9 @@ def test_chunked_attention_is_read_from_recorded_servers(calls: Calls, target: s
                 frame.chunk.data
             )
     with Client(target) as client:
+        model = client.model()
+        limits = dataclasses.replace(model.limits, max_unary_response_bytes=64)
+        client._description = dataclasses.replace(model, limits=limits)  # so that it is streamed
         attention = client.attend(TEXT)
     assert attention.weights.tobytes() == bytes(data)
     assert attention.tokens.ids == tuple(

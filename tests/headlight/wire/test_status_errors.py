@@ -40,6 +40,7 @@ def test_failed_calls_and_failed_stream_requests_raise_the_same_error(
     client: Client, servicer: FakeServicer, code: grpc.StatusCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_flow, "FIRST_BACKOFF_SECONDS", 1e-4)
+    servicer.limits.max_unary_response_bytes = 4096 + 200  # so that attention is streamed
     client.model()
     # Without retries one refusal remains; the stream takes it.
     repeated = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)

@@ -141,19 +141,28 @@ def kept(
         path = cache_folder(os.environ) / FOLDER / f"{key}.json"
     shape = None if path is None else _read(path)
     if shape is not None and shape in shapes:
-        log.info(f"{shape}, as measured", extra={"event": "batch_shape", **shape._asdict()})
+        log.info(f"{shape}, as measured", extra=_facts(shape))
         return shape
     begun = time.perf_counter()
     shape = find()
     seconds = time.perf_counter() - begun
     log.info(
         f"{shape}, measured in {seconds:.1f} s",
-        extra={"event": "batch_shape", **shape._asdict()},
+        extra=_facts(shape),
     )
     if path is not None:
         with contextlib.suppress(OSError):
             _write(path, shape)
     return shape
+
+
+def _facts(shape: BatchShape) -> dict[str, object]:
+    """Return what the log says of a shape, by the names of the options."""
+    return {
+        "event": "batch_shape",
+        "batch_tokens": shape.tokens,
+        "round_lengths": shape.multiple,
+    }
 
 
 def _read(path: Path) -> BatchShape | None:

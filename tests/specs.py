@@ -31,7 +31,8 @@ def specs(
             values["layers"] = ()
         over_heads = draw(st.sampled_from([(), ("head_mean",), ("head_max",)]))
         one = pooling in ("cls", "last")  # token is the vector, and may be special
-        rows = [(), *[("pooling_weights",)] * (not (one and values["drop_special"]))]
+        weighted = pooling != "max" and not (one and values["drop_special"])  # refused otherwise
+        rows = [(), *[("pooling_weights",)] * weighted]
         if one and not values["drop_special"]:
             rows.append(("pooled_row",))
         values["reduce"] = (*over_heads, *over_layers, *draw(st.sampled_from(rows)))

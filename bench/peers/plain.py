@@ -68,9 +68,10 @@ class Loop:
                 batch = []
             batch.append(at)
         batches.append(batch)
-        found = list(self._threads.map(lambda rows: self._run([read[at] for at in rows]), batches))
-        vectors = np.empty((len(texts), found[0].shape[1]), np.float32)
-        vectors[list(itertools.chain(*batches))] = np.concatenate(found)
+        ids = ([read[at] for at in rows] for rows in batches)
+        pooled = np.concatenate(list(self._threads.map(self._run, ids)))
+        vectors = np.empty_like(pooled)
+        vectors[list(itertools.chain(*batches))] = pooled
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
     def _run(self, batch: list[list[int]]) -> Any:

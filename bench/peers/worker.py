@@ -52,18 +52,27 @@ def groups(order: Sequence[int], size: int) -> list[Sequence[int]]:
 def cpu_seconds() -> float:
     """Return the CPU time of this process and of all below it, ended ones included."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = time.process_time() + ended.ru_utime + ended.ru_stime
-    above = [os.getpid()]
-    while above:
-        for task in Path(f"/proc/{above.pop()}/task").glob("*/children"):
-            with contextlib.suppress(OSError):  # it has ended
-                for child in task.read_text(encoding="ascii").split():
-                    above.append(int(child))
-                    stat = Path(f"/proc/{child}/stat").read_text(encoding="ascii")
-                    # user and system time, then those of ended children
-                    fields = stat.rpartition(")")[2].split()[11:15]
-                    found += sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
-    return found
+    return time.process_time() + ended.ru_utime + ended.ru_stime + _below(os.getpid())
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return the CPU time of a process and of all below it, ended ones included."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    # user and system time, then those of ended children
+    ticks = sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK") + _below(pid)
+
+
+def _below(pid: int) -> float:
+    seconds = 0.0
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children: list[str] = []
+        with contextlib.suppress(OSError):  # the thread has ended
+            children = task.read_text(encoding="ascii").split()
+        for child in children:
+            with contextlib.suppress(OSError):  # the child has
+                seconds += cpu_seconds_of(int(child))
+    return seconds
 
 
 def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from bench.peers.worker import cpu_seconds_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 30
@@ -24,21 +25,6 @@ QUIET = {
 
 class Failed(RuntimeError):
     """A contestant cannot take part; the message has the reason."""
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and of those below it, in seconds."""
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    user, system = map(int, stat.rpartition(")")[2].split()[11:13])
-    found = (user + system) / os.sysconf("SC_CLK_TCK")
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        children: list[str] = []
-        with contextlib.suppress(OSError):  # the thread has ended
-            children = (task / "children").read_text(encoding="ascii").split()
-        for child in children:
-            with contextlib.suppress(OSError):  # the child has
-                found += cpu_seconds(int(child))
-    return found
 
 
 class Process:
@@ -71,7 +57,7 @@ class Process:
     @property
     def cpu_seconds(self) -> float:
         """CPU time of it and of all processes below it, since their start."""
-        return cpu_seconds(self._process.pid)
+        return cpu_seconds_of(self._process.pid)
 
     @property
     def resident(self) -> int:

@@ -152,8 +152,12 @@ class OverHttp(Headlight):
     kind = "over HTTP"
     workloads = (ONE, SINGLES, BATCHES)
 
+    def start(self) -> None:
+        super().start()
+        self._model = Bundle(self._setting.bundle).manifest.name
+
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
-        door = self.rest, "/v1/embeddings", Bundle(self._setting.bundle).manifest.name
+        door = self.rest, "/v1/embeddings", self._model
         return posted(self._setting, self.process, door, workload.callers, workload.group, order)
 
 
@@ -235,9 +239,17 @@ def posted(
 ) -> dict[str, Any]:
     """Run a workload over HTTP; `door`: the address, the path and the model's name."""
     cpu = process.cpu_seconds
-    told = {**dict(zip(("target", "path", "model"), door, strict=True)), "order": list(order)}
-    found = setting.load.ask("posted", callers=callers, group=group, **told)
-    return found | {"cpu": process.cpu_seconds - cpu, "load_cpu": found["cpu"]}
+    target, path, model = door
+    taken = setting.load.ask(
+        "posted",
+        target=target,
+        path=path,
+        model=model,
+        order=list(order),
+        callers=callers,
+        group=group,
+    )
+    return taken | {"cpu": process.cpu_seconds - cpu, "load_cpu": taken["cpu"]}
 
 
 class Infinity(Peer):

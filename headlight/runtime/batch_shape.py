@@ -168,8 +168,8 @@ def _facts(shape: BatchShape) -> dict[str, object]:
 def _read(path: Path) -> BatchShape | None:
     try:
         with path.open("rb") as file:
-            found: dict[str, Any] = json.loads(file.read(LARGEST_FILE))
-            return BatchShape(int(found["tokens"]), int(found["multiple"]))
+            content: dict[str, Any] = json.loads(file.read(LARGEST_FILE))
+            return BatchShape(int(content["tokens"]), int(content["multiple"]))
     except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
 

@@ -29,7 +29,7 @@ from headlight.wire.client_codec import (
 from headlight.wire.reassembly import Answer
 from headlight.wire.vector_codec import given_spans, spans_output, tokens_output
 
-NUMBER_BYTES = 4  # at most, of a number or an index
+FLOAT_BYTES = 4  # at most, of a number or an index
 PLACE_BYTES = 40  # of the place of a token or a span
 ROW_BYTES = 64  # of the scale or the statistics of a row of attention
 
@@ -54,7 +54,7 @@ def token_vectors(
         tokens=tokens_output(spec),
         token_info=pb.TokenInfoOutput(),
     )
-    token_bytes = TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.dim
+    token_bytes = TOKEN_BYTES + PLACE_BYTES + FLOAT_BYTES * model.dim
     return Streamed(model, name, inputs, outputs, reading, take, token_bytes=token_bytes)
 
 
@@ -73,7 +73,7 @@ def bare_token_vectors(
         pb.Outputs(tokens=tokens_output(spec)),
         reading,
         lambda answer, at: answer.part("tokens", at),
-        token_bytes=PLACE_BYTES + NUMBER_BYTES * model.dim,
+        token_bytes=PLACE_BYTES + FLOAT_BYTES * model.dim,
     )
 
 
@@ -103,7 +103,7 @@ def span_vectors(
         outputs,
         reading,
         take,
-        token_bytes=TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.pooled_dim,
+        token_bytes=TOKEN_BYTES + PLACE_BYTES + FLOAT_BYTES * model.pooled_dim,
         spans=given_spans(spec),
     )
 
@@ -155,7 +155,7 @@ def _attention(
     outputs = pb.Outputs(attention=attention_output(spec), token_info=pb.TokenInfoOutput())
     layers, heads = _count(spec.layers, model.layers), _count(spec.heads, model.heads)
     maps = len(spec.pairs) or layers * heads
-    indices = NUMBER_BYTES if spec.top_k is not None else 0
+    indices = FLOAT_BYTES if spec.top_k is not None else 0
     return Streamed(
         model,
         name,
@@ -164,7 +164,7 @@ def _attention(
         reading,
         take,
         token_bytes=TOKEN_BYTES + ROW_BYTES * maps,
-        pair_bytes=(NUMBER_BYTES + indices) * maps,
+        pair_bytes=(FLOAT_BYTES + indices) * maps,
         alone=True,
         head_mask=head_mask,
     )
@@ -230,7 +230,7 @@ def hidden(
 
     outputs = pb.Outputs(hidden=hidden_output(spec), token_info=pb.TokenInfoOutput())
     states = _count(spec.layers, model.layers + 1)
-    token_bytes = TOKEN_BYTES + PLACE_BYTES + NUMBER_BYTES * model.dim * states
+    token_bytes = TOKEN_BYTES + PLACE_BYTES + FLOAT_BYTES * model.dim * states
     return Streamed(
         model, name, inputs, outputs, reading, take, token_bytes=token_bytes, alone=True
     )

@@ -1,6 +1,6 @@
 """Engine alone: gain over a naive plan, share of the machine's peak, and the rest of the time.
 
-    python -m bench.engine --bundle build/serving/bundle --texts build/serving/texts-1000.json
+    python -m bench.engine --bundle build/serving/bundle --texts build/serving/docstrings-1000.json
 
 `make serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive:
 one batch at a time on all cores, texts sorted by length, up to 2,048 tokens. Ours: one worker for
@@ -217,7 +217,7 @@ def read(tokenizer: Tokenizer, texts: Sequence[str]) -> list[EncodeItem]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
-    parser.add_argument("--texts", type=Path, default=Path("build/serving/texts-1000.json"))
+    parser.add_argument("--texts", type=Path, default=Path("build/serving/docstrings-1000.json"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench/results/engine.md"))
     options = parser.parse_args()

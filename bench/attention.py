@@ -1,6 +1,6 @@
 """Cost of each form of attention: time beside embeddings alone, bytes and time on the wire, memory.
 
-`make bench` runs it and writes bench/results/attention.md. The contestants of a row take turns
+`nox -s bench` runs it and writes bench/results/attention.md. The contestants of a row take turns
 within one run.
 """
 
@@ -198,7 +198,7 @@ def main() -> None:
         "# What each form of attention costs",
         "",
         (
-            f"`make bench` on {machine(['onnxruntime', 'grpcio', 'numpy'])}; 6 layers, 12 heads, "
+            f"`nox -s bench` on {machine(['onnxruntime', 'grpcio', 'numpy'])}; 6 layers, 12 heads, "
             "d=384, random weights, cpu, fp32. All layers in each form. Medians of "
             f"{options.rounds} interleaved rounds; in brackets the ratio to vectors alone, "
             "and behind each row what was set as the most at 1 x 128 and 8 x 128."

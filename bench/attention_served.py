@@ -2,7 +2,7 @@
 
     python -m bench.attention_served
 
-It needs the model of `make serving`, and writes bench/results/attention_served.md, and .json with
+It needs the model of `nox -s serving`, and writes bench/results/attention_served.md, and .json with
 all rounds. Vectors come by Encode, attention by a call of EncodeStream, as the shipped client asks.
 """
 
@@ -164,7 +164,7 @@ def main() -> None:
     try:
         service.start()
         if not options.no_peer:
-            python = Path(".venv-real/bin/python").absolute()
+            python = Path(".nox/peer-torch/bin/python").absolute()
             eager = Worker(
                 python, "bench.peers.eager", str(setting.model), log=WORK / "logs/eager.log"
             )

@@ -2,7 +2,7 @@
 
     python -m bench.doors
 
-It needs the model of `make serving`, and writes bench/results/doors.md. The service cuts long
+It needs the model of `nox -s serving`, and writes bench/results/doors.md. The service cuts long
 texts, as infinity does. A second service has an engine that answers at once: what it costs is the
 front alone.
 """
@@ -137,7 +137,7 @@ def main() -> None:
     tokens = sum(setting.tokens)
     service = Headlight("doors", "fp32", setting, ("--provider", "cpu", "--truncation", "end"))
     front, others = Front(setting), Others()
-    python = Path(".venv-infinity/bin/python").absolute()
+    python = Path(".nox/peer-infinity/bin/python").absolute()
     peer = None if options.no_peer else Infinity("infinity torch", setting, python, "torch")
     try:
         with contextlib.ExitStack() as started:

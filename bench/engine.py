@@ -2,7 +2,7 @@
 
     python -m bench.engine --bundle build/serving/bundle --texts build/serving/docstrings-1000.json
 
-`make serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive:
+`nox -s serving` makes both files and runs this after it; it writes bench/results/engine.md. Naive:
 one batch at a time on all cores, texts sorted by length, up to 2,048 tokens. Ours: one worker for
 each core, batches of 512. Each first pass meets shapes that were not compiled before; later passes
 meet them again.

@@ -2,7 +2,7 @@
 
     python -m bench.front [--before CHECKOUT] [--profile]
 
-`make bench` runs it and writes bench/results/front.md, and front.json with all rounds. Three
+`nox -s bench` runs it and writes bench/results/front.md, and front.json with all rounds. Three
 servers run in processes of their own and take turns: one of grpc.aio that only answers the same
 number of bytes; Headlight with an engine that costs nothing; Headlight. The load comes from this
 process, so its own CPU is not counted.

@@ -22,7 +22,7 @@ def report(run: dict[str, Any]) -> list[str]:
     """
     found: Rounds = run["microseconds"]
     compares = "before" in run["revisions"]
-    command = "python -m bench.front --before CHECKOUT" if compares else "make bench"
+    command = "python -m bench.front --before CHECKOUT" if compares else "nox -s bench"
     rounds = len(found["floor"][UNARY_TEXT.name])
     lines = [
         "# What the front costs",

@@ -2,7 +2,7 @@
 
     python -m bench.one_call [--before CHECKOUT]
 
-`make bench` runs it and writes bench/results/one-call.md, and one-call.json with all rounds. Each
+`nox -s bench` runs it and writes bench/results/one-call.md, and one-call.json with all rounds. Each
 server is a process of its own, and they take turns: a bare echo of grpc.aio; a minimal server that
 queues to one computing thread, asynchronous and threaded; Headlight over gRPC and over HTTP;
 Headlight with time stamps; and the session alone.

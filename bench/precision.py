@@ -1,6 +1,6 @@
 """Quality cost of each precision, and its savings of time, memory and bytes, on CPU providers.
 
-`make bench` runs it and writes bench/results/precision.md.
+`nox -s bench` runs it and writes bench/results/precision.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.embed_vs_attend import random_ids, run_all
+from bench.attention_forms import random_ids
 from bench.encoder import bundle
 from bench.measuring import Contestants, machine, medians, publish
 from headlight.runtime import EncodeItem, Runtime, Selection
@@ -120,7 +120,7 @@ def speed_table(path: Path, rounds: int) -> list[str]:
     runtimes = opened(path)
     columns = []
     for batch, length in SHAPES:
-        ids = random_ids(runtimes["fp32"], length)
+        ids = random_ids(length, runtimes["fp32"].bundle.manifest.architecture.vocab_size)
         columns.append(
             _timed(
                 {
@@ -153,6 +153,12 @@ def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
     return f"Those texts in batches of near lengths, texts/s: {rates}."
 
 
+def run_all(runtime: Runtime, batches: list[list[EncodeItem]]) -> None:
+    """Run one batch after another."""
+    for batch in batches:
+        runtime.engine.run(batch)
+
+
 def _timed(
     todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: int
 ) -> dict[str, float]:
@@ -182,7 +188,7 @@ def main() -> None:
         "# Precisions",
         "",
         (
-            f"`make bench` on {machine(['onnxruntime', 'openvino', 'onnx', 'torch', 'numpy'])}; "
+            f"`nox -s bench` on {machine(['onnxruntime', 'openvino', 'onnx', 'torch', 'numpy'])}; "
             "ONNX Runtime's provider for CPUs unless another is named, one stream of all cores, "
             f"medians of {options.rounds} interleaved rounds, in brackets the ratio to fp32. "
             "Quality is what the exporter measured, against fp32 on that provider. "

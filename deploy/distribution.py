@@ -26,8 +26,8 @@ PACKAGES = (
     "export/headlight_export",
     "model/headlight_model",
 )
-# Of the lab and of evaluations; the package has the shipped model alone.
-LEFT_OUT = ("__pycache__", "bundles", "docs-sinusoidal", "reverse-learned")
+# Training, evaluation and the other models: for work in a checkout.
+LEFT_OUT = ("__pycache__", "bundles", "docs-sinusoidal", "train", "evaluate", "demo.py")
 RELATIVE_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 SECTION = re.compile(r"^## \[(.+?)\].*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 

@@ -3,9 +3,11 @@
 Its engine in one process, with the same methods: `headlight.runtime` (extra [runtime]).
 """
 
+import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from headlight import results as _results
 from headlight.comparison import Comparison, Evidence, EvidenceSpec, PassageComparison
 from headlight.description import ModelDescription
 from headlight.errors import (
@@ -77,6 +79,8 @@ __all__ = [
     "Usage",
     "Windows",
 ]
+
+_results.presenter = functools.partial(importlib.import_module, "headlight.web.notebook")
 
 # Loaded on first use, because they load gRPC or protobuf: `headlight.runtime` works without gRPC,
 # and `headlight serve` sets it up first.

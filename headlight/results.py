@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,25 @@ from headlight.spec import VectorType
 Floats = NDArray[np.float32]
 SHOWN_PIECES = 16  # of a token list on one line
 PLURALS = {"query": "queries", "top": "largest"}  # of axes
+
+
+class Presenter(Protocol):
+    """Shows attention; `headlight.web.notebook` is one."""
+
+    def inline(self, attention: Attention, /) -> str:
+        """Return it as HTML for the cell of a notebook."""
+
+    def show(self, attention: Attention, /) -> None:
+        """Show it below the cell of a notebook, or in the browser."""
+
+
+def presenter() -> Presenter:
+    """Return what shows attention.
+
+    `headlight` puts `headlight.web.notebook` in its place: the page is made of these results, so
+    they do not import it.
+    """
+    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,7 +134,7 @@ class Attention:
         return f"<Attention {self.model.name}: {layers} layers × {heads} heads × {tokens} tokens>"
 
     def _repr_html_(self) -> str:
-        return _notebook().inline(self)  # type: ignore[no-any-return]
+        return presenter().inline(self)
 
     def show(self) -> None:
         """Show the page of all heads: below a notebook's cell, else in the browser.
@@ -125,10 +143,10 @@ class Attention:
         files.
 
         Raises:
-            headlight.web.page.PageTooLarge: choose a layer, or a shorter text.
+            ValueError: there are no weights, or one is not from 0 to 1.
             RuntimeError: no browser can be opened; the message has the name of the file.
         """
-        _notebook().show(self)
+        presenter().show(self)
 
     @property
     def heads(self) -> int:
@@ -186,11 +204,6 @@ class Attention:
         maps = self.weights if layer is None else self.layer(layer)
         mean: Floats = maps.mean(axis=tuple(range(maps.ndim - 2)), dtype=np.float32)
         return mean
-
-
-def _notebook() -> Any:
-    # By its name: the page imports these results.
-    return importlib.import_module("headlight.web.notebook")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

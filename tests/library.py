@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from headlight_model.train.data import corpus
+from headlight_model.texts import corpus
 
 # base64 validates; fractions and quopri test.
 MODULES = ("base64", "fractions", "json", "quopri", "textwrap")

@@ -1,4 +1,4 @@
-"""Criteria of `make soak`: each fails if it should."""
+"""Criteria of `nox -s soak`: each fails if it should."""
 
 from __future__ import annotations
 

@@ -43,7 +43,9 @@ def parse() -> argparse.Namespace:
     made.add_argument("--rows", type=int, default=3000)
     made.add_argument("--rounds", type=int, default=2)
     made.add_argument("--texts", type=int, default=1000, help="different ones among the rows")
-    made.add_argument("--work", type=Path, default=Path("build/serving"), help="of `make serving`")
+    made.add_argument(
+        "--work", type=Path, default=Path("build/serving"), help="of `nox -s serving`"
+    )
     made.add_argument("--only", nargs="*", metavar="TEXT", help="names that hold one of these")
     made.add_argument("--again", action="store_true", help="only write bulk.md from the numbers")
     made.add_argument("--out", type=Path, default=RESULTS / "bulk", help="without its ending")
@@ -176,7 +178,7 @@ def main() -> None:
 
 
 def write_report(out: Path) -> None:
-    """Write the report of the numbers of this run, and of those of `make bulk` if there are any."""
+    """Write the report of this run, with the numbers of `nox -s bulk` if there are any."""
     numbers = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     text = list(lines(numbers))
     kills = out.with_name(f"{out.name}-faults.json")

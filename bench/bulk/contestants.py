@@ -16,9 +16,9 @@ from bench.serving.processes import QUIET, ROOT, Failed
 
 HERE = sys.executable
 PYTHON_OF = {
-    "Ray": ".venv-bulk",
-    "sentence-transformers": ".venv-real",
-    "fastembed": ".venv-fastembed",
+    "Ray": ".nox/bulk-bench",
+    "sentence-transformers": ".nox/peer-torch",
+    "fastembed": ".nox/peer-fastembed",
 }
 SECONDS = 1800
 CORES = 2

@@ -1,4 +1,4 @@
-"""Section of the report on kills: the numbers of `make bulk REPORT=1`."""
+"""Section of the report on kills: the numbers of `nox -s bulk`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def lines(faults: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         "## Kills and memory",
         "",
-        "`make bulk REPORT=1` (`bench/results/bulk-faults.json`), with a tiny model, so that kills "
-        "are frequent.",
+        "`nox -s bulk` (`bench/results/bulk-faults.json`), with a tiny model, so that kills are "
+        "frequent.",
         "",
         f"{tables['rows']:,} rows, of which {tables['bad']:,} cannot be encoded. Processes are "
         "killed by SIGKILL at random points, and the same command is given again. `headlight "

@@ -1,4 +1,4 @@
-"""Command of `make evaluate-evidence`: what evidence and span vectors find, and what they cost.
+"""Command of `nox -s evaluate-evidence`: what evidence and span vectors find, and what they cost.
 
     python -m bench.evidence
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import snowballstemmer
 
 from headlight.runtime.tokenization.sentences import sentence_spans
-from headlight_model.train.data import corpus, packages
-from headlight_model.train.data.corpus import TEST_PACKAGES, Part
-from headlight_model.train.data.functions import Function, document_text, parse, split_words
-from headlight_model.train.data.sentences import first_sentence, sentences
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import TEST_PACKAGES, Part
+from headlight_model.texts.functions import Function, document_text, parse, split_words
+from headlight_model.texts.sentences import first_sentence, sentences
+from headlight_model.train.data import packages
 
 SEED = 29
 CASES = 150  # of each task and group

@@ -1,6 +1,6 @@
 """Headlight beside its peers: the same weights, texts and machine, in turns within one run.
 
-    make serving
+    nox -s serving
     python -m bench.serving --quick --no-peers --bundle build/bundles/docs-rope
     python -m bench.serving --size base --texts 128
 
@@ -151,7 +151,7 @@ def main() -> None:
         found = measured(options) | {
             "command": shlex.join(["python", "-m", "bench.serving", *sys.argv[1:]])
             if sys.argv[1:]
-            else "make serving"
+            else "nox -s serving"
         }
         options.out.mkdir(parents=True, exist_ok=True)
         numbers.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -23,8 +23,12 @@ OVER_HTTP = ("fp32", "openvino bf16")  # of those, asked over HTTP as well
 # Backend, precision, processes of the pool, environment. The three need separate ones: the ONNX
 # backend's converter needs an earlier year's transformers, and the last sentence-transformers for
 # these. A pool takes no sessions of ONNX Runtime or OpenVINO.
-REAL, ONNX, PEERS = ".venv-real", ".venv-peers-onnx", ".venv-peers"
-INFINITY_ENV, FASTEMBED_ENV, VLLM_ENV = ".venv-infinity", ".venv-fastembed", ".venv-vllm"
+REAL, ONNX, PEERS = ".nox/peer-torch", ".nox/peer-onnx", ".nox/peer-openvino"
+INFINITY_ENV, FASTEMBED_ENV, VLLM_ENV = (
+    ".nox/peer-infinity",
+    ".nox/peer-fastembed",
+    ".nox/peer-vllm",
+)
 SENTENCE_TRANSFORMERS = (
     ("torch", "fp32", 1, REAL),
     ("torch", "bf16", 1, REAL),

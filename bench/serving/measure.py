@@ -41,7 +41,7 @@ SHORT = "Join two paths and tell whether the result is a directory."
 PAUSE_SECONDS, WARM_UP = 1.0, 16  # texts, of one caller
 LOADS = (0.5, 0.8, 1.0, 2.0)  # of the capacity measured before
 PACKAGES = ("onnxruntime", "grpcio", "numpy")
-PEERS = Path(".venv-peers/bin/python")  # has OpenVINO and PyTorch
+PEERS = Path(".nox/peer-openvino/bin/python")  # has OpenVINO and PyTorch
 
 T = TypeVar("T")
 

@@ -1,1 +1,1 @@
-"""`make deploy-check`: all checks of deploy/ that need no cluster."""
+"""`nox -s deploy-check`: all checks of deploy/ that need no cluster."""

@@ -18,7 +18,7 @@ from deploy.check.rendering import DEPLOY
 from headlight_service.config.command_line import PREFIX
 
 COMPOSE = DEPLOY / "compose/compose.yaml"
-RECIPE = "image/Dockerfile"  # `make image-check` installs by the same script
+RECIPE = "image/Dockerfile"  # `nox -s image-check` installs by the same script
 SCHEMA = "node_modules/dclint/schemas/compose.schema.json"  # of the Compose specification
 SKIPS = {
     "CL-0019": "no registry could be asked for a digest where this was made; name them for long use"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Locks the packages of each image variant and of the release tools with digests: `make lock`. The
+# Locks the packages of each image variant and of the release tools with digests: `nox -s lock`. The
 # packages are those of pyproject.toml at the versions of constraints.txt, for Linux on any
 # processor and every supported Python. uv queries PyPI, or the index that UV_INDEX_URL names.
 #   deploy/image/lock.sh UV [DIR]

@@ -1,4 +1,4 @@
-"""Readers of the lock files: `requirements-cpu.txt` and its like, which `make lock` writes."""
+"""Readers of the lock files: `requirements-cpu.txt` and its like, which `nox -s lock` writes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_lock(path: Path) -> dict[str, Pin]:
         hashes = [_HASH.match(text) for text in options]
         if found is None or not hashes or None in hashes:
             raise ValueError(
-                f"{path}: {requirement!r} is not one version with its digests; run `make lock`"
+                f"{path}: {requirement!r} is not one version with its digests; run `nox -s lock`"
             )
         pin = Pin(
             name=canonical(found["name"]),

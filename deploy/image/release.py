@@ -1,6 +1,6 @@
 """python -m deploy.image.release: checks before the release of a version.
 
-`make release-check` runs it.
+`nox -s release-check` runs it.
 
 Needs the network: an index of packages, and the service that knows their vulnerabilities. A check
 that gets no answer fails. Run it with the Python of the release tools, whose commands it calls.
@@ -116,7 +116,7 @@ def base() -> Problems:
 def locks() -> Problems:
     """Check that every package is pinned to digests and to the version in constraints.txt.
 
-    Also check that `make lock` would change nothing.
+    Also check that `nox -s lock` would change nothing.
     """
     constraints = read_names(ROOT / "constraints.txt")
     for path in LOCKS:
@@ -135,7 +135,7 @@ def locks() -> Problems:
             return
         for path in (*LOCKS, IMAGE / "tools.txt"):
             if (Path(folder) / path.name).read_bytes() != path.read_bytes():
-                yield f"{path.name} is not what `make lock` writes"
+                yield f"{path.name} is not what `nox -s lock` writes"
 
 
 def report(variant: str, processor: str, python: str) -> list[dict[str, Any]]:

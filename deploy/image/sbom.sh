@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the packages installed in an environment as CycloneDX: `make sbom`. It lists each Python
+# Writes the packages installed in an environment as CycloneDX: `nox -s sbom`. It lists each Python
 # package with version and licence, but not the base image's Debian packages. The same environment
 # gives the same bytes.
 #   deploy/image/sbom.sh CYCLONEDX PYTHON OUT

@@ -1,4 +1,4 @@
-"""Rule files, the only source of rules, and the files generated from them."""
+"""Rule files, the only source of rules, and the PrometheusRule that is made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LABELS = {
     "app.kubernetes.io/part-of": "headlight",
     "app.kubernetes.io/managed-by": "kustomize",
 }
-HEAD = "# Written by `make monitoring` from deploy/prometheus/*.yaml: change those.\n"
+WRITE = "run `python -m deploy.prometheus`"
+HEAD = "# Of deploy/prometheus/*.yaml, which are to be changed: then " + WRITE + ".\n"
 
 
 def groups() -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """python -m docs.notebooks.execute [NAME]...: run notebooks and write their outputs into them.
 
-Runs in .venv-notebooks. What differs from run to run is removed, so only new outputs make a diff.
+Runs in .nox/notebooks. What differs from run to run is removed, so only new outputs make a diff.
 """
 
 from __future__ import annotations

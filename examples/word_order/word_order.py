@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -29,7 +30,6 @@ from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import save_checkpoint
 from headlight_model.config import EncoderConfig
 from headlight_model.encoder import Encoder
-from headlight_model.lab.pictures import style
 
 Floats = NDArray[np.float32]
 POSITIONS = {"without positions": "none", "with positions": "sinusoidal"}
@@ -111,7 +111,8 @@ def failures(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def draw(answers: Mapping[str, tuple[SentenceOutputs, SentenceOutputs]], path: Path) -> None:
     """Draw one head of each model: the sentence, its words shuffled, and these put back."""
-    made, axes = style.figure(len(answers), 3, height=5.4)
+    made = Figure(figsize=(8.8, 5.4), dpi=150, layout="constrained")
+    axes = made.subplots(len(answers), 3, squeeze=False)
     for row, (model, (sentence, shuffled)) in zip(axes, answers.items(), strict=True):
         panels = (
             (" ".join(WORDS), sentence, WORDS),
@@ -120,7 +121,7 @@ def draw(answers: Mapping[str, tuple[SentenceOutputs, SentenceOutputs]], path: P
         )
         for panel, (title, shown, words) in zip(row, panels, strict=True):
             weights = shown.attention[LAYER, HEAD]
-            style.heat(panel, weights, low=0.0, high=1.0)
+            panel.imshow(weights, vmin=0.0, vmax=1.0, aspect="auto")
             panel.set(title=title, xlabel="key")
             panel.set_xticks(range(len(words)), words)
             panel.set_yticks(range(len(words)), words)
@@ -128,7 +129,7 @@ def draw(answers: Mapping[str, tuple[SentenceOutputs, SentenceOutputs]], path: P
                 colour = "black" if weight > 0.45 else "white"
                 panel.text(key, query, f"{weight:.2f}", ha="center", va="center", color=colour)
         row[0].set_ylabel(f"{model}\nquery")
-    style.save(made, path)
+    made.savefig(path, metadata={"Software": None})
 
 
 def main() -> int:

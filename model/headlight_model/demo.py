@@ -30,7 +30,7 @@ from headlight import Attention, Client, HeadlightError
 from headlight.analysis.terminal_view import attention_map, strongest_links
 from headlight.cli.files import screen
 from headlight_model.syntax import links
-from headlight_model.train.data.functions import Function, document_text, functions
+from headlight_model.texts.functions import Function, document_text, functions
 
 # A part of the library: it is parsed in two seconds, all of it takes eight.
 MODULES = """

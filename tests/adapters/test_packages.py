@@ -1,6 +1,6 @@
 """Adapters compared with the tools themselves.
 
-Run by `make adapters`, in an environment of its own.
+Run by `nox -s adapters`, in an environment of its own.
 
 A small BERT with random weights is computed twice: by Hugging Face, and by the formula in NumPy
 with Headlight's axes.

@@ -28,7 +28,7 @@ def test_one_checkout_has_one_table() -> None:
     page = lines(FOUND, after="bbb")
     rows = [line for line in page if line.startswith("| unary call, 1 text")]
     assert rows == ["| unary call, 1 text | 100 | 500 | 400 | 1000 | 2,000 |"]
-    assert "`make bench` on a machine." in page[2]
+    assert "`nox -s bench` on a machine." in page[2]
     assert "medians of 3 interleaved rounds" in page[2]
 
 

@@ -1,4 +1,4 @@
-"""`make serving` on a small scale, without peers.
+"""`nox -s serving` on a small scale, without peers.
 
 It runs, and its tables and plots state the requested settings.
 """

@@ -92,7 +92,7 @@ def resolve_oldest(clone: Path, extras: list[str], out: Path) -> None:
     """
     excluded = out.with_name("excluded.txt")
     excluded.write_text("torch\n", encoding="utf-8")
-    command = [str(ROOT / ".venv-release/bin/uv"), "pip", "compile", "--no-config", "--quiet"]
+    command = [str(ROOT / ".nox/release-tools/bin/uv"), "pip", "compile", "--no-config", "--quiet"]
     command += ["--resolution", "lowest-direct", "--python-version", "3.11", "pyproject.toml"]
     command += [word for extra in extras for word in ("--extra", extra)]
     command += ["--excludes", str(excluded), "--output-file", str(out)]

@@ -1,6 +1,6 @@
 """Real renderings to break, a fresh one for each test.
 
-Needs kubectl; run by `make deploy-check`.
+Needs kubectl; run by `nox -s deploy-check`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The files of the image, compared with each other and with the repository.
 
-`make image-check` tests what they build.
+`nox -s image-check` tests what they build.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`make release-check` fails for errors and for checks that could not run.
+"""`nox -s release-check` fails for errors and for checks that could not run.
 
 A script plays its tools; no network.
 """

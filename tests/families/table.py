@@ -2,7 +2,7 @@
 
 Also the cost to export and start a model of a usual size.
 
-    make families-table
+    nox -s families-table
 
 writes bench/results/families.md. The models are random with sharpened attention; see
 tests/families/models.py.
@@ -95,7 +95,7 @@ def main() -> None:
         "# Imported families against their own code",
         "",
         (
-            f"`make families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. "
+            f"`nox -s families-table` on {machine(['transformers', 'torch', 'onnxruntime'])}. "
             "Random models of small odd sizes, biases, gains and token types random too, "
             "attention sharpened; saved by save_pretrained, exported, served, asked over the "
             "wire. The largest distance from transformers in eager mode (jina_bert: from a NumPy "

@@ -1,1 +1,1 @@
-"""Fault matrix: faults made for real or injected, and the observed results. `make faults`."""
+"""Fault matrix: faults made for real or injected, and the observed results. `nox -s faults`."""

@@ -1,6 +1,6 @@
 """Runner of all faults, or some, each in a process of its own.
 
-Exit code 1 if a promise was broken. `make faults` also writes the page.
+Exit code 1 if a promise was broken. `nox -s faults` also writes the page.
 """
 
 from __future__ import annotations

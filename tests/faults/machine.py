@@ -17,11 +17,13 @@ def device() -> Outcome:
     """Report that a real device is not broken on purpose."""
     if not devices().count:
         raise NotPossible("there is no GPU here")
-    raise NotPossible("nothing here makes a real GPU fail; `make gpu-bench` runs on one that works")
+    raise NotPossible(
+        "nothing here makes a real GPU fail; `nox -s gpu-bench` runs on one that works"
+    )
 
 
 def soak() -> Outcome:
-    """Run a short `make soak`, with a report of its own."""
+    """Run a short `nox -s soak`, with a report of its own."""
     report = FOLDER / "soak.md"
     options = ("--minutes", str(SOAK_MINUTES), "--out", str(report))
     command = [sys.executable, "-m", "tests.soak", *options]

@@ -199,7 +199,7 @@ MADE: tuple[Row, ...] = (
         "Soak",
         (
             "mixed load with random faults for 2 minutes (short form; the full form has 24 h, and "
-            "`make soak` has 30 minutes)"
+            "`nox -s soak` has 30 minutes)"
         ),
         "every call ends and is right; memory, descriptors and threads flat",
         measure="machine:soak",

@@ -18,7 +18,7 @@ HEAD = "| fault | how it is caused | promise | result | state | option |"
 INTRODUCTION = """\
 # Reliability under faults
 
-This page lists the faults that were tested, the promise for each, and the result. `make faults`
+This page lists the faults that were tested, the promise for each, and the result. `nox -s faults`
 tests all of them, one after the other, and writes this page from `build/faults/*.json`. To test one
 fault, run `python -m tests.faults --only F13b`, then `python -m tests.faults.report`. The last
 column has the option. Each run starts the real service as a process and calls it with the real

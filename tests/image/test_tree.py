@@ -33,7 +33,7 @@ UNWANTED = (
     "huggingface_hub",
     "openvino_telemetry",
 )
-CYCLONEDX = ROOT / ".venv-release" / "bin" / "cyclonedx-py"
+CYCLONEDX = ROOT / ".nox/release-tools" / "bin" / "cyclonedx-py"
 
 # Modules of extras that the image does not have.
 OTHERS = "__main__ .plot .adapters .archive .table_columns .text_column .cli.tables. headlight.ray"

@@ -54,7 +54,7 @@ class Environment(NamedTuple):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of `make install-check`."""
+    """Add the options of `nox -s install-check`."""
     parser.addoption("--wheel", type=Path, help="the wheel; by default, one is built")
     parser.addoption("--report", type=Path, help="file to write a table of all lines into")
 

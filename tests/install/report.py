@@ -17,7 +17,7 @@ TEXT = """# The wheel in an empty environment
 
 {about}
 
-`make install-check REPORT=1` builds the wheel and installs it into an empty environment. It runs
+`nox -s install-check` builds the wheel and installs it into an empty environment. It runs
 these lines there, outside of the clone: the quick start, and each example of each `--help`.
 
 - The Hub is a server on loopback with the Hub's API. Its model is a BERT of three small layers with

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headlight_model import demo
-from headlight_model.train.data.functions import Function
+from headlight_model.texts.functions import Function
 
 ANY = "127.0.0.1:0"  # the service takes any free port; no test here calls it
 

@@ -11,5 +11,5 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make real-model`."""
+    """Add the option of `nox -s real-model`."""
     parser.addoption("--report", type=Path, help="file to write the agreement into")

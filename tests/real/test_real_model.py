@@ -166,7 +166,7 @@ def written(rows: dict[str, dict[str, Agreement]]) -> list[str]:
     return [
         "# A real model: all-MiniLM-L6-v2",
         "",
-        f"`make real-model REPORT=1` on {about}. The served vectors against those of "
+        f"`nox -s real-model` on {about}. The served vectors against those of "
         f"sentence-transformers in fp32, over gRPC: {COUNT} texts of each kind. Prose is Python's "
         "language reference, code the functions of its library. The model was trained on English. "
         f"{NEAREST} nearest texts of the same kind.",

@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 
 from headlight_export.precision.sample_texts import language_reference, spread
-from headlight_model.train.data import corpus
-from headlight_model.train.data.functions import functions_of
+from headlight_model.texts import corpus
+from headlight_model.texts.functions import functions_of
 
 COUNT = 70  # of each kind
 CODE_CHARACTERS = 300  # of a function

@@ -11,8 +11,8 @@ import torch
 
 from headlight import Client
 from headlight_export.writer.bundle_writer import export_checkpoint
-from headlight_model.lab.experiments import causal
-from headlight_model.lab.training import fit_scores, trained
+from lab.experiments import causal
+from lab.training import fit_scores, trained
 from tests.system.processes import Service
 
 TEXT = "The import statement\ncombines two operations."

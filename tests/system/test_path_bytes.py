@@ -32,7 +32,7 @@ UNIMPLEMENTED, UNAUTHENTICATED = (
 STEADY, EVERY_SECONDS = 100, 0.1
 BURST, SOME = 10_000, 500
 FEW, MANY = 4, 1000  # connections
-TRUTH_SECONDS = 5  # `make soak` has 60
+TRUTH_SECONDS = 5  # `nox -s soak` has 60
 
 
 @pytest.fixture(scope="module")

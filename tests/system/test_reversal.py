@@ -20,10 +20,10 @@ from headlight import Client, InvalidInput
 from headlight.runtime import Runtime
 from headlight_export.writer.bundle_writer import export_checkpoint
 from headlight_model.checkpoint import load_checkpoint
-from headlight_model.lab.experiments.reversal import LENGTH
-from headlight_model.lab.plans import Training
-from headlight_model.lab.tasks import FIRST, LETTERS, TASKS
-from headlight_model.lab.training import held_out, trained
+from lab.experiments.reversal import LENGTH
+from lab.plans import Training
+from lab.tasks import FIRST, LETTERS, TASKS
+from lab.training import held_out, trained
 from tests.system.conftest import bundle_of
 from tests.system.processes import ROOT, Service
 

@@ -130,7 +130,7 @@ def training_docstrings() -> list[str]:
 
 def _docstrings(count: int, *, held_out: bool) -> list[str]:
     # Reads the library: some seconds that most exports do without.
-    from headlight_model.train.data import corpus, functions  # noqa: PLC0415
+    from headlight_model.texts import corpus, functions  # noqa: PLC0415
 
     found = (
         function.docstring
@@ -143,7 +143,7 @@ def _docstrings(count: int, *, held_out: bool) -> list[str]:
 
 def comments(count: int = COUNT) -> list[str]:
     """Return at most `count` comments of code, evenly spread over the same part as `docstrings`."""
-    from headlight_model.train.data import corpus  # noqa: PLC0415
+    from headlight_model.texts import corpus  # noqa: PLC0415
 
     blocks: list[list[str]] = [[]]
     for source in corpus.files():
@@ -158,7 +158,7 @@ def comments(count: int = COUNT) -> list[str]:
 
 def language_reference(count: int = COUNT) -> list[str]:
     """Return at most `count` paragraphs of Python's language reference, evenly spread."""
-    from headlight_model.train.data import corpus  # noqa: PLC0415
+    from headlight_model.texts import corpus  # noqa: PLC0415
 
     paragraphs = (
         " ".join(paragraph.split())

@@ -1,4 +1,4 @@
-"""Command of `make evaluate`: measure the shipped models, write the page and its JSON figures."""
+"""Command of `nox -s evaluate`: measure the shipped models, write the page and its JSON figures."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headlight_model.evaluate import order, retrieval
 from headlight_model.evaluate.neural import Beginnings, Shipped, recipe_of
 from headlight_model.evaluate.report import Origin, page
 from headlight_model.evaluate.task import newcomer_task, package_task, retrieval_task
+from headlight_model.texts.corpus import Part
 from headlight_model.train.data import packages
-from headlight_model.train.data.corpus import Part
 from headlight_model.train.loop import STATE_FOLDER
 
 

@@ -12,7 +12,7 @@ from bm25s.stopwords import STOPWORDS_EN
 
 from headlight_model.evaluate.ranking import Floats
 from headlight_model.evaluate.task import Task
-from headlight_model.train.data.functions import NAME_WEIGHT, document_text, split_words
+from headlight_model.texts.functions import NAME_WEIGHT, document_text, split_words
 
 STOP_WORDS = frozenset(STOPWORDS_EN)
 NOTHING = "\0"  # placeholder in a text without words, which the index rejects

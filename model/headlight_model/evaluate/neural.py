@@ -16,8 +16,8 @@ from headlight_model.checkpoint import TOKENIZER, TRAINING, load_checkpoint, loa
 from headlight_model.evaluate.ranking import Floats
 from headlight_model.evaluate.task import Task
 from headlight_model.fields import build
+from headlight_model.texts.functions import document_of_0_1, document_text
 from headlight_model.train.data.batches import bag_of_words, embed, encode
-from headlight_model.train.data.functions import document_of_0_1, document_text
 from headlight_model.train.loop import HEAD_PREFIX, Job, begin
 from headlight_model.train.objectives import MaskedTokenHead
 from headlight_model.train.recipe import Recipe

@@ -12,10 +12,10 @@ from headlight_model.evaluate.heads import Head, analyse
 from headlight_model.evaluate.neural import Shipped
 from headlight_model.evaluate.order_pairs import OrderPairs
 from headlight_model.evaluate.order_pairs import measure as measure_pairs
-from headlight_model.train.data import corpus
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import Part
 from headlight_model.train.data.altered import IGNORED, hide
 from headlight_model.train.data.batches import HELD_OUT, source_stream, windows
-from headlight_model.train.data.corpus import Part
 from headlight_model.train.data.tokenizer import vocabulary
 from headlight_model.train.evaluate import masked_token_metrics
 

@@ -39,7 +39,7 @@ def _introduction(origin: Origin) -> str:
     note = f" {', '.join(other)} trained on another corpus." if other else ""
     return (
         "# What the shipped models can do\n\n"
-        f"`make evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that "
+        f"`nox -s evaluate`, Python {origin.python}, torch {origin.torch}. The corpus is that "
         "Python's standard library and the pinned packages "
         f"(headlight_model/train/data/corpus.json), SHA-256 `{origin.corpus_sha256}`.{note} "
         "Weights, vocabulary and word frequencies come from the training part. Everything below "

@@ -18,7 +18,7 @@ from headlight_model.evaluate.ranking import (
     reciprocal_ranks,
 )
 from headlight_model.evaluate.task import Task
-from headlight_model.train.data.functions import NAME_WEIGHT
+from headlight_model.texts.functions import NAME_WEIGHT
 
 LITTLE = 1 / 4  # share of a question's stems in its answer that lexical search hardly finds
 BM25 = "BM25, stemmed, name weighted"

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from headlight_model.train.data import corpus, packages
-from headlight_model.train.data.corpus import STDLIB, Part
-from headlight_model.train.data.functions import Function, functions, parse
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import STDLIB, Part
+from headlight_model.texts.functions import Function, functions, parse
+from headlight_model.train.data import packages
 
 QUESTIONS = Path(__file__).with_name("questions.txt")
 

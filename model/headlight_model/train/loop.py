@@ -18,9 +18,9 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from headlight_model.checkpoint import TOKENIZER, TRAINING, save_checkpoint
+from headlight_model.texts.corpus import STDLIB, Part, Source
 from headlight_model.train.data import packages, tasks
 from headlight_model.train.data.batches import prepare
-from headlight_model.train.data.corpus import STDLIB, Part, Source
 from headlight_model.train.data.stored import Data, load
 from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import train_tokenizer

@@ -1,4 +1,4 @@
-"""OpenAI's client for Python against the real service. Run by `make clients-http`."""
+"""OpenAI's client for Python against the real service. Run by `nox -s clients-http`."""
 
 from __future__ import annotations
 

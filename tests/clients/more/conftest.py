@@ -51,7 +51,7 @@ def refuse_other_hosts(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make clients-more`."""
+    """Add the option of `nox -s clients-more`."""
     parser.addoption("--report", type=Path, help="file to write a table of all clients into")
 
 

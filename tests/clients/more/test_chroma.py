@@ -1,4 +1,4 @@
-"""Chroma's embedding functions against a real service. Run by `make clients-more`."""
+"""Chroma's embedding functions against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

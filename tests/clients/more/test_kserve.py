@@ -1,4 +1,4 @@
-"""KServe's gRPC client against a real service. Run by `make clients-more`."""
+"""KServe's gRPC client against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain's class for OpenAI against a real service. Run by `make clients-more`."""
+"""LangChain's class for OpenAI against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

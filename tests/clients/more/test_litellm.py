@@ -1,4 +1,4 @@
-"""LiteLLM's provider openai against a real service. Run by `make clients-more`."""
+"""LiteLLM's provider openai against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LlamaIndex's class for servers like OpenAI's. Run by `make clients-more`."""
+"""LlamaIndex's class for servers like OpenAI's. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

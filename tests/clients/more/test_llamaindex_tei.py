@@ -1,4 +1,4 @@
-"""LlamaIndex's class for text-embeddings-inference. Run by `make clients-more`."""
+"""LlamaIndex's class for text-embeddings-inference. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's client for Node against a real service. Run by `make clients-more`."""
+"""OpenAI's client for Node against a real service. Run by `nox -s clients-more`."""
 
 from __future__ import annotations
 

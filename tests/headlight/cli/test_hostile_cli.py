@@ -51,8 +51,7 @@ def run(target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("code", EVERY_CONTROL)
 def test_every_control_character_is_escaped(code: int) -> None:
-    for made in (escaped(f"a{chr(code)}b"), json.loads(f'"{json_escaped("ab")}"')):
-        assert made.isprintable()
+    assert escaped(f"a{chr(code)}b").isprintable()
     assert json.loads(json_escaped(json.dumps(chr(code), ensure_ascii=False))) == chr(code)
     assert json_escaped(json.dumps(chr(code), ensure_ascii=False)).isprintable()
 

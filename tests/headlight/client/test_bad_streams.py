@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from headlight import AsyncClient, AttentionSpec, BadAnswer, Client, InvalidInput
-from headlight.client.call_flow import LONGEST_PUSHBACK_SECONDS, Retries
+from headlight.client.call_flow import Retries
 from headlight.client.calls.list_work import STOCK_MESSAGE_BYTES
 from headlight.errors import DeadlineExceeded, HeadlightError, Overloaded, Unavailable
 from headlight.pb import headlight_pb2 as pb
@@ -269,7 +269,12 @@ def test_waits_without_a_timeout_are_bounded(seconds: float) -> None:
     waited = [
         Retries(None).delay(Overloaded("the queue is full", seconds)) or 0.0 for _ in range(50)
     ]
-    assert min(59.0, seconds) <= min(waited) <= max(waited) <= LONGEST_PUSHBACK_SECONDS
+    assert min(59.0, seconds) <= min(waited) <= max(waited) <= 60.0
+
+
+def test_eight_retries_follow_a_call_without_an_answer() -> None:
+    retries, shed = Retries(None), Overloaded("the queue is full", 0.0)
+    assert [retries.delay(shed) is None for _ in range(9)] == [False] * 8 + [True]
 
 
 def shed(pushback: str) -> Refusal:

@@ -13,8 +13,8 @@ import pytest
 from headlight_model.evaluate.__main__ import main
 from headlight_model.evaluate.heads import CALLED
 from headlight_model.evaluate.task import retrieval_task
+from headlight_model.texts.corpus import Part
 from headlight_model.train.attention_roles import ROLES
-from headlight_model.train.data.corpus import Part
 from headlight_model.train.loop import Job, train
 from headlight_model.train.recipe import QUICK
 

@@ -5,7 +5,7 @@ import pytest
 
 from headlight_model.evaluate import lexical
 from headlight_model.evaluate.task import Task
-from headlight_model.train.data.functions import Function
+from headlight_model.texts.functions import Function
 
 
 def function(name: str, summary: str, *words: str) -> Function:

@@ -7,8 +7,8 @@ import pytest
 
 from headlight_model.evaluate.ranking import ranks
 from headlight_model.evaluate.task import QUESTIONS, described_task, newcomer_task
-from headlight_model.train.data.corpus import Source
-from headlight_model.train.data.functions import Function
+from headlight_model.texts.corpus import Source
+from headlight_model.texts.functions import Function
 
 
 def function(name: str, summary: str, package: str = "python") -> Function:

@@ -8,6 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from headlight.pb import headlight_pb2 as pb
+from headlight_service.app import health
 from headlight_service.app.health import SERVICE, SERVICES
 from headlight_service.frontends.grpc.grpc_status import NOT_IMPLEMENTED
 from headlight_service.frontends.grpc.servicer import HeadlightServicer
@@ -36,6 +37,20 @@ async def test_health_check_and_watch_report_the_status(serve: Serve) -> None:
         assert (await watch.read()).status == status.NOT_SERVING
         assert service.in_flight.count == 0, "a watch does not hold up the end"
         watch.cancel()
+
+
+async def test_watches_beyond_their_limit_are_refused(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MOST_WATCHERS", 1)
+    async with serve() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        first = stub.Watch(health_pb2.HealthCheckRequest())
+        assert (await first.read()).status == health_pb2.HealthCheckResponse.SERVING
+        second = stub.Watch(health_pb2.HealthCheckRequest())
+        error = await refused(second.read(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert "1 callers watch already" in (error.details() or "")
+        first.cancel()
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[str]:

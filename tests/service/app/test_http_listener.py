@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import resource
 import socket
 import subprocess
 import sys
@@ -66,6 +67,14 @@ def test_the_oldest_connection_is_closed_for_a_new_one(monkeypatch: pytest.Monke
         silent[-1].sendall(b"GET /ok HTTP/1.1\r\n\r\n")
         assert everything(silent[-1]).endswith(b"ok\n")
         assert ask(server, b"GET /ok HTTP/1.0\r\n\r\n").endswith(b"ok\n")
+
+
+@pytest.mark.parametrize(("descriptors", "most"), [(1 << 20, 256), (512, 128)])
+def test_connections_are_limited_also_by_descriptors(
+    descriptors: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (descriptors, descriptors))
+    assert listening()._most == most
 
 
 def test_many_connections_share_one_thread() -> None:

@@ -24,9 +24,11 @@ from headlight_service.app import lifecycle as module
 from headlight_service.app.health import LIVENESS, READY_NAMES, STARTUP
 from headlight_service.app.lifecycle import EXIT_BUNDLE, EXIT_FAILED, EXIT_OK, Server
 from headlight_service.app.model_preparation import ExportFailed
+from headlight_service.app.server_setup import GRPC
 from headlight_service.config.option_types import Address
 from headlight_service.config.options import Config
 from headlight_service.core.scheduler.engine_health import FAILURES_BEFORE_PROBE
+from headlight_service.frontends.grpc.transport.grpc_server import Change
 from tests.ports import free_port
 from tests.service.fakes import FakeRuntime
 
@@ -100,6 +102,19 @@ async def test_an_engine_that_does_not_recover_ends_the_process(
 async def test_a_signal_shuts_the_server_down_cleanly(runtime: FakeRuntime, log: Log) -> None:
     life = asyncio.create_task(Server(CONFIG).serve())
     await log.event("serving")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
+
+
+async def test_a_server_whose_grpc_is_lost_is_not_ready_until_it_is_restored(
+    runtime: FakeRuntime, log: Log
+) -> None:
+    server = Server(CONFIG)
+    life = asyncio.create_task(server.serve())
+    await log.event("serving")
+    for change in (Change.LOST, Change.RESTORED):
+        server._on_grpc(GRPC, change)
+        assert server._readiness.serving is (change is Change.RESTORED)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await life == EXIT_OK
 

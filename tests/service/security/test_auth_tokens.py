@@ -82,6 +82,14 @@ def test_a_missing_or_wrong_token_is_refused(setup: Setup, value: str | None) ->
     )
 
 
+@pytest.mark.parametrize("other", ["", "Bearer", f"Bearer {FIRST}"])
+def test_two_entries_are_refused_whatever_they_hold(setup: Setup, other: str) -> None:
+    given = ("authorization", f"Bearer {FIRST}")
+    for both in ([given, ("authorization", other)], [("authorization", other), given]):
+        with pytest.raises(Unauthenticated, match="two authorization entries"):
+            setup.tokens.caller(both)
+
+
 @pytest.mark.parametrize(
     "wrong", [FIRST[:-1], FIRST + "x", FIRST.upper(), DIGEST, f"sha256:{DIGEST}"]
 )
@@ -94,7 +102,7 @@ def test_no_message_contains_the_token(setup: Setup, wrong: str) -> None:
 def test_a_changed_file_is_used_within_a_second(setup: Setup) -> None:
     setup.path.write_text(f"other {SECOND}\n", encoding="ascii")
     assert setup.caller(f"Bearer {FIRST}") == "search", "not looked at yet"
-    setup.clock.now += LOOK_SECONDS
+    setup.clock.now += 1.0
     with pytest.raises(Unauthenticated):
         setup.caller(f"Bearer {FIRST}")
     assert setup.caller(f"Bearer {SECOND}") == "other"

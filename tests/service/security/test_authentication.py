@@ -6,6 +6,7 @@ Quotas apply to every computing method.
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -83,6 +84,31 @@ async def test_a_refused_call_is_not_read(serve: Serve, tokens: AuthTokens) -> N
         call = service.stub.EncodeStream()
         assert await call.code() is UNAUTHENTICATED
         assert service.in_flight.count == 0
+
+
+async def test_a_refused_unary_call_is_not_read(serve: Serve, tokens: AuthTokens) -> None:
+    """Without the check it would wait for its message, which never comes."""
+    async with serve(authenticator=Authenticator(tokens)) as service:
+        channel: Any = service.channel
+        call = channel.stream_unary("/headlight.v1.HeadlightService/GetModel")(timeout=30)
+        assert await call.code() is UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("shown", "name"),
+    [
+        ({"x509_subject_alternative_name": [b"a", b"b"], "x509_common_name": [b"c"]}, "a"),
+        ({"x509_common_name": [b"c"]}, "c"),
+        ({}, ""),
+    ],
+)
+def test_without_a_token_a_client_is_named_by_its_certificate(
+    shown: dict[str, list[bytes]], name: str
+) -> None:
+    call: Any = SimpleNamespace(
+        token_name=None, context=SimpleNamespace(auth_context=lambda: shown)
+    )
+    assert Authenticator(None).client_of(call) == name
 
 
 async def test_each_client_has_its_own_quota(serve: Serve, tokens: AuthTokens) -> None:

@@ -17,9 +17,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from headlight_model.encoder import Encoder
+from headlight_model.texts.corpus import STDLIB, Part, Source
+from headlight_model.texts.functions import DEFINITION, NAME_WEIGHT
 from headlight_model.train.data import packages, tasks
-from headlight_model.train.data.corpus import STDLIB, Part, Source
-from headlight_model.train.data.functions import DEFINITION, NAME_WEIGHT
 from headlight_model.train.data.stored import Data, Ids, Pairs, Rows
 from headlight_model.train.data.tasks import TextPairs
 from headlight_model.train.data.tokenizer import CLS_ID, PAD_ID, SEP_ID

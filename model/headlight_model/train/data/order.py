@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from headlight_model.syntax import is_identifier
-from headlight_model.train.data.corpus import Part
+from headlight_model.texts.corpus import Part
 
 # By family: question => answer. A semicolon separates templates.
 TRAINED = {

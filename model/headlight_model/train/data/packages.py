@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from headlight_model.train.data import corpus
-from headlight_model.train.data.corpus import STDLIB, Source
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import STDLIB, Source
 
 CONSTRAINTS = Path(__file__).parents[4] / "constraints.txt"
 MANIFEST = Path(__file__).with_name("corpus.json")

@@ -10,16 +10,16 @@ import gc
 import re
 from collections.abc import Iterable, Iterator
 
-from headlight_model.train.data import corpus
-from headlight_model.train.data.corpus import Part, Source
-from headlight_model.train.data.functions import (
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import Part, Source
+from headlight_model.texts.functions import (
     document_text,
     parse,
     signature_text,
     split_words,
     unique_words,
 )
-from headlight_model.train.data.sentences import sentences
+from headlight_model.texts.sentences import sentences
 
 Pair = tuple[str, str]
 TextPairs = dict[str, list[Pair]]  # by task

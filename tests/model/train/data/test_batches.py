@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from headlight_model.encoder import Encoder
-from headlight_model.train.data import corpus
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import Part
+from headlight_model.texts.functions import NAME_WEIGHT
 from headlight_model.train.data.batches import (
     embed,
     encode,
@@ -16,8 +18,6 @@ from headlight_model.train.data.batches import (
     thin,
     windows,
 )
-from headlight_model.train.data.corpus import Part
-from headlight_model.train.data.functions import NAME_WEIGHT
 from headlight_model.train.data.stored import Data, Pairs
 from headlight_model.train.data.tasks import TASKS, pairs
 from headlight_model.train.data.tokenizer import CLS_ID, SEP_ID, train_tokenizer

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from headlight_model.texts.corpus import Part
 from headlight_model.train.data import order
-from headlight_model.train.data.corpus import Part
 from headlight_model.train.data.order import (
     KEPT_BACK,
     TRAINED,

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headlight_model.train.data import corpus, packages
-from headlight_model.train.data.corpus import TEST_PACKAGES, VALIDATION_PACKAGES, Part, Source
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import TEST_PACKAGES, VALIDATION_PACKAGES, Part, Source
+from headlight_model.train.data import packages
 from headlight_model.train.data.packages import MANIFEST, Package
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from headlight_model.train.data import corpus, tasks
-from headlight_model.train.data.corpus import PROSE_MODULE, Part, Source
+from headlight_model.texts import corpus
+from headlight_model.texts.corpus import PROSE_MODULE, Part, Source
+from headlight_model.train.data import tasks
 
 CODE = Source(
     "shop",

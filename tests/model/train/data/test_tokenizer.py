@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from headlight_model.train.data import corpus
+from headlight_model.texts import corpus
 from headlight_model.train.data.tokenizer import ALPHABET, LINE_END, SPECIALS, UNK, train_tokenizer
 
 TEXTS = [source.text for source in corpus.select(["json", "textwrap"])]

@@ -10,6 +10,7 @@ import pytest
 
 from headlight.pb import headlight_pb2 as pb
 from headlight_service.frontends.grpc.grpc_status import PUSHBACK
+from headlight_service.frontends.grpc.transport import call_threads
 from headlight_service.telemetry.metrics import CANCEL_STAGES
 from tests.service.calls import details_of, refused, request, text_of, until
 from tests.service.conftest import Serve
@@ -28,6 +29,19 @@ async def test_a_full_queue_refuses_with_a_retry_delay(serve: Serve) -> None:
         await first
         await service.stub.Encode(request())
         assert service.sample("headlight_rejected_total", model="fake", reason="queue_tokens") == 1
+
+
+async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_delay(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_threads, "MOST_CALLS", 0)
+    monkeypatch.setattr(call_threads, "MOST_STREAMS", 0)
+    async with serve() as service:
+        stream = service.stub.EncodeStream(iter([]))
+        for call in (service.stub.Encode(request()), stream.read()):
+            error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
+            metadata: Any = error.trailing_metadata()
+            assert (PUSHBACK, "1000") in list(metadata)
 
 
 async def test_refusals_carry_machine_readable_reason_and_retry_delay(serve: Serve) -> None:

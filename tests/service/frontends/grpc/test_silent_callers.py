@@ -11,7 +11,8 @@ import pytest
 
 from headlight_service.app.health import SERVICE
 from headlight_service.frontends import stall_timeout
-from headlight_service.frontends.grpc import peer_timeouts
+from headlight_service.frontends.grpc import interceptor, peer_timeouts
+from headlight_service.frontends.grpc.transport import call_threads
 from tests.service.calls import refused, request
 from tests.service.conftest import Serve
 from tests.service.raw import closed_window
@@ -45,6 +46,29 @@ async def test_shutdown_does_not_wait_for_a_call_without_a_message(serve: Serve)
         silent.cancel()
         while service.sample("grpc_server_handling_seconds_count", **ENCODE) != 1:
             await asyncio.sleep(0)
+
+
+async def test_one_probe_too_many_ends_the_oldest(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interceptor, "PROBE_SECONDS", 600.0)
+    monkeypatch.setattr(call_threads, "MOST_PROBES", 2)
+    async with serve() as service:
+        channel: Any = service.channel
+        check = channel.stream_unary("/grpc.health.v1.Health/Check")
+        started = {"grpc_service": "grpc.health.v1.Health", "grpc_method": "Check"}
+        calls = []
+        for count in range(1, 4):
+            calls.append(check(timeout=30))
+            while (
+                service.sample("grpc_server_started_total", grpc_type="unary", **started) != count
+            ):
+                await asyncio.sleep(0)
+        error = await refused(calls[0], grpc.StatusCode.DEADLINE_EXCEEDED)
+        assert "did not arrive" in (error.details() or "")
+        assert not any(call.done() for call in calls[1:])
+        for call in calls[1:]:
+            call.cancel()
 
 
 @pytest.mark.parametrize("sent", [0, 1000])

@@ -358,6 +358,16 @@ def test_an_intermediate_authority_of_clients_may_stand_alone(tmp_path: Path) ->
         assert service.ask("/health").status == 200
 
 
+def test_a_client_without_a_certificate_is_refused_if_one_is_required(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "one")
+    pair, trusted = authority.sign("localhost"), authority.cert.read_bytes()
+    context = server_context(pair.cert.read_bytes(), pair.key.read_bytes(), trusted)
+    with http_service(tls=context) as service:
+        service.tls = ssl.create_default_context(cadata=trusted.decode("ascii"))
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            service.ask("/health")
+
+
 def test_a_response_closes_an_old_connection() -> None:
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with http_service(max_connection_age_seconds=1e-3) as service, service.raw() as client:

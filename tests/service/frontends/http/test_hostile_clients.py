@@ -527,3 +527,16 @@ def test_bodies_of_one_client_have_their_share() -> None:
         assert 1 <= len(clients) - len(refused) <= 2
         assert service.held[0] <= 1 << 19
         answers_others(service)
+
+
+def test_small_bodies_of_one_client_leave_a_quarter_for_others() -> None:
+    with (
+        http_service(max_queue_bytes=1 << 20, max_request_bytes=1 << 18) as service,
+        contextlib.ExitStack() as opened,
+    ):
+        small = HEAD + b"Content-Length: 65536\r\n\r\n" + b" " * 60_000
+        clients = [opened.enter_context(service.raw(small)) for _ in range(8)]
+        refused = select.select(clients, [], [], 10.0)[0]
+        assert refused, "all of them fit into the bytes of arriving bodies"
+        assert refused[0].recv(12) == b"HTTP/1.1 429"
+        assert service.held[0] <= 3 << 17

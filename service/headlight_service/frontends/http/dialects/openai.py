@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
 from headlight.errors import Code, InvalidInput
-from headlight.spec import PooledSpec
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
-from headlight_service.core.requests.request import VECTORS, Input, OutputSpec, Request
+from headlight_service.core.requests.request import Input, Request
+from headlight_service.frontends.http.dialects.fields import optional, outputs_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal
@@ -32,7 +31,6 @@ CODES = {Code.UNAUTHENTICATED: "invalid_api_key", Code.NOT_FOUND: "model_not_fou
 CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
 INPUT = re.compile(r"inputs(?:\[(\d+)\])?(?:\.(?:text|ids|pair))?")
 OUTPUT = "outputs.pooled."
-REMEMBERED = 64  # resolved output specs, one for each number of dimensions
 
 
 def routes(door: Door) -> list[Route]:
@@ -82,20 +80,6 @@ def decode_inputs(value: Any, model: ServedModel) -> list[Input]:
         raise InvalidInput("input", IDS)
     at = next(place for place, each in enumerate(value) if not isinstance(each, str))
     raise InvalidInput(f"input[{at}]", "must be a text; a list holds texts alone")
-
-
-def optional(body: dict[str, Any], name: str, kind: type, what: str) -> Any:
-    """Return a field of a body, None if it is absent or null. Raises InvalidInput: another type."""
-    value = body.get(name)
-    if value is not None and type(value) is not kind:
-        raise InvalidInput(name, f"must be {what}, or null")
-    return value
-
-
-@functools.lru_cache(REMEMBERED)
-def outputs_of(dimensions: int | None) -> OutputSpec:
-    """Return the requested outputs: the model's vectors, cut to so many dimensions."""
-    return VECTORS if dimensions is None else OutputSpec(PooledSpec(dimensions=dimensions))
 
 
 def model_entry(model: ServedModel) -> dict[str, Any]:

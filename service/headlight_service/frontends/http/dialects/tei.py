@@ -15,7 +15,7 @@ from headlight.runtime.tokenization.tokenizer import EMPTY
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, OutputSpec, Request, TokenIds
-from headlight_service.frontends.http.dialects.openai import optional
+from headlight_service.frontends.http.dialects.fields import optional
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Headers, Refusal, refused

@@ -8,7 +8,7 @@ from headlight.errors import InvalidInput
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
-from headlight_service.frontends.http.dialects.openai import optional, outputs_of
+from headlight_service.frontends.http.dialects.fields import optional, outputs_of
 from headlight_service.frontends.http.door import Door
 from headlight_service.frontends.http.exchange import Exchange, Response, Route, json_response
 from headlight_service.frontends.http.http_status import Refusal

@@ -1,0 +1,528 @@
+"""Jobs with environments of their own, and rarer ones: `.venv/bin/nox -l` lists them.
+
+`.venv/bin/nox -s NAME -- OPTIONS` runs one. Environments lie in `.nox`, and are kept until their
+list of packages changes. Most add packages to those of `.venv`, PyTorch above all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+PYTHON = ROOT / ".venv/bin/python"
+BUNDLE = "build/bundles/docs-rope"
+SERVING = "build/serving"
+IMAGE = ROOT / "deploy/image"
+TOOLS = ".nox/release-tools/bin"
+CONTRACT = "proto/headlight/v1/headlight.proto"
+# Public contracts, which have no stubs, because the default pool of protobuf may hold another copy
+# of them: the .proto without its suffix, and the committed descriptors and .pyi without theirs.
+FRONTENDS = "service/headlight_service/frontends"
+PUBLIC = {
+    "inference/inference": f"{FRONTENDS}/oip/inference_messages",
+    "tei/v1/tei": f"{FRONTENDS}/grpc/tei/tei_messages",
+}
+OPENAPI = f"{FRONTENDS}/http/openapi.json"
+# By the name of an environment: programs that Headlight is measured beside.
+PEERS = {
+    "torch": "tests/real/requirements.txt",
+    "openvino": "bench/peers/openvino.txt",
+    "onnx": "bench/peers/onnx.txt",
+    "infinity": "bench/peers/infinity.txt",
+    "fastembed": "bench/peers/fastembed.txt",
+    "vllm": "bench/peers/vllm.txt",
+}
+
+nox.options.sessions = []
+nox.options.default_venv_backend = "venv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+# ONNX Runtime's Linux builds may send usage reports; this disables them.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
+
+
+def alone(name: str) -> Callable[..., Any]:
+    """Return a decorator of a session that needs no environment but `.venv`."""
+    return nox.session(name=name, venv_backend="none")
+
+
+def install(session: nox.Session, *arguments: str, lists: Sequence[str | Path]) -> None:
+    """Install with pip, unless the same was installed before.
+
+    Args:
+        session: whose environment it is.
+        arguments: for pip.
+        lists: requirement files, or requirements.
+    """
+    files = [Path(each) for each in lists if str(each).endswith((".txt", ".in"))]
+    known = repr((arguments, lists, [each.read_bytes() for each in files]))
+    stamp = Path(session.virtualenv.location, ".installed")
+    digest = hashlib.sha256(known.encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
+        return
+    named = [word for each in files for word in ("--requirement", str(each))]
+    named += [str(each) for each in lists if Path(str(each)) not in files]
+    session.run("python", "-m", "pip", "install", "--quiet", *arguments, *named)
+    stamp.write_text(digest, encoding="ascii")
+
+
+def layered(session: nox.Session, requirements: str | Path, *arguments: str) -> None:
+    """Add packages to those of `.venv`; the list has all of them, for pip resolves nothing."""
+    site = session.run(
+        str(PYTHON),
+        *("-c", 'import sysconfig; print(sysconfig.get_path("purelib"))'),
+        external=True,
+        silent=True,
+    )
+    session.run("python", "deploy/checkout.py", "link", "--see", str(site).strip())
+    install(session, "--no-deps", *arguments, lists=[requirements])
+
+
+def make(session: nox.Session, *targets: str) -> None:
+    """Run `make`, as for bundles: it exports only if a source is newer."""
+    session.run("make", "--silent", *targets, external=True)
+
+
+def bundle(session: nox.Session) -> None:
+    """Export the shipped model."""
+    make(session, f"{BUNDLE}/manifest.json")
+
+
+def require(session: nox.Session, *commands: str) -> None:
+    """Install Debian packages of commands that are missing."""
+    session.run("tests/system/require.sh", *commands, external=True)
+
+
+def project(session: nox.Session, *arguments: str) -> None:
+    """Run the Python of `.venv`."""
+    session.run(str(PYTHON), *arguments, external=True)
+
+
+def spread(session: nox.Session, *arguments: str, python: str = str(PYTHON)) -> None:
+    """Run tests on all cores: each process loads PyTorch, so four at most, with one thread each."""
+    session.run(
+        *(python, "-m", "pytest", "--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal"),
+        *arguments,
+        *session.posargs,
+        env={"OMP_NUM_THREADS": "1"},
+        external=True,
+    )
+
+
+# Tests
+
+
+@alone("test-export")
+def test_export(session: nox.Session) -> None:
+    """Test the exporter."""
+    spread(session, "tests/export")
+
+
+@alone("test-training")
+def test_training(session: nox.Session) -> None:
+    """Test training and evaluation of the shipped models, and the lab."""
+    spread(session, "tests/model/train", "tests/model/evaluate", "tests/lab")
+
+
+@nox.session(venv_backend="none", requires=["release-tools"])
+def dependencies(session: nox.Session) -> None:
+    """Install README's line with the newest and the oldest dependencies, and compare numbers."""
+    project(
+        session, "-m", "pytest", "tests/dependencies", "--timeout=1200", "--numprocesses=2", "-rP"
+    )
+
+
+@alone("install-check")
+def install_check(session: nox.Session) -> None:
+    """Install the wheel into an empty environment; run README's lines and the examples of --help.
+
+    `-- --report bench/results/install.md` writes the report.
+    """
+    require(session, "openssl")
+    bundle(session)
+    project(session, "-m", "pytest", "tests/install", "--timeout=1200", *session.posargs)
+
+
+@nox.session
+def families(session: nox.Session) -> None:
+    """Test imported models against transformers and sentence-transformers, over the wire."""
+    layered(session, "tests/families/requirements.txt")
+    spread(session, "tests/families", "--timeout=600", python="python")
+
+
+@nox.session(name="families-table")
+def families_table(session: nox.Session) -> None:
+    """Measure the same as a table of distances; writes bench/results/families.md."""
+    layered(session, "tests/families/requirements.txt")
+    session.run("python", "-W", "ignore", "-m", "tests.families.table")
+
+
+@nox.session(name="real-model")
+def real_model(session: nox.Session) -> None:
+    """Export and serve all-MiniLM-L6-v2, and compare it with sentence-transformers.
+
+    `-- --report bench/results/real-model.md` writes the report.
+    """
+    layered(session, "tests/real/requirements.txt")
+    session.run(
+        *("python", "-m", "pytest", "tests/real", "--timeout=1200", *session.posargs),
+        env={"OMP_NUM_THREADS": "1"},
+    )
+
+
+def clients(session: nox.Session, name: str, *options: str) -> None:
+    """Test a frontend by other people's clients; their pages in docs/clients are run as written."""
+    layered(session, f"tests/clients/{name}/requirements.txt")
+    bundle(session)
+    session.run("python", "-m", "pytest", f"tests/clients/{name}", "--timeout=300", *options)
+
+
+@nox.session(name="clients-http", tags=["clients"])
+def clients_http(session: nox.Session) -> None:
+    """Test the HTTP frontend with openai."""
+    clients(session, "http")
+
+
+@nox.session(name="clients-oip", tags=["clients"])
+def clients_oip(session: nox.Session) -> None:
+    """Test the Open Inference Protocol with Triton's own client."""
+    clients(session, "oip")
+
+
+@nox.session(name="clients-tei", tags=["clients"])
+def clients_tei(session: nox.Session) -> None:
+    """Test text-embeddings-inference's interface with huggingface_hub, Haystack and its stubs."""
+    clients(session, "tei")
+
+
+@nox.session(name="clients-more")
+def clients_more(session: nox.Session) -> None:
+    """Test with LangChain, LlamaIndex, LiteLLM, Chroma, KServe and openai for Node: 0.5 GB.
+
+    It writes bench/results/clients.md.
+    """
+    require(session, "node", "npm")
+    # Most of these classes have no way to close their connections.
+    quiet = ("-W", "ignore::ResourceWarning")
+    clients(session, "more", *quiet, "--report", "bench/results/clients.md")
+
+
+@nox.session
+def adapters(session: nox.Session) -> None:
+    """Test the adapters against BertViz, TransformerLens, LIT and Hugging Face: 0.5 GB."""
+    layered(session, "tests/adapters/requirements.txt")
+    session.run("python", "-m", "pytest", "tests/adapters")
+
+
+@nox.session
+def bulk(session: nox.Session) -> None:
+    """Test bulk jobs with real Ray, an object store and kills: half an hour, 0.5 GB.
+
+    `-- --rows 1000`: fewer; `-- --report bench/results/bulk-faults.json` writes the report.
+    """
+    layered(session, "tests/bulk/requirements.txt")
+    bundle(session)
+    session.run("python", "-m", "pytest", "tests/bulk", "--timeout=3600", *session.posargs)
+
+
+@alone("bench-check")
+def bench_check(session: nox.Session) -> None:
+    """Run the benchmarks in small: they work, and report all criteria."""
+    make(session, "export")
+    project(session, "-m", "pytest", "tests/benches", "--timeout=600", *session.posargs)
+
+
+@nox.session(name="deploy-check")
+def deploy_check(session: nox.Session) -> None:
+    """Check everything under deploy/ that needs no cluster; needs kubectl 1.31 or later."""
+    require(session, "kubectl", "node", "npm", "promtool")
+    layered(session, "deploy/check/requirements.txt")
+    bundle(session)
+    session.run("python", "-m", "deploy.check")
+    session.run("python", "-m", "pytest", "tests/deploy", "--timeout=600")
+
+
+@alone("soak")
+def soak(session: nox.Session) -> None:
+    """Run load and faults, mutated requests, and connections with mutated frames: 70 minutes.
+
+    `-- --minutes 2 --fuzz 10000000 --out bench/results/soak-messages.md`: 10 million mutated
+    messages, 100 minutes.
+    """
+    bundle(session)
+    usual = ["--minutes", "30", "--doors", "200000", "--path-seconds", "60", "--frames", "100000"]
+    project(session, "-m", "tests.soak", *(session.posargs or usual))
+
+
+@alone("faults")
+def faults(session: nox.Session) -> None:
+    """Inject every fault of the matrix, 20 minutes; writes docs/reliability.md.
+
+    The page also lists a fault that breaks a promise; the session then fails.
+    """
+    require(session, "cc", "nginx", "openssl")
+    make(session, "export")
+    try:
+        project(session, "-m", "tests.faults")
+    finally:
+        project(session, "-m", "tests.faults.report")
+
+
+@nox.session
+def notebooks(session: nox.Session) -> None:
+    """Run the notebooks of docs/notebooks in place and keep their outputs (`-- search`: one)."""
+    layered(session, "docs/notebooks/requirements.txt")
+    bundle(session)
+    session.run("python", "-m", "docs.notebooks.execute", *session.posargs)
+
+
+# What is generated
+
+
+def protoc(session: nox.Session, *arguments: str) -> None:
+    """Run protoc. The oldest version whose stubs work with protobuf 6 and 7."""
+    install(session, lists=["grpcio-tools==1.76.0"])
+    session.run("python", "-m", "grpc_tools.protoc", *arguments)
+
+
+@nox.session
+def proto(session: nox.Session) -> None:
+    """Generate headlight/pb, descriptors of public contracts and the OpenAPI document.
+
+    They are committed. `-- check` changes nothing, and fails if they are not what the contracts
+    generate.
+    """
+    made = ROOT / "build/proto"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir(parents=True)
+    # A virtual path makes the stubs import each other as headlight.pb, without patching.
+    outputs = [f"--{kind}_out={made}" for kind in ("python", "pyi", "grpc_python")]
+    protoc(session, f"-Iheadlight/pb={Path(CONTRACT).parent}", *outputs, CONTRACT)
+    files = [(each, f"headlight/pb/{each.name}") for each in (made / "headlight/pb").iterdir()]
+    for name, place in PUBLIC.items():
+        into = made / Path(name).name
+        descriptors = f"--descriptor_set_out={into}.binpb"
+        protoc(session, *("-Iproto", "--include_imports", descriptors, f"--pyi_out={made}"),
+               f"proto/{name}.proto")  # fmt: skip
+        (made / f"{name}_pb2.pyi").rename(f"{into}.pyi")
+        files += [(Path(f"{into}.{kind}"), f"{place}.{kind}") for kind in ("binpb", "pyi")]
+    document = session.run("python", "-m", "docs.site.openapi", described(session), silent=True)
+    (made / "openapi.json").write_text(str(document), encoding="utf-8")
+    files += [(made / "openapi.json", OPENAPI), (ROOT / CONTRACT, f"headlight/{CONTRACT}")]
+    for source, target in files:
+        if session.posargs != ["check"]:
+            shutil.copyfile(source, target)
+        elif source.read_bytes() != Path(target).read_bytes():
+            session.error(f"{target} is not what the contracts generate: run 'make proto'")
+
+
+def described(session: nox.Session) -> str:
+    """Return the file of the contract's descriptors with its comments."""
+    out = "build/contract.binpb"
+    folder = str(Path(CONTRACT).parent)
+    protoc(session, f"-I{folder}", "--include_source_info", f"--descriptor_set_out={out}", CONTRACT)
+    return out
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/site; a broken link fails.
+
+    So does a page outside the navigation, or an element of the contract without a comment.
+    """
+    shutil.rmtree(ROOT / "build/site", ignore_errors=True)
+    project(session, "-m", "docs.site", "build", described(session))
+    install(session, "--no-deps", lists=["docs/requirements.txt"])
+    session.run("zensical", "build", "--strict", "--clean", "--config-file", "build/zensical.toml")
+    project(session, "-m", "docs.site.built", "build/site")
+    session.log("read it: python3 -m http.server --bind 127.0.0.1 --directory build/site")
+
+
+# Models and research
+
+
+@alone("train")
+def train(session: nox.Session) -> None:
+    """Train a shipped model again: `-- docs-rope --stage 1`, then `--stage 2 --resume`."""
+    name, *options = session.posargs or ["docs-rope"]
+    out = f"model/headlight_model/checkpoints/{name}"
+    positions = name.removeprefix("docs-")
+    project(
+        session, "-m", "headlight_model.train", "--positions", positions, "--out", out, *options
+    )
+
+
+@alone("evaluate")
+def evaluate(session: nox.Session) -> None:
+    """Measure the shipped models on what was held out; writes bench/results/evaluation.md.
+
+    `-- --previous FOLDER`: beside an earlier docs-rope.
+    """
+    models = [f"model/headlight_model/checkpoints/docs-{each}" for each in ("rope", "sinusoidal")]
+    report = ("--out", "bench/results/evaluation.md")
+    project(session, "-m", "headlight_model.evaluate", *models, *report, *session.posargs)
+
+
+@alone("lab")
+def lab(session: nox.Session) -> None:
+    """Train small models with each scheme of positions; writes docs/positions.md: two hours.
+
+    `-- --quick` takes a minute, and changes no committed file; `-- --experiment reverse` trains one
+    comparison, in minutes. The shipped checkpoint is the one that the page describes.
+    """
+    project(session, "-m", "lab", *session.posargs)
+    if not session.posargs:
+        trained, kept = (
+            ROOT / "build/lab/reverse-16-learned-seed0",
+            "lab/checkpoints/reverse-learned",
+        )
+        shutil.copytree(trained, kept, dirs_exist_ok=True)
+
+
+# Benchmarks, on an idle machine
+
+
+def peer_session(name: str) -> None:
+    """Define the session that installs one peer."""
+
+    @nox.session(name=f"peer-{name}")
+    def install_peer(session: nox.Session) -> None:
+        """Install a program that Headlight is measured beside."""
+        layered(session, PEERS[name])
+
+
+for each_peer in PEERS:
+    peer_session(each_peer)
+
+
+@nox.session(name="serving-model", requires=["peer-torch"])
+def serving_model(session: nox.Session) -> None:
+    """Make the bundle of all-MiniLM-L6-v2, which is measured."""
+    if not (ROOT / SERVING / "model/modules.json").is_file():
+        session.run(".nox/peer-torch/bin/python", "-m", "bench.minilm", SERVING, external=True)
+    variants = ("--provider", "openvino", "--precision", "int8")
+    into = f"{SERVING}/bundle"
+    project(session, "-m", "headlight", "export", f"{SERVING}/model", "--out", into, *variants)
+
+
+@nox.session(venv_backend="none", requires=["serving-model"])
+def bench(session: nox.Session) -> None:
+    """Measure attention in each form, precisions, the front, and one call by step."""
+    for name in ("attention", "attention_served", "precision", "front", "one_call"):
+        project(session, "-m", f"bench.{name}")
+
+
+@nox.session(
+    venv_backend="none",
+    requires=["serving-model", *(f"peer-{each}" for each in PEERS if each != "vllm")],
+)
+def serving(session: nox.Session) -> None:
+    """Measure Headlight beside its peers; writes bench/results/serving.md. Options: as its own.
+
+    vLLM is among them if `nox -s peer-vllm` has installed it.
+    """
+    for name in ("serving", "engine", "doors"):
+        project(session, "-m", f"bench.{name}", *(session.posargs if name == "serving" else ()))
+
+
+@nox.session(name="bulk-bench", requires=["serving-model", "peer-fastembed"])
+def bulk_bench(session: nox.Session) -> None:
+    """Measure bulk jobs on Parquet beside their peers; writes bench/results/bulk.md."""
+    layered(session, "tests/bulk/requirements.txt")
+    project(session, "-m", "bench.bulk", *session.posargs)
+
+
+@alone("evaluate-evidence")
+def evaluate_evidence(session: nox.Session) -> None:
+    """Measure what evidence and span vectors find and cost; writes bench/results/evidence.md.
+
+    `-- --parts planted deletion chunking cost`: some of these.
+    """
+    bundle(session)
+    project(session, "-m", "bench.evidence", *session.posargs)
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """Install ONNX Runtime for CUDA, some gigabytes: for `make run GPU=1` and gpu-bench."""
+    exact = ("--require-hashes", "--ignore-installed", "--only-binary", ":all:")
+    layered(session, IMAGE / "requirements-gpu.txt", *exact)
+
+
+@nox.session(name="gpu-bench", venv_backend="none", requires=["gpu"])
+def gpu_bench(session: nox.Session) -> None:
+    """Measure parity and speed on a GPU (needs PyTorch for CUDA); writes bench/results/gpu.md."""
+    for step in (["prepare"], []):
+        session.run(".nox/gpu/bin/python", "-m", "bench.gpu", *step, external=True)
+
+
+# Releases
+
+
+@nox.session(name="release-tools")
+def release_tools(session: nox.Session) -> None:
+    """Install uv, twine, pip-audit and cyclonedx-bom, by digest."""
+    exact = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+    install(session, *exact, lists=[IMAGE / "tools.txt"])
+
+
+def with_tools(name: str) -> Callable[..., Any]:
+    """Return a decorator of a session that needs the tools of a release beside `.venv`."""
+    return nox.session(name=name, venv_backend="none", requires=["release-tools"])
+
+
+@with_tools("dist")
+def dist(session: nox.Session) -> None:
+    """Make wheel, source archive and release notes in dist/, and try them. Nothing is published."""
+    bundle(session)
+    project(session, "-m", "deploy.distribution", "dist", "--bundle", BUNDLE)
+    archives = [str(each) for each in (ROOT / "dist").glob("headlight_serving-*")]
+    session.run(f"{TOOLS}/twine", "check", "--strict", *archives, external=True)
+    [wheel] = (ROOT / "dist").glob("*.whl")
+    project(session, "-m", "pytest", "tests/install", "--timeout=1200", "--wheel", str(wheel))
+
+
+@with_tools("release-check")
+def release_check(session: nox.Session) -> None:
+    """Check versions, digests, licences and known vulnerabilities before a release: network."""
+    session.run(f"{TOOLS}/python", "-m", "deploy.image.release", external=True)
+
+
+@with_tools("image-check")
+def image_check(session: nox.Session) -> None:
+    """Install the image's content into an empty folder and serve from it as another user."""
+    bundle(session)
+    project(session, "-m", "pytest", "tests/image", "--timeout=1200")
+
+
+@alone("image-try")
+def image_try(session: nox.Session) -> None:
+    """Build the CPU image with buildah on a base by debootstrap, and serve: root, Debian."""
+    bundle(session)
+    session.run(str(IMAGE / "try.sh"), str(PYTHON), BUNDLE, external=True)
+
+
+@with_tools("lock")
+def lock(session: nox.Session) -> None:
+    """Resolve the image's packages again, with digests, into deploy/image/*.txt."""
+    session.run(str(IMAGE / "lock.sh"), f"{TOOLS}/uv", external=True)
+
+
+@with_tools("sbom")
+def sbom(session: nox.Session) -> None:
+    """List the packages of the CPU image as CycloneDX; writes build/sbom-cpu.cdx.json."""
+    into = ROOT / "build/image/cpu"
+    shutil.rmtree(into, ignore_errors=True)
+    pip = {"PIP": f"{PYTHON} -m pip"}
+    session.run(str(IMAGE / "install.sh"), "cpu", str(into), env=pip, external=True)
+    python, out = into / "venv/bin/python", "build/sbom-cpu.cdx.json"
+    sbom = (str(IMAGE / "sbom.sh"), f"{TOOLS}/cyclonedx-py", str(python), out)
+    session.run(*sbom, external=True)

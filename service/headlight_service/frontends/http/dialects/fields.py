@@ -1,0 +1,26 @@
+"""Fields of a body that several dialects have."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from headlight.errors import InvalidInput
+from headlight.spec import PooledSpec
+from headlight_service.core.requests.request import VECTORS, OutputSpec
+
+REMEMBERED = 64  # resolved output specs, one for each number of dimensions
+
+
+def optional(body: dict[str, Any], name: str, kind: type, what: str) -> Any:
+    """Return a field of a body, None if it is absent or null. Raises InvalidInput: another type."""
+    value = body.get(name)
+    if value is not None and type(value) is not kind:
+        raise InvalidInput(name, f"must be {what}, or null")
+    return value
+
+
+@functools.lru_cache(REMEMBERED)
+def outputs_of(dimensions: int | None) -> OutputSpec:
+    """Return the requested outputs: the model's vectors, cut to so many dimensions."""
+    return VECTORS if dimensions is None else OutputSpec(PooledSpec(dimensions=dimensions))

@@ -1,0 +1,105 @@
+"""Claims of tutorials: each figure of the page's table of errors can be false."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from headlight_model.positions.position_schemes import Learned
+from lab import schemes
+from lab.exact import claims
+from lab.exact.properties import random_encoder
+
+LENGTH, DIM = 6, 8
+
+
+def learned() -> Learned:
+    scheme = schemes.positions(
+        "learned", dim=DIM, heads=1, trained_length=LENGTH, max_length=LENGTH
+    )
+    assert isinstance(scheme, Learned)
+    return scheme
+
+
+@pytest.mark.parametrize("batch", [1, 3, LENGTH, 32])
+def test_learned_positions_add_the_same_row_to_a_place_of_every_text(batch: int) -> None:
+    scheme, x = learned(), torch.randn(batch, LENGTH, DIM)
+    added = scheme.embed(x, scheme.prepare(torch.arange(LENGTH)[None]))
+    wanted = torch.stack([x[:, place] + scheme.table.weight[place] for place in range(LENGTH)], 1)
+    torch.testing.assert_close(added, wanted)
+
+
+def test_the_transposed_table_is_right_for_one_token_only() -> None:
+    table = learned().table.weight
+    single = torch.randn(5, 1, DIM)
+    torch.testing.assert_close(claims.transposed(single, table), single + table[0])
+    for batch in (1, LENGTH):
+        x = torch.randn(batch, LENGTH, DIM)
+        found = claims.transposed(x, table)
+        assert found.shape == (LENGTH, LENGTH, DIM)
+        # Every place of a text gets the row of the text's index in the batch.
+        torch.testing.assert_close(found[2], x[2 % batch] + table[2])
+        assert not torch.allclose(found[2], x[2 % batch] + table[:LENGTH])
+    for batch in (2, 32):
+        assert "must match" in claims.refusal(batch, LENGTH)
+    assert not claims.refusal(1, LENGTH)
+    assert not claims.refusal(LENGTH, LENGTH)
+
+
+def test_a_new_table_of_embeddings_changes_a_sentence_given_twice() -> None:
+    """A test that draws one for each sentence tells nothing of their order."""
+    torch.manual_seed(0)
+    ids = torch.arange(LENGTH)[None]
+    with torch.no_grad():
+        first, second = random_encoder("none"), random_encoder("none")
+        assert torch.equal(first(ids).tokens, first(ids).tokens)
+        second.load_state_dict(first.state_dict())
+        assert torch.equal(first(ids).tokens, second(ids).tokens)
+        second.embedding.weight.copy_(torch.randn_like(second.embedding.weight))
+        assert not torch.allclose(first(ids).tokens, second(ids).tokens, atol=0.1)
+
+
+def test_scaling_by_the_root_of_the_width_makes_the_variance_grow_with_it() -> None:
+    torch.manual_seed(0)
+    for width in claims.WIDTHS:
+        assert claims.scaled_variance(width) == pytest.approx(width, rel=0.02)
+
+
+def test_a_norm_around_the_sum_bounds_the_stream_and_one_around_the_term_does_not() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        inside, outside = claims.norm_places()
+    assert inside == pytest.approx(1, abs=0.01)
+    assert outside > 2.5  # sqrt(1 + 12) if all terms are independent
+
+
+def test_a_sensitivity_test_by_place_says_true_without_positions_too() -> None:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        by_place, put_back = claims.sensitivity()
+    assert by_place > 0.5
+    assert put_back < 1e-5
+
+
+def test_the_quoted_wavelengths_and_the_worked_row_are_those_of_the_definition() -> None:
+    wanted = [2 * math.pi * 10000 ** (2 * pair / claims.WAVES) for pair in claims.PAIRS]
+    found = claims.measure()
+    assert found["measured_waves"] == claims.listed(wanted, "{:,.1f}")
+    assert found["worked_row"] == "0.84147, 0.54030, 0.01000, 0.99995"
+
+
+def test_beyond_a_length_no_row_has_the_standard_deviation_that_a_tutorial_asks() -> None:
+    """The bound holds for random rows, and one-hot rows reach it."""
+    least = claims.uniform_from()
+    rows = torch.rand(200, least, dtype=torch.float64).pow(8)
+    rows = torch.cat((rows / rows.sum(1, keepdim=True), torch.eye(least, dtype=torch.float64)))
+    assert bool((rows.std(dim=1, correction=0) < claims.CALLED_UNIFORM).all())
+    shorter = torch.eye(least - 1, dtype=torch.float64)[0]
+    assert float(shorter.std(correction=0)) >= claims.CALLED_UNIFORM
+
+
+def test_a_row_without_visible_keys_is_nan_in_a_plain_softmax() -> None:
+    assert claims.masked_softmax().isnan().all()
+    assert claims.measure()["masked_rows"] == "NaN"

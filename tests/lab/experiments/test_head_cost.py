@@ -1,0 +1,19 @@
+"""Cost of several heads."""
+
+from __future__ import annotations
+
+import torch
+
+from lab.building import build
+from lab.experiments import head_cost
+from lab.experiments.variants import RECALL
+
+
+def test_every_number_of_heads_has_the_parameters_of_the_trained_models_and_a_time() -> None:
+    threads = torch.get_num_threads()
+    rows = head_cost.measure(quick=True)
+    assert torch.get_num_threads() == threads
+    assert [row["heads"] for row in rows] == [1, 2, 4, 8, 16]
+    trained = sum(each.numel() for each in build(RECALL).parameters())
+    assert {row["parameters"] for row in rows} == {trained}
+    assert all(row["ms"] > 0 for row in rows)

@@ -119,6 +119,18 @@ async def test_a_server_whose_grpc_is_lost_is_not_ready_until_it_is_restored(
     assert await life == EXIT_OK
 
 
+async def test_a_tokenizer_that_hangs_stalls_the_process(runtime: FakeRuntime, log: Log) -> None:
+    server = Server(CONFIG)
+    life = asyncio.create_task(server.serve())
+    await log.event("serving")
+    heartbeat = server._tokenizers.heartbeat
+    heartbeat.work, heartbeat.moved = 1, heartbeat.clock() - CONFIG.stuck_seconds - 1
+    assert server._liveness.stalled_at == "tokenizer"
+    heartbeat.work = 0
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await life == EXIT_OK
+
+
 async def test_the_proof_shown_is_the_worst_of_the_provider_in_use(
     monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:

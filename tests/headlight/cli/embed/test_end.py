@@ -166,7 +166,9 @@ def test_a_full_disk_is_reported_and_received_rows_are_kept(
     kept, said = done.stderr.splitlines()
     assert (done.returncode, said) == (1, f"headlight: {folder}: cannot write it: File too large")
     assert kept.endswith(f"of 80 texts are kept in {folder}; the same command goes on from there")
-    assert embed()[0] == 0
+    ended, resumed = embed()
+    assert ended == 0
+    assert "of 80 texts" in resumed
     np.testing.assert_array_equal(vectors(path), client.encode(TEXTS))
 
 

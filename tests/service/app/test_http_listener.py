@@ -223,3 +223,4 @@ def test_without_file_descriptors_it_neither_fails_nor_spins() -> None:
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "no file descriptor is left" in done.stderr

@@ -246,7 +246,7 @@ async def test_the_port_for_probes_serves_health_and_nothing_else() -> None:
         assert all((await probe_answers(channel)).values())
         for method in (
             "/headlight.v1.HeadlightService/GetModel",
-            "/grpc.reflection.v1alpha.ServerReflection/X",
+            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
         ):
             call = channel.unary_unary(method)
             with pytest.raises(grpc.aio.AioRpcError) as error:

@@ -5,7 +5,9 @@ Read from its files for each handshake, and used only if valid.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -113,6 +115,9 @@ async def test_a_changed_certificate_is_used_at_the_next_handshake(
     pairs[1].write_to(server.cert, server.key)
     assert await server.certificate(client) == "version-1"
     assert await server.certificate(client) == "version-1"
+    shown = await asyncio.to_thread(ssl.get_server_certificate, ("localhost", server.port))
+    new = pairs[1].cert.read_text(encoding="ascii")
+    assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(new)
     assert events(quiet_logs) == ["tls_renewed"]
     assert server.refused == 0
 

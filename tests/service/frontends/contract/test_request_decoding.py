@@ -273,6 +273,26 @@ def test_ids_and_segments_over_the_limit_are_refused_without_becoming_objects(
         tracemalloc.stop()
 
 
+def test_more_inputs_than_a_request_may_have_are_refused_before_they_are_decoded() -> None:
+    with pytest.raises(InvalidInput, match="has 5 entries; send 1 to 4"):
+        request_decoding.decode_inputs([pb.Input(text="a")] * 5, served(), 10)
+
+
+@pytest.mark.parametrize(
+    ("field", "outputs"),
+    [
+        ("attention.layers", pb.Outputs(attention=pb.AttentionOutput(layers=[0] * 1000))),
+        ("attention.heads", pb.Outputs(attention=pb.AttentionOutput(heads=[0] * 1000))),
+        ("hidden.layers", pb.Outputs(hidden=pb.HiddenOutput(layers=[0] * 1000))),
+    ],
+)
+def test_a_list_longer_than_the_model_has_values_is_refused(
+    field: str, outputs: pb.Outputs
+) -> None:
+    with pytest.raises(InvalidInput, match=f"{field}: has 1000 entries, and the model has at most"):
+        decode_outputs(outputs, served())
+
+
 def test_spans_of_all_inputs_are_counted_before_they_are_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

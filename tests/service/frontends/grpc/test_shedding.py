@@ -38,8 +38,8 @@ async def test_calls_and_streams_beyond_their_limit_are_refused_with_a_retry_del
     monkeypatch.setattr(call_threads, "MOST_STREAMS", 0)
     async with serve() as service:
         stream = service.stub.EncodeStream(iter([]))
-        for call in (service.stub.Encode(request()), stream.read()):
-            error = await refused(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        for ask in (lambda: service.stub.Encode(request()), stream.read):
+            error = await refused(ask(), grpc.StatusCode.RESOURCE_EXHAUSTED)
             metadata: Any = error.trailing_metadata()
             assert (PUSHBACK, "1000") in list(metadata)
 

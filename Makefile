@@ -58,14 +58,17 @@ PRECISION ?= fp32
 tune: build/bundles/docs-rope/manifest.json ## find this machine's fastest options (a minute or two; BUNDLE=..., PRECISION=...)
 	$(PY) -m headlight_service.app.tuning --bundle $(BUNDLE) --precision $(PRECISION) --out $(TUNED)
 
-# GPU=1 ignores the options of `make tune`, which are for the CPU. `nox -s gpu` makes its environment.
+# GPU=1 ignores the options of `make tune`, which are for the CPU. That needs an environment of its own.
 demonstrated = $(if $(GPU),HEADLIGHT_PROVIDER=cuda .nox/gpu/bin/python,set -a; test ! -f $(TUNED) || . ./$(TUNED); set +a; $(PY)) -m headlight_model.demo --bundle build/bundles/docs-rope \
 	$(GRPC:%=--grpc %) $(HTTP:%=--http %) $(REST:%=--rest %)
 
-run: build/bundles/docs-rope/manifest.json ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=..., REST=HOST:PORT: elsewhere)
+run: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## start the service, show one real answer, serve until Ctrl-C (GPU=1: on a GPU; GRPC=..., HTTP=..., REST=HOST:PORT: elsewhere)
 	@$(demonstrated)
 
-demo: build/bundles/docs-rope/manifest.json ## the same, and exit 0 after the answer
+.nox/gpu/bin/python: $(SETUP)
+	$(NOX) gpu
+
+demo: build/bundles/docs-rope/manifest.json $(if $(GPU),.nox/gpu/bin/python) ## the same, and exit 0 after the answer
 	@$(demonstrated) --once
 
 # One process per core, up to four, because each loads PyTorch; one thread each, because more would
@@ -79,7 +82,7 @@ system: $(MANIFESTS) ## run the tests with real processes and clients; installs 
 	OMP_NUM_THREADS=1 $(PY) -m pytest tests/system --timeout=600 --numprocesses=2 --dist=loadfile
 
 lint: $(SETUP) ## check formatting, ruff, mypy --strict, imports, and that stubs match the contract
-	$(NOX) proto -- check
+	$(NOX) proto-check
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
@@ -96,5 +99,5 @@ docs: $(SETUP) ## build the documentation site into build/site; a broken link fa
 	$(NOX) docs
 
 clean: ## remove build outputs; environments and checkpoints stay
-	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -not -path './.nox*' -prune -exec rm -rf {} +

@@ -64,14 +64,14 @@ def install(session: nox.Session, *arguments: str, lists: Sequence[str | Path]) 
     """
     files = [Path(each) for each in lists if str(each).endswith((".txt", ".in"))]
     known = repr((arguments, lists, [each.read_bytes() for each in files]))
-    stamp = Path(session.virtualenv.location, ".installed")
     digest = hashlib.sha256(known.encode()).hexdigest()
-    if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
+    stamp = Path(session.virtualenv.location, f".installed-{digest}")
+    if stamp.is_file():
         return
     named = [word for each in files for word in ("--requirement", str(each))]
     named += [str(each) for each in lists if Path(str(each)) not in files]
     session.run("python", "-m", "pip", "install", "--quiet", *arguments, *named)
-    stamp.write_text(digest, encoding="ascii")
+    stamp.touch()
 
 
 def layered(session: nox.Session, requirements: str | Path, *arguments: str) -> None:
@@ -81,6 +81,7 @@ def layered(session: nox.Session, requirements: str | Path, *arguments: str) -> 
         *("-c", 'import sysconfig; print(sysconfig.get_path("purelib"))'),
         external=True,
         silent=True,
+        stderr=None,
     )
     session.run("python", "deploy/checkout.py", "link", "--see", str(site).strip())
     install(session, "--no-deps", *arguments, lists=[requirements])
@@ -295,11 +296,21 @@ def protoc(session: nox.Session, *arguments: str) -> None:
 
 @nox.session
 def proto(session: nox.Session) -> None:
-    """Generate headlight/pb, descriptors of public contracts and the OpenAPI document.
+    """Generate headlight/pb, descriptors of public contracts and OpenAPI, which are committed."""
+    for source, target in generated(session):
+        shutil.copyfile(source, target)
 
-    They are committed. `-- check` changes nothing, and fails if they are not what the contracts
-    generate.
-    """
+
+@nox.session(name="proto-check")
+def proto_check(session: nox.Session) -> None:
+    """Check that what `nox -s proto` generates is committed as it is."""
+    for source, target in generated(session):
+        if source.read_bytes() != Path(target).read_bytes():
+            session.error(f"{target} is not what the contracts generate: run `make proto`")
+
+
+def generated(session: nox.Session) -> list[tuple[Path, str]]:
+    """Return the files that the contracts generate, each with its place in the repository."""
     made = ROOT / "build/proto"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
@@ -314,20 +325,21 @@ def proto(session: nox.Session) -> None:
                f"proto/{name}.proto")  # fmt: skip
         (made / f"{name}_pb2.pyi").rename(f"{into}.pyi")
         files += [(Path(f"{into}.{kind}"), f"{place}.{kind}") for kind in ("binpb", "pyi")]
-    document = session.run("python", "-m", "docs.site.openapi", described(session), silent=True)
+    command = ("python", "-m", "docs.site.openapi", described(session))
+    document = session.run(*command, silent=True, stderr=None)
     (made / "openapi.json").write_text(str(document), encoding="utf-8")
-    files += [(made / "openapi.json", OPENAPI), (ROOT / CONTRACT, f"headlight/{CONTRACT}")]
-    for source, target in files:
-        if session.posargs != ["check"]:
-            shutil.copyfile(source, target)
-        elif source.read_bytes() != Path(target).read_bytes():
-            session.error(f"{target} is not what the contracts generate: run 'make proto'")
+    return [
+        *files,
+        (made / "openapi.json", OPENAPI),
+        (ROOT / CONTRACT, f"headlight/{CONTRACT}"),
+    ]
 
 
 def described(session: nox.Session) -> str:
     """Return the file of the contract's descriptors with its comments."""
     out = "build/contract.binpb"
     folder = str(Path(CONTRACT).parent)
+    (ROOT / "build").mkdir(exist_ok=True)
     protoc(session, f"-I{folder}", "--include_source_info", f"--descriptor_set_out={out}", CONTRACT)
     return out
 
@@ -351,8 +363,9 @@ def docs(session: nox.Session) -> None:
 
 @alone("train")
 def train(session: nox.Session) -> None:
-    """Train a shipped model again: `-- docs-rope --stage 1`, then `--stage 2 --resume`."""
-    name, *options = session.posargs or ["docs-rope"]
+    """Train docs-rope again: `-- --stage 1`, then `-- --stage 2 --resume`; `-- docs-sinusoidal`."""
+    words = session.posargs
+    name, *options = words if words and not words[0].startswith("-") else ("docs-rope", *words)
     out = f"model/headlight_model/checkpoints/{name}"
     positions = name.removeprefix("docs-")
     project(
@@ -379,7 +392,7 @@ def lab(session: nox.Session) -> None:
     comparison, in minutes. The shipped checkpoint is the one that the page describes.
     """
     project(session, "-m", "lab", *session.posargs)
-    if not session.posargs:
+    if not {"--quick", "--experiment", "--draw"} & set(session.posargs):
         trained, kept = (
             ROOT / "build/lab/reverse-16-learned-seed0",
             "lab/checkpoints/reverse-learned",
@@ -403,7 +416,7 @@ for each_peer in PEERS:
     peer_session(each_peer)
 
 
-@nox.session(name="serving-model", requires=["peer-torch"])
+@nox.session(name="serving-model", venv_backend="none", requires=["peer-torch"])
 def serving_model(session: nox.Session) -> None:
     """Make the bundle of all-MiniLM-L6-v2, which is measured."""
     if not (ROOT / SERVING / "model/modules.json").is_file():
@@ -416,6 +429,7 @@ def serving_model(session: nox.Session) -> None:
 @nox.session(venv_backend="none", requires=["serving-model"])
 def bench(session: nox.Session) -> None:
     """Measure attention in each form, precisions, the front, and one call by step."""
+    bundle(session)
     for name in ("attention", "attention_served", "precision", "front", "one_call"):
         project(session, "-m", f"bench.{name}")
 
@@ -429,8 +443,9 @@ def serving(session: nox.Session) -> None:
 
     vLLM is among them if `nox -s peer-vllm` has installed it.
     """
-    for name in ("serving", "engine", "doors"):
-        project(session, "-m", f"bench.{name}", *(session.posargs if name == "serving" else ()))
+    project(session, "-m", "bench.serving", *session.posargs)
+    for name in () if session.posargs else ("engine", "doors"):
+        project(session, "-m", f"bench.{name}")
 
 
 @nox.session(name="bulk-bench", requires=["serving-model", "peer-fastembed"])
@@ -490,7 +505,7 @@ def dist(session: nox.Session) -> None:
     project(session, "-m", "pytest", "tests/install", "--timeout=1200", "--wheel", str(wheel))
 
 
-@with_tools("release-check")
+@nox.session(name="release-check", venv_backend="none", requires=["release-tools", "proto-check"])
 def release_check(session: nox.Session) -> None:
     """Check versions, digests, licences and known vulnerabilities before a release: network."""
     session.run(f"{TOOLS}/python", "-m", "deploy.image.release", external=True)

@@ -26,8 +26,8 @@ PACKAGES = (
     "export/headlight_export",
     "model/headlight_model",
 )
-# Training, evaluation and the other models: for work in a checkout.
-LEFT_OUT = ("__pycache__", "bundles", "docs-sinusoidal", "train", "evaluate", "demo.py")
+# Below model/headlight_model: for work in a checkout. The bundle of the shipped model is put there.
+LEFT_OUT = ("bundles", "checkpoints/docs-sinusoidal", "train", "evaluate")
 RELATIVE_LINK = re.compile(r"\]\((?![a-z]+:|#)([^)]+)\)")
 SECTION = re.compile(r"^## \[(.+?)\].*?$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
@@ -63,7 +63,11 @@ def build(out: Path, bundle: Path | None = None) -> Archives:
         for name in FILES:
             shutil.copy(ROOT / name, source)
         for name in PACKAGES:
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*LEFT_OUT))
+            shutil.copytree(
+                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        for name in LEFT_OUT:
+            shutil.rmtree(source / "model/headlight_model" / name, ignore_errors=True)
         readme = source / "README.md"
         readme.write_text(absolute(readme.read_text(encoding="utf-8"), address()), encoding="utf-8")
         if bundle is not None:

@@ -14,6 +14,7 @@ EXPECTED = (
     "headlight/pb/headlight_pb2.pyi",
     "headlight/proto/headlight/v1/headlight.proto",
     "headlight/web/page.html",
+    "headlight_model/texts/corpus.py",
     "headlight/web/live/page.html",
     "headlight_service/frontends/oip/inference_messages.binpb",
     f"headlight_model/checkpoints/{SHIPPED}/model.safetensors",
@@ -41,6 +42,8 @@ def contents(archive: Path) -> Iterator[str]:
         stranger = first not in IMPORTED if rest else first not in METADATA
         if stranger or name.endswith(".pyc") or "__pycache__" in rest:
             yield f"{archive.name}: {name} does not belong there"
+        if first == "headlight_model" and rest[:1] in (["train"], ["evaluate"]):
+            yield f"{archive.name}: {name} is for work in a checkout"
         if rest[:1] in (["checkpoints"], ["bundles"]) and rest[1] != SHIPPED:
             yield f"{archive.name}: {name} is of a model that is not shipped"
     if (size := archive.stat().st_size) > MOST_BYTES:

@@ -51,6 +51,21 @@ def test_no_serving_module_loads_a_training_library(package: str) -> None:
     }, "a folder without __init__.py hides its modules from the installed package"
 
 
+def test_the_core_of_the_service_loads_no_protocol() -> None:
+    protocols = ("grpc", "headlight.pb", "headlight.wire", "headlight_service.frontends", "uvicorn")
+    loaded = loaded_by("headlight_service.core", "all of it")
+    assert {
+        name for name in loaded if f"{name}.".startswith(tuple(f"{p}." for p in protocols))
+    } == set()
+
+
+def test_there_is_one_copy_of_the_stubs_and_no_python_beside_the_contracts() -> None:
+    """Two copies clash in one process; `proto` would shadow the library of that name."""
+    copies = {path.parent for folder in PACKAGES.values() for path in folder.rglob("*_pb2*.py")}
+    assert copies == {ROOT / "headlight/pb"}
+    assert list((ROOT / "proto").rglob("*.py")) == []
+
+
 def module_name(package: str, path: Path) -> str:
     parts = (package, *path.relative_to(PACKAGES[package]).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

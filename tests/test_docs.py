@@ -24,7 +24,11 @@ INSTALLS = (README, ROOT / "docs/getting-started.md")
 OWN_INSTALL = re.compile(
     r"pip install\s+(?:-\S+\s+)*['\"]?(headlight[-_]serving|dist/|\.[\s\[`'\"])"
 )
-GENERATED = ("positions.md", "reliability.md")  # figures are put into their lines
+GENERATED = (
+    "positions.md",
+    "reliability.md",
+    "uniform-rule.md",
+)  # figures are put into their lines
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # docs.site checks those of the site

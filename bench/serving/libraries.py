@@ -23,7 +23,7 @@ SETTLING = 128  # texts, to choose a batch size
 def installed(python: Path) -> Path:
     """Return the interpreter. Raises Failed without it."""
     if not python.exists():
-        raise Failed(f"{python.parent.parent.name} is not installed; see the Makefile")
+        raise Failed(f"{python.parent.parent.name} is not installed: nox -s NAME does")
     return python
 
 

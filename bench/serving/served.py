@@ -179,7 +179,7 @@ class Peer(Contestant):
     def serve(self, command: Sequence[str], folder: Path = ROOT, **environment: str) -> None:
         """Start it on loopback, and wait for its first answer. Raises Failed if none comes."""
         if not self._python.exists():
-            raise Failed(f"{self._python.parent.parent.name} is not installed; see the Makefile")
+            raise Failed(f"{self._python.parent.parent.name} is not installed: nox -s NAME does")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]

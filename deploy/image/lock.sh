@@ -15,7 +15,7 @@ lock() { # FILE WHAT...
   file="$1"
   shift
   "$uv" pip compile --no-config --quiet --universal --generate-hashes --only-binary :all: --constraint constraints.txt \
-    --custom-compile-command 'make lock' --output-file "$out/$file" "$@"
+    --custom-compile-command 'nox -s lock' --output-file "$out/$file" "$@"
 }
 
 lock requirements-cpu.txt pyproject.toml --extra serve --extra openvino --extra otel --excludes $image/excluded.txt

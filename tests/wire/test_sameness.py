@@ -15,14 +15,23 @@ def data(*numbers: float, dtype: str = "<f4") -> str:
     return base64.b64encode(np.array(numbers, dtype).tobytes()).decode()
 
 
+def outputs(datatype: str, contents: str) -> Any:
+    return {"outputs": [{"datatype": datatype}], "raw_output_contents": [contents]}
+
+
 SAME: dict[str, tuple[Any, Any]] = {
     "a number": ({"score": 0.5}, {"score": 0.50001}),
     "data": ({"data": data(1, 2)}, {"data": data(1, 2.00001)}),
     "half": (
-        {"dtype": "DATA_TYPE_FLOAT16", "data": data(1, 2, dtype="<f2")},
-        {"dtype": "DATA_TYPE_FLOAT16", "data": data(1, 2.01, dtype="<f2")},
+        {"dtype": "DATA_TYPE_FLOAT16", "data": data(1, 2, 3, dtype="<f2")},
+        {"dtype": "DATA_TYPE_FLOAT16", "data": data(1, 2, 3.002, dtype="<f2")},
+    ),
+    "a tensor": (
+        outputs("FP16", data(1, 2, dtype="<f2")),
+        outputs("FP16", data(1, 2.002, dtype="<f2")),
     ),
     "times": ({"timings": {"queue_ns": "1"}}, {"timings": {"queue_ns": "2"}}),
+    "digests": ({"sha256": "a" * 64}, {"sha256": "b" * 64}),
     "the last digit of a text": ({"out": ["score 0.606"]}, {"out": ["score 0.607"]}),
     "a delay": (
         {"status": 429, "body": "wait 2.04e+03 s"},
@@ -35,6 +44,18 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
     "a type": ({"tokens": 3}, {"tokens": "3"}),
     "data": ({"data": data(1, 2)}, {"data": data(1, 2.1)}),
     "the number of data": ({"data": data(1, 2)}, {"data": data(1)}),
+    "half": (
+        {"dtype": "DATA_TYPE_FLOAT16", "data": data(0.25, dtype="<f2")},
+        {"dtype": "DATA_TYPE_FLOAT16", "data": data(0.26, dtype="<f2")},
+    ),
+    "a tensor": (outputs("FP16", data(1, dtype="<f2")), outputs("FP16", data(-1, dtype="<f2"))),
+    "ids": (outputs("INT32", data(7, dtype="<i4")), outputs("INT32", data(8, dtype="<i4"))),
+    "a digest that is gone": ({"sha256": "a" * 64}, {"sha256": ""}),
+    "a type of content": ({"content-type": "application/json"}, {"content-type": "text/plain"}),
+    "a quota": (
+        {"status": 429, "body": "the quota of 1 is used up; wait 2 s"},
+        {"status": 429, "body": "the quota of 2 is used up; wait 2 s"},
+    ),
     "a word": ({"message": "is empty"}, {"message": "was empty"}),
     "a whole number in a text": ({"message": "takes 2048"}, {"message": "takes 1024"}),
     "a field that is gone": ({"a": 1, "timings": {}}, {"a": 1}),

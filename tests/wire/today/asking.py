@@ -26,7 +26,7 @@ from tests.system.processes import ROOT
 
 FRONTENDS = ROOT / "service/headlight_service/frontends"
 SECONDS = 60
-RECORDED_HEADERS = ("content-type", "allow", "www-authenticate", "x-accel-buffering")
+RECORDED_HEADERS = ("content-type", "allow", "www-authenticate", "retry-after", "retry-after-ms")
 JSON_TYPE = {"Content-Type": "application/json"}
 
 
@@ -78,7 +78,7 @@ class Door(NamedTuple):
 
 
 def ask(door: Door, exchange: Exchange) -> dict[str, Any]:
-    """Return the answer as JSON, with everything that a caller sees of it."""
+    """Return the answer as JSON: messages or body, status, details and telling headers."""
     if isinstance(exchange, Rpc):
         return _call(door.grpc, exchange)
     if isinstance(exchange, Http):

@@ -1,4 +1,4 @@
-"""Exchanges that are recorded: every method, path and command; each kind of answer and refusal.
+"""Exchanges that are recorded: every method, every path, every command that asks a service.
 
 A service that anyone may use answers those of `OPEN`, one with tokens and quotas those of
 `GUARDED`, in their order.
@@ -232,13 +232,8 @@ TEI_TEXT = {"inputs": TEXT}
 
 
 def tei(method: str, *requests: dict[str, Any]) -> Rpc:
-    service = {
-        **dict.fromkeys(("Info",), "Info"),
-        **dict.fromkeys(("EmbedSparse", "EmbedAll", "EmbedStream", "Embed"), "Embed"),
-        **dict.fromkeys(("Predict", "PredictPair"), "Predict"),
-        **dict.fromkeys(("Rerank", "RerankStream"), "Rerank"),
-        **dict.fromkeys(("Tokenize", "TokenizeStream", "Decode"), "Tokenize"),
-    }[method]
+    services = ("Info", "Embed", "Predict", "Rerank", "Tokenize")
+    service = next((each for each in services if method.startswith(each)), "Tokenize")
     return Rpc(f"tei.v1.{service}/{method}", requests or (TEI_TEXT,))
 
 
@@ -262,10 +257,15 @@ TEI: dict[str, Exchange] = {
     "embed-stream": tei("EmbedStream", TEI_TEXT, {"inputs": OTHER}),
     "embed-stream-refused": tei("EmbedStream", {"inputs": ""}),
     "embed-all": tei("EmbedAll", {"inputs": OTHER}),
+    "embed-all-stream": tei("EmbedAllStream", {"inputs": OTHER}),
     "tokenize": tei("Tokenize", TEI_TEXT | {"add_special_tokens": True}),
     "tokenize-plain": tei("Tokenize", {"inputs": "héron Ω"}),
     "tokenize-stream": tei("TokenizeStream", TEI_TEXT, {"inputs": OTHER}),
     "sparse": tei("EmbedSparse"),
+    "sparse-stream": tei("EmbedSparseStream"),
+    "predict-stream": tei("PredictStream"),
+    "predict-pair-stream": tei("PredictPairStream", {"inputs": [TEXT, OTHER]}),
+    "decode-stream": tei("DecodeStream", {"ids": [5, 17]}),
     "predict": tei("Predict"),
     "predict-pair": tei("PredictPair", {"inputs": [TEXT, OTHER]}),
     "rerank": tei("Rerank", {"query": OTHER, "texts": PASSAGES}),

@@ -16,6 +16,7 @@ from tests.system.conftest import bundle_of
 from tests.system.processes import Service
 from tests.wire.today.asking import Door, answers_path, ask
 from tests.wire.today.cases import GUARDED, MODEL, OPEN, TOKEN
+from tests.wire.today.sameness import settled
 
 
 @contextlib.contextmanager
@@ -37,9 +38,9 @@ def main(names: list[str]) -> None:
     ):
         for name in names or groups:
             door = guarded_door if name == "guarded" else Door(service.target, service.rest)
-            said = {case: ask(door, exchange) for case, exchange in groups[name].items()}
+            said = {case: settled(ask(door, each)) for case, each in groups[name].items()}
             answers_path(name).write_text(
-                json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+                json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
             )
 
 

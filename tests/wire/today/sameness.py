@@ -10,40 +10,48 @@ from typing import Any
 
 import numpy as np
 
-# Durations, delays, names of one request, and digests of weights that each machine exports.
+# Durations, delays, names of one request, and digests of weights that each machine exports: only
+# their form is compared.
+HEX, WHOLE, TEXT = re.compile(r"[0-9a-f]{12,64}"), re.compile(r"\d+"), re.compile(r".+", re.DOTALL)
 VOLATILE = {
-    *("timings", "request_id", "retry_after_ms", "retry_delay", "error_id"),
-    *("bundle_sha256", "sha256", "model_sha"),
+    **dict.fromkeys(("bundle_sha256", "sha256", "model_sha", "request_id"), HEX),
+    **dict.fromkeys(("retry_after_ms", "retry-after", "retry-after-ms"), WHOLE),
+    "retry_delay": TEXT,
 }
 NANOSECONDS = re.compile(r"\w+_ns")
-NUMBERS = {
-    "DATA_TYPE_FLOAT32": ("<f4", 1e-4),
-    "DATA_TYPE_FLOAT16": ("<f2", 2e-2),
-    "DATA_TYPE_UINT8": ("u1", 1.0),
-    "DATA_TYPE_INT8": ("i1", 1.0),
-    "DATA_TYPE_UINT16": ("<u2", 0.0),
+DATA = ("data", "embedding", "raw_output_contents")  # fields of bytes, in base64
+# NumPy's type of elements, and how far apart two may be: absolute, and relative.
+FORMS = {
+    **dict.fromkeys(("FLOAT32", "FP32"), ("<f4", 1e-4, 1e-5)),
+    **dict.fromkeys(("FLOAT16", "FP16"), ("<f2", 1e-3, 2e-3)),
+    "UINT8": ("u1", 1, 0),
+    "INT8": ("i1", 1, 0),
+    "UINT16": ("<u2", 0, 0),
+    "INT32": ("<i4", 0, 0),
+    "INT64": ("<i8", 0, 0),
 }
-BITS = ("DATA_TYPE_BINARY", "DATA_TYPE_UBINARY")
+BITS = ("BINARY", "UBINARY")
 FLIPPED = 4  # signs of a vector: numbers next to 0 may fall on either side
 NEAR = 1e-4
-DECIMAL = re.compile(r"(-?\d+\.\d+(?:e-?\d+)?)")
+DECIMAL = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
+WAIT = re.compile(r"wait [\d.e+]+ s")
 SHED = ("RESOURCE_EXHAUSTED", 429)
 
 
 def differences(then: Any, now: Any) -> list[str]:
     """Return what differs, a line for each, by its place in the answer."""
     if isinstance(then, dict) and (then.get("code") in SHED or then.get("status") in SHED):
-        then, now = _without_digits(then), _without_digits(now)
-    return [*_differences(then, now, "answer", {})]
+        then, now = _without_waits(then), _without_waits(now)
+    return [*_differences(then, now, "answer", "")]
 
 
-def _differences(then: Any, now: Any, place: str, beside: dict[str, Any]) -> Iterator[str]:
+def _differences(then: Any, now: Any, place: str, dtype: str) -> Iterator[str]:
     if isinstance(then, dict) and isinstance(now, dict):
         yield from _of_objects(then, now, place)
     elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
         for at, (one, other) in enumerate(zip(then, now, strict=True)):
-            yield from _differences(one, other, f"{place}[{at}]", beside)
-    elif not _same(then, now, beside):
+            yield from _differences(one, other, f"{place}[{at}]", dtype)
+    elif not _same(then, now, dtype):
         yield f"{place}: {_short(then)} was recorded, and is {_short(now)} now"
 
 
@@ -51,35 +59,54 @@ def _of_objects(then: dict[str, Any], now: dict[str, Any], place: str) -> Iterat
     for name in sorted(then.keys() | now.keys()):
         if name not in now or name not in then:
             yield f"{place}.{name}: is only {'recorded' if name in then else 'answered now'}"
-        elif name not in VOLATILE and not NANOSECONDS.fullmatch(name):
-            yield from _differences(then[name], now[name], f"{place}.{name}", then)
+        elif form := WHOLE if NANOSECONDS.fullmatch(name) else VOLATILE.get(name):
+            yield from _of_forms(then[name], now[name], form, f"{place}.{name}")
+        elif name == "timings":  # those of 0 are left out
+            yield from _differences(type(then[name]), type(now[name]), f"{place}.{name}", "")
+        elif name == "raw_output_contents":  # of the outputs beside them, in their order
+            for at, output in enumerate(then["outputs"]):
+                one, other = then[name][at], now[name][at]
+                yield from _differences(one, other, f"{place}.{name}[{at}]", output["datatype"])
+        else:
+            dtype = str(then.get("dtype", "FLOAT32")).removeprefix("DATA_TYPE_")
+            yield from _differences(
+                then[name], now[name], f"{place}.{name}", dtype if name in DATA else ""
+            )
 
 
-def _same(then: Any, now: Any, beside: dict[str, Any]) -> bool:
+def _of_forms(then: Any, now: Any, form: re.Pattern[str], place: str) -> Iterator[str]:
+    """Yield whether a value lacks the form that was recorded."""
+    if isinstance(then, dict) and isinstance(now, dict):  # a value under its type
+        for name in then:
+            yield from _of_forms(then[name], now.get(name), form, place)
+    elif bool(then) != bool(now) or (now and not form.fullmatch(str(now))):
+        yield f"{place}: {_short(then)} was recorded, and is {_short(now)} now"
+
+
+def _same(then: Any, now: Any, dtype: str) -> bool:
     if then == now and type(then) is type(now):
         return True
     if isinstance(then, str) and isinstance(now, str):
-        return _same_data(then, now, beside) or _same_text(then, now)
+        return _same_data(then, now, dtype) if dtype else _same_text(then, now)
     if isinstance(then, float) and isinstance(now, int | float):
-        return abs(then - now) <= NEAR
+        return abs(then - now) <= max(NEAR, 1e-5 * abs(then))
     return False
 
 
-def _same_data(then: str, now: str, beside: dict[str, Any]) -> bool:
+def _same_data(then: str, now: str, dtype: str) -> bool:
     """Return whether two texts are the bytes of nearly the same numbers, in base64."""
     try:
         one, other = (base64.b64decode(each, validate=True) for each in (then, now))
     except binascii.Error:
         return False
-    if len(one) != len(other) or len(one) % 4:
+    if len(one) != len(other):
         return False
-    dtype = str(beside.get("dtype", "DATA_TYPE_FLOAT32"))
     if dtype in BITS:
         flipped = np.frombuffer(one, "u1") ^ np.frombuffer(other, "u1")
         return int(np.unpackbits(flipped).sum()) <= FLIPPED
-    form, near = NUMBERS[dtype]
+    form, near, share = FORMS[dtype]
     numbers, others = (np.frombuffer(each, form).astype("f8") for each in (one, other))
-    return np.allclose(numbers, others, rtol=0, atol=near)
+    return np.allclose(numbers, others, rtol=share, atol=near)
 
 
 def _same_text(then: str, now: str) -> bool:
@@ -93,12 +120,36 @@ def _same_text(then: str, now: str) -> bool:
     )
 
 
-def _without_digits(said: Any) -> Any:
-    if isinstance(said, dict):
-        return {name: _without_digits(value) for name, value in said.items()}
+def settled(said: Any) -> Any:
+    """Return an answer with the same words for all that differs from one call to the next.
+
+    So a new recording differs only where the answers do.
+    """
     if isinstance(said, list):
-        return [_without_digits(each) for each in said]
-    return re.sub(r"\d+(\.\d+)?", "#", said) if isinstance(said, str) else said
+        return [settled(each) for each in said]
+    if not isinstance(said, dict):
+        return said
+    return {name: _settled(name, value) for name, value in said.items()}
+
+
+def _settled(name: str, value: Any) -> Any:
+    if name == "timings":
+        return {}
+    if NANOSECONDS.fullmatch(name) or VOLATILE.get(name) is WHOLE:
+        return 1 if isinstance(value, int) else value and "1"
+    if form := VOLATILE.get(name):
+        if isinstance(value, dict):
+            return {kind: _settled(name, each) for kind, each in value.items()}
+        return value and ("0" * 64 if form is HEX else "1s")
+    return settled(value)
+
+
+def _without_waits(said: Any) -> Any:
+    if isinstance(said, dict):
+        return {name: _without_waits(value) for name, value in said.items()}
+    if isinstance(said, list):
+        return [_without_waits(each) for each in said]
+    return WAIT.sub("wait", said) if isinstance(said, str) else said
 
 
 def _short(value: Any) -> str:

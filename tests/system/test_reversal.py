@@ -78,7 +78,7 @@ def test_served_token_vectors_decode_to_the_reversed_sequence(
     reversing: Service,
 ) -> None:
     embeddings = (
-        load_checkpoint(ROOT / "model" / "headlight_model" / "checkpoints" / NAME)
+        load_checkpoint(ROOT / "lab" / "checkpoints" / NAME)
         .embedding.weight.detach()
         .numpy()
     )

@@ -24,11 +24,8 @@ INSTALLS = (README, ROOT / "docs/getting-started.md")
 OWN_INSTALL = re.compile(
     r"pip install\s+(?:-\S+\s+)*['\"]?(headlight[-_]serving|dist/|\.[\s\[`'\"])"
 )
-GENERATED = (
-    "positions.md",
-    "reliability.md",
-    "uniform-rule.md",
-)  # figures are put into their lines
+# Figures are put into their lines.
+GENERATED = ("positions.md", "reliability.md", "uniform-rule.md")
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # docs.site checks those of the site
@@ -79,3 +76,30 @@ def test_a_line_that_installs_it_is_found(line: str) -> None:
     assert OWN_INSTALL.search(f"{line}\n")
     assert OWN_INSTALL.search("pip install 'headlight-serving[serve]'")
     assert not OWN_INSTALL.search("pip install torch bertviz")
+
+
+QUOTED = re.compile(r"(?:`|\.venv/bin/)(make|nox\s-s|nox\s-t)\s((?:[a-z-]+ ?)+)")
+SESSION = re.compile(r'^@\w[\w.]*\((?:name=)?"([a-z-]+)"|^def ([a-z]+)\(session', re.MULTILINE)
+TAG = re.compile(r'tags=\["([a-z]+)"\]')
+
+
+def test_commands_of_make_and_nox_exist() -> None:
+    makefile, noxfile = ((ROOT / name).read_text("utf-8") for name in ("Makefile", "noxfile.py"))
+    sessions = {name or other for name, other in SESSION.findall(noxfile)}
+    sessions |= {
+        f"peer-{name}" for name in ("torch", "openvino", "onnx", "infinity", "fastembed", "vllm")
+    }
+    known = {
+        "make": set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)),
+        "nox -s": sessions,
+        "nox -t": set(TAG.findall(noxfile)),
+    }
+    pages = {page: page.read_text("utf-8") for page in LINKED if page.name != "CHANGELOG.md"}
+    unknown = {
+        f"{page.relative_to(ROOT)}: {tool} {word}"
+        for page, text in pages.items()
+        for tool, words in QUOTED.findall(text)
+        for word in words.partition(" -- ")[0].split()
+        if word not in known[tool.replace("\n", " ")]
+    }
+    assert unknown == set()

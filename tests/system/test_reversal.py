@@ -78,9 +78,7 @@ def test_served_token_vectors_decode_to_the_reversed_sequence(
     reversing: Service,
 ) -> None:
     embeddings = (
-        load_checkpoint(ROOT / "lab" / "checkpoints" / NAME)
-        .embedding.weight.detach()
-        .numpy()
+        load_checkpoint(ROOT / "lab" / "checkpoints" / NAME).embedding.weight.detach().numpy()
     )
     texts = [sequence(seed) for seed in range(64)]
     with Client(reversing.target) as client:

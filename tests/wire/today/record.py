@@ -40,7 +40,8 @@ def main(names: list[str]) -> None:
             door = guarded_door if name == "guarded" else Door(service.target, service.rest)
             said = {case: settled(ask(door, each)) for case, each in groups[name].items()}
             answers_path(name).write_text(
-                json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8"
+                json.dumps(said, indent=1, ensure_ascii=False, sort_keys=True) + "\n",
+                encoding="utf-8",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -110,7 +111,7 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
         self, target: str, credentials: grpc.ChannelCredentials | None, options: Options
     ) -> Any:
         try:
-            asyncio.get_running_loop()
+            self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         except RuntimeError:  # gRPC would take another loop and report it only at the first call
             raise RuntimeError(
                 "no event loop is running; make an AsyncClient inside a coroutine"
@@ -168,8 +169,19 @@ class AsyncClient(ClientFlows[grpc.aio.Channel]):
             while (piece := await self._output(commands)) is not None:
                 yield piece
 
+    def _check_place(self) -> None:
+        """Raise RuntimeError in another process or event loop, where gRPC would hang."""
+        if os.getpid() != self._process:
+            raise RuntimeError("this AsyncClient was made before a fork; make one in each process")
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this AsyncClient belongs to another event loop; make one in each, or make all "
+                "calls within one asyncio.run"
+            )
+
     async def _output(self, commands: Flow[None]) -> Any:
         """Execute commands by awaiting and return the next output."""
+        self._check_place()
         try:
             command = next(commands)
             while not isinstance(command, Output):

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import grpc
 
@@ -117,6 +117,12 @@ class ClientBase(abc.ABC, Generic[ChannelT]):
     _spelling: Spelling = "{}=".format
     # retried once part of a list is answered, so that no answer is lost
     _outlasts: type[HeadlightError] | None = Unavailable
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} holds connections and cannot be pickled or copied; "
+            "make one in each process"
+        )
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict, cast
 
 import numpy as np
@@ -57,11 +57,25 @@ def as_list(texts: Iterable[Input] | str, name: str = "texts") -> list[Input]:
     """
     if isinstance(texts, str):
         return [texts]
+    if problem := _no_list(texts):
+        raise InvalidInput(name, problem)
     if not isinstance(texts, Iterable):
         raise InvalidInput(
             name, f"is {type(texts).__name__}; must be a text, or a list of texts, pairs or ids"
         )
     return list(texts)
+
+
+def _no_list(texts: object) -> str:
+    """Return why an object that can be iterated is no list of inputs; "" if it may be one."""
+    kind = type(texts).__name__
+    if isinstance(texts, Mapping):
+        return f"is a {kind}, of which only the keys would be read; give list(texts.values())"
+    if isinstance(texts, set | frozenset):
+        return f"is a {kind}, which has no order; give a list"
+    if hasattr(texts, "columns"):  # of pandas, Polars or pyarrow
+        return f"is a {kind}, of which only the names of columns would be read; give one column"
+    return ""
 
 
 def text_of(given: Input) -> str | tuple[str, str] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import pickle
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -228,3 +230,46 @@ async def test_attention_pieces_validates_arguments_when_called_with_asyncio(tar
 def test_an_asyncio_client_must_be_created_in_an_event_loop() -> None:
     with pytest.raises(RuntimeError, match="make an AsyncClient inside a coroutine"):
         AsyncClient("127.0.0.1:1")
+
+
+class Table:
+    """As a DataFrame: its iteration yields the names of its columns."""
+
+    columns = ("text", "id")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (
+            {"a": "one"},
+            "is a dict, of which only the keys would be read; give list(texts.values())",
+        ),
+        ({"one", "two"}, "is a set, which has no order; give a list"),
+        (Table(), "is a Table, of which only the names of columns would be read; give one column"),
+        (7, "is int; must be a text, or a list of texts, pairs or ids"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(client: Client, texts: Any, problem: str) -> None:
+    for ask in (client.encode, client.tokenize, lambda given: client.compare("one", given)):
+        with pytest.raises(InvalidInput) as refused:
+            ask(texts)
+        assert refused.value.problem == problem
+
+
+def test_other_iterables_are_lists_of_texts(client: Client) -> None:
+    texts = ["one", "two"]
+    for given in (tuple(texts), iter(texts), np.array(texts), dict.fromkeys(texts).keys()):
+        assert len(client.encode(given)) == 2
+
+
+async def test_clients_cannot_be_pickled_or_copied(target: str) -> None:
+    async with AsyncClient(target) as asynchronous:
+        with Client(target) as client:
+            for each in (client, asynchronous):
+                for attempt in (pickle.dumps, copy.copy):
+                    with pytest.raises(TypeError, match="holds connections and cannot be pickled"):
+                        attempt(each)

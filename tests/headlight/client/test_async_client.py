@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -153,3 +154,23 @@ async def test_the_timeout_bounds_the_whole_method(target: str) -> None:
     async with AsyncClient(target, timeout=0.0) as client:
         with pytest.raises(DeadlineExceeded):
             await client.encode(TEXTS)
+
+
+async def test_a_client_of_another_loop_says_so(aclient: AsyncClient) -> None:
+    def elsewhere() -> str:
+        with pytest.raises(RuntimeError) as refused:
+            asyncio.run(aclient.encode(["one"]))
+        return str(refused.value)
+
+    assert "belongs to another event loop" in await asyncio.to_thread(elsewhere)
+    assert len(await aclient.encode(["one"])) == 1
+
+
+async def test_a_client_from_before_a_fork_says_so(
+    aclient: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="made before a fork; make one in each process"):
+        await aclient.encode(["one"])
+    monkeypatch.undo()
+    assert len(await aclient.encode(["one"])) == 1

@@ -122,7 +122,8 @@ def check_choice(field: str, value: object, names: Iterable[str]) -> None:
     """Raise InvalidInput unless a value is None or one of some names."""
     names = list(names)
     if value is not None and not (isinstance(value, str) and value in names):
-        raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, names))}")
+        wrong = "" if isinstance(value, str) else f", not {value!r}"
+        raise InvalidInput(field, f"must be None, {' or '.join(map(json.dumps, names))}{wrong}")
 
 
 def check_prompt(name: object, text: object) -> None:

@@ -273,3 +273,8 @@ async def test_clients_cannot_be_pickled_or_copied(target: str) -> None:
                 for attempt in (pickle.dumps, copy.copy):
                     with pytest.raises(TypeError, match="holds connections and cannot be pickled"):
                         attempt(each)
+
+
+def test_a_choice_of_another_type_is_shown(client: Client) -> None:
+    with pytest.raises(InvalidInput, match=r'None, "refuse" or "end" or "start", not True$'):
+        client.encode(["one"], truncate=True)  # type: ignore[arg-type] # what callers write

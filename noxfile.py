@@ -135,10 +135,10 @@ def test_training(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["release-tools"])
 def dependencies(session: nox.Session) -> None:
-    """Install README's line with the newest and the oldest dependencies, and compare numbers."""
-    project(
-        session, "-m", "pytest", "tests/dependencies", "--timeout=1200", "--numprocesses=2", "-rP"
-    )
+    """Install README's line with the newest and the oldest dependencies, and each extra's wheel."""
+    bundle(session)
+    at_once = ("--numprocesses=2", "--dist=loadfile", "--timeout=1200", "-rP")
+    project(session, "-m", "pytest", "tests/dependencies", *at_once)
 
 
 @alone("install-check")

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 
 from headlight import Client
@@ -18,11 +17,10 @@ from tests.system.processes import Service
 TEXT = "The import statement\ncombines two operations."
 
 
-@pytest.mark.parametrize("scheme", ["none", "rope"])
 def test_no_row_has_weight_on_a_later_character_and_predictions_are_those_of_pytorch(
-    scheme: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    [plan] = [each for each in causal.trainings(range(1)) if each.scheme == scheme]
+    [plan] = [each for each in causal.trainings(range(1)) if each.scheme == "rope"]
     training = dataclasses.replace(plan, steps=4, batch=2)
     encoder, _ = trained(training, tmp_path, lambda: None)
     export_checkpoint(tmp_path / training.name, tmp_path / "bundle")

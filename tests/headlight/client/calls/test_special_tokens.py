@@ -26,9 +26,7 @@ def test_every_method_sends_the_special_tokens_option(
         call(client, **said)
     assert [request.special_tokens for request in servicer.encoded] == SENT
     for wrong in ("plain", ["text"], 2):
-        with pytest.raises(
-            InvalidInput, match=r'^special_tokens: must be None, "parse" or "text"'
-        ):
+        with pytest.raises(InvalidInput, match=r'^special_tokens: must be None, "parse" or "text"'):
             call(client, special_tokens=wrong)
 
 

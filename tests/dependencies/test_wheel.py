@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,6 +79,12 @@ class Environment:
         """Return the folder of an import package."""
         found = f"import importlib.util; print(importlib.util.find_spec({name!r}).origin)"
         return Path(call(self.python, "-I", "-c", found).strip()).parent
+
+
+@pytest.fixture(scope="module")
+def rope() -> Iterator[Service]:
+    with Service(bundle_of("docs-rope")) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

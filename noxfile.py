@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ BUNDLE = "build/bundles/docs-rope"
 SERVING = "build/serving"
 IMAGE = ROOT / "deploy/image"
 TOOLS = ".nox/release-tools/bin"
+TORCH = ".nox/peer-torch/bin"
 CONTRACT = "proto/headlight/v1/headlight.proto"
 # Public contracts, which have no stubs, because the default pool of protobuf may hold another copy
 # of them: the .proto without its suffix, and the committed descriptors and .pyi without theirs.
@@ -54,27 +55,18 @@ def alone(name: str) -> Callable[..., Any]:
     return nox.session(name=name, venv_backend="none")
 
 
-def install(session: nox.Session, *arguments: str, lists: Sequence[str | Path]) -> None:
-    """Install with pip, unless the same was installed before.
-
-    Args:
-        session: whose environment it is.
-        arguments: for pip.
-        lists: requirement files, or requirements.
-    """
-    files = [Path(each) for each in lists if str(each).endswith((".txt", ".in"))]
-    known = repr((arguments, lists, [each.read_bytes() for each in files]))
-    digest = hashlib.sha256(known.encode()).hexdigest()
-    stamp = Path(session.virtualenv.location, f".installed-{digest}")
-    if stamp.is_file():
-        return
-    named = [word for each in files for word in ("--requirement", str(each))]
-    named += [str(each) for each in lists if Path(str(each)) not in files]
-    session.run("python", "-m", "pip", "install", "--quiet", *arguments, *named)
-    stamp.touch()
+def install(session: nox.Session, *arguments: str) -> None:
+    """Install with pip, by these arguments, unless that was done with the same files before."""
+    files = [Path(each).read_bytes() for each in arguments if Path(each).is_file()]
+    digest = hashlib.sha256(b"".join(files)).hexdigest()
+    name = hashlib.sha256(repr(arguments).encode()).hexdigest()[:16]
+    stamp = Path(session.virtualenv.location, f".installed-{name}")
+    if not stamp.is_file() or stamp.read_text(encoding="ascii") != digest:
+        session.run("python", "-m", "pip", "install", "--quiet", *arguments)
+        stamp.write_text(digest, encoding="ascii")
 
 
-def layered(session: nox.Session, requirements: str | Path, *arguments: str) -> None:
+def layered(session: nox.Session, requirements: str, *arguments: str) -> None:
     """Add packages to those of `.venv`; the list has all of them, for pip resolves nothing."""
     site = session.run(
         str(PYTHON),
@@ -84,7 +76,7 @@ def layered(session: nox.Session, requirements: str | Path, *arguments: str) -> 
         stderr=None,
     )
     session.run("python", "deploy/checkout.py", "link", "--see", str(site).strip())
-    install(session, "--no-deps", *arguments, lists=[requirements])
+    install(session, "--no-deps", *arguments, "--requirement", requirements)
 
 
 def make(session: nox.Session, *targets: str) -> None:
@@ -166,16 +158,16 @@ def families_table(session: nox.Session) -> None:
     session.run("python", "-W", "ignore", "-m", "tests.families.table")
 
 
-@nox.session(name="real-model")
+@nox.session(name="real-model", venv_backend="none", requires=["peer-torch"])
 def real_model(session: nox.Session) -> None:
     """Export and serve all-MiniLM-L6-v2, and compare it with sentence-transformers.
 
     `-- --report bench/results/real-model.md` writes the report.
     """
-    layered(session, "tests/real/requirements.txt")
     session.run(
-        *("python", "-m", "pytest", "tests/real", "--timeout=1200", *session.posargs),
+        *(f"{TORCH}/python", "-m", "pytest", "tests/real", "--timeout=1200", *session.posargs),
         env={"OMP_NUM_THREADS": "1"},
+        external=True,
     )
 
 
@@ -290,7 +282,7 @@ def notebooks(session: nox.Session) -> None:
 
 def protoc(session: nox.Session, *arguments: str) -> None:
     """Run protoc. The oldest version whose stubs work with protobuf 6 and 7."""
-    install(session, lists=["grpcio-tools==1.76.0"])
+    install(session, "grpcio-tools==1.76.0")
     session.run("python", "-m", "grpc_tools.protoc", *arguments)
 
 
@@ -320,9 +312,8 @@ def generated(session: nox.Session) -> list[tuple[Path, str]]:
     files = [(each, f"headlight/pb/{each.name}") for each in (made / "headlight/pb").iterdir()]
     for name, place in PUBLIC.items():
         into = made / Path(name).name
-        descriptors = f"--descriptor_set_out={into}.binpb"
-        protoc(session, *("-Iproto", "--include_imports", descriptors, f"--pyi_out={made}"),
-               f"proto/{name}.proto")  # fmt: skip
+        kinds = (f"--descriptor_set_out={into}.binpb", f"--pyi_out={made}")
+        protoc(session, "-Iproto", "--include_imports", *kinds, f"proto/{name}.proto")
         (made / f"{name}_pb2.pyi").rename(f"{into}.pyi")
         files += [(Path(f"{into}.{kind}"), f"{place}.{kind}") for kind in ("binpb", "pyi")]
     command = ("python", "-m", "docs.site.openapi", described(session))
@@ -352,7 +343,7 @@ def docs(session: nox.Session) -> None:
     """
     shutil.rmtree(ROOT / "build/site", ignore_errors=True)
     project(session, "-m", "docs.site", "build", described(session))
-    install(session, "--no-deps", lists=["docs/requirements.txt"])
+    install(session, "--no-deps", "--requirement", "docs/requirements.txt")
     session.run("zensical", "build", "--strict", "--clean", "--config-file", "build/zensical.toml")
     project(session, "-m", "docs.site.built", "build/site")
     session.log("read it: python3 -m http.server --bind 127.0.0.1 --directory build/site")
@@ -420,7 +411,7 @@ for each_peer in PEERS:
 def serving_model(session: nox.Session) -> None:
     """Make the bundle of all-MiniLM-L6-v2, which is measured."""
     if not (ROOT / SERVING / "model/modules.json").is_file():
-        session.run(".nox/peer-torch/bin/python", "-m", "bench.minilm", SERVING, external=True)
+        session.run(f"{TORCH}/python", "-m", "bench.minilm", SERVING, external=True)
     variants = ("--provider", "openvino", "--precision", "int8")
     into = f"{SERVING}/bundle"
     project(session, "-m", "headlight", "export", f"{SERVING}/model", "--out", into, *variants)
@@ -469,7 +460,7 @@ def evaluate_evidence(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """Install ONNX Runtime for CUDA, some gigabytes: for `make run GPU=1` and gpu-bench."""
     exact = ("--require-hashes", "--ignore-installed", "--only-binary", ":all:")
-    layered(session, IMAGE / "requirements-gpu.txt", *exact)
+    layered(session, str(IMAGE / "requirements-gpu.txt"), *exact)
 
 
 @nox.session(name="gpu-bench", venv_backend="none", requires=["gpu"])
@@ -486,7 +477,7 @@ def gpu_bench(session: nox.Session) -> None:
 def release_tools(session: nox.Session) -> None:
     """Install uv, twine, pip-audit and cyclonedx-bom, by digest."""
     exact = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
-    install(session, *exact, lists=[IMAGE / "tools.txt"])
+    install(session, *exact, "--requirement", str(IMAGE / "tools.txt"))
 
 
 def with_tools(name: str) -> Callable[..., Any]:

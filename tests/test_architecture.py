@@ -1,4 +1,7 @@
-"""What importing loads, and circles of imports; the arrows are contracts in pyproject.toml."""
+"""Modules that an import loads, and circles of imports.
+
+The arrows between packages are contracts in pyproject.toml.
+"""
 
 from __future__ import annotations
 
@@ -73,15 +76,15 @@ def module_name(package: str, path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """Return what a file imports, at any depth of its code; by name, too."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found |= {str(each.value) for each in node.args if isinstance(each, ast.Constant)}
-    return found
+            names |= {str(each.value) for each in node.args if isinstance(each, ast.Constant)}
+    return names
 
 
 def test_there_are_no_circles_of_imports() -> None:

@@ -80,15 +80,14 @@ def test_a_line_that_installs_it_is_found(line: str) -> None:
 
 QUOTED = re.compile(r"(?:`|\.venv/bin/)(make|nox\s-s|nox\s-t)\s((?:[a-z-]+ ?)+)")
 SESSION = re.compile(r'^@\w[\w.]*\((?:name=)?"([a-z-]+)"|^def ([a-z]+)\(session', re.MULTILINE)
+PEER = re.compile(r'^    "(\w+)": "[\w/]+\.txt"', re.MULTILINE)  # has a session of its own
 TAG = re.compile(r'tags=\["([a-z]+)"\]')
 
 
 def test_commands_of_make_and_nox_exist() -> None:
     makefile, noxfile = ((ROOT / name).read_text("utf-8") for name in ("Makefile", "noxfile.py"))
     sessions = {name or other for name, other in SESSION.findall(noxfile)}
-    sessions |= {
-        f"peer-{name}" for name in ("torch", "openvino", "onnx", "infinity", "fastembed", "vllm")
-    }
+    sessions |= {f"peer-{name}" for name in PEER.findall(noxfile)}
     known = {
         "make": set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)),
         "nox -s": sessions,

@@ -1,4 +1,4 @@
-"""What the committed dashboard asks of Prometheus."""
+"""Reader of the committed dashboard."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ FILE = Path(__file__).resolve().parent / "headlight.json"
 
 def read() -> dict[str, Any]:
     """Return the dashboard."""
-    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    dashboard: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return dashboard
 
 
 def panels() -> list[dict[str, Any]]:

@@ -59,16 +59,14 @@ def as_list(texts: Iterable[Input] | str, name: str = "texts") -> list[Input]:
         return [texts]
     if problem := _no_list(texts):
         raise InvalidInput(name, problem)
-    if not isinstance(texts, Iterable):
-        raise InvalidInput(
-            name, f"is {type(texts).__name__}; must be a text, or a list of texts, pairs or ids"
-        )
     return list(texts)
 
 
 def _no_list(texts: object) -> str:
-    """Return why an object that can be iterated is no list of inputs; "" if it may be one."""
+    """Return why an object is no list of inputs; "" if it may be one."""
     kind = type(texts).__name__
+    if not isinstance(texts, Iterable):
+        return f"is {kind}; must be a text, or a list of texts, pairs or ids"
     if isinstance(texts, Mapping):
         return f"is a {kind}, of which only the keys would be read; give list(texts.values())"
     if isinstance(texts, set | frozenset):

@@ -17,19 +17,19 @@ TEST = re.compile(r"`(tests/[\w./]+\.py)(?:::(\w+))?`")
 
 def defined(path: str) -> set[str]:
     """Return the names that a module defines; those of a class behind its name."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def add(body: list[ast.stmt], prefix: str) -> None:
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(prefix + node.name)
+                names.add(prefix + node.name)
                 add(node.body, f"{prefix}{node.name}.")
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                found.update(prefix + each.id for each in targets if isinstance(each, ast.Name))
+                names.update(prefix + each.id for each in targets if isinstance(each, ast.Name))
 
     add(ast.parse((ROOT / path).read_text(encoding="utf-8")).body, "")
-    return found
+    return names
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -44,11 +44,11 @@ def test_an_exchange_has_its_recorded_answer(
 def test_callers_without_token_or_quota_have_their_recorded_answers(guarded_door: Door) -> None:
     """In one test: each request lessens what is left of the quota."""
     said = recorded("guarded")
-    found = {
+    wrong = {
         name: differences(said[name], ask(guarded_door, exchange))
         for name, exchange in GUARDED.items()
     }
-    assert {name: each for name, each in found.items() if each} == {}
+    assert {name: each for name, each in wrong.items() if each} == {}
 
 
 @pytest.mark.parametrize("group", [*OPEN, "guarded"])

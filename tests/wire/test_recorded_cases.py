@@ -34,11 +34,11 @@ def test_every_path_has_a_case() -> None:
     routes = {
         f"{route.method} {route.path}" for dialect in dialects.ALL for route in dialect.routes(door)
     }
-    asked = {each.line.partition("?")[0] for each in HTTP.values() if isinstance(each, Http)}
+    lines = {each.line.partition("?")[0] for each in HTTP.values() if isinstance(each, Http)}
     assert {
         route
         for route in routes
-        if not any(line.startswith(route.removesuffix("*")) for line in asked)
+        if not any(line.startswith(route.removesuffix("*")) for line in lines)
     } == set()
 
 

@@ -1,4 +1,4 @@
-"""What counts as the same answer."""
+"""Comparison of answers: differences that it reports, and those that it allows."""
 
 from __future__ import annotations
 

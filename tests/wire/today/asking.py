@@ -128,8 +128,8 @@ def _answers(
     make = getattr(channel, streams)
     path = f"/{method.containing_service.full_name}/{method.name}"
     call = make(path, lambda message: message.SerializeToString(), kind.FromString)
-    asked = iter(requests) if method.client_streaming else requests[0]
-    answer = call(asked, timeout=SECONDS, metadata=metadata)
+    sent = iter(requests) if method.client_streaming else requests[0]
+    answer = call(sent, timeout=SECONDS, metadata=metadata)
     if method.server_streaming:
         yield from answer
     else:
@@ -174,11 +174,11 @@ def _request(address: str, request: Http) -> dict[str, Any]:
         raw = answer.read()
     kept = {name.lower(): value for name, value in answer.getheaders()}
     said = {name: kept[name] for name in RECORDED_HEADERS if name in kept}
-    found: dict[str, Any] = {"status": answer.status, "headers": said}
+    response: dict[str, Any] = {"status": answer.status, "headers": said}
     if request.shown:
         json_body = "json" in said.get("content-type", "")
-        found["body"] = json.loads(raw) if json_body else raw.decode()
-    return found
+        response["body"] = json.loads(raw) if json_body else raw.decode()
+    return response
 
 
 def _run(target: str, command: Command) -> dict[str, Any]:

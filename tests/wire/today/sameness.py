@@ -1,4 +1,4 @@
-"""Whether two answers say the same: all words and whole numbers; measured numbers nearly."""
+"""Comparison of two answers: words and whole numbers exactly, measured numbers nearly."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import numpy as np
 
 # Durations, delays, names of one request, and digests of weights that each machine exports: only
 # their form is compared.
-HEX, WHOLE, TEXT = re.compile(r"[0-9a-f]{12,64}"), re.compile(r"\d+"), re.compile(r".+", re.DOTALL)
+HEX, WHOLE = re.compile(r"[0-9a-f]{12,64}"), re.compile(r"\d+")
 VOLATILE = {
     **dict.fromkeys(("bundle_sha256", "sha256", "model_sha", "request_id"), HEX),
     **dict.fromkeys(("retry_after_ms", "retry-after", "retry-after-ms"), WHOLE),
-    "retry_delay": TEXT,
+    "retry_delay": re.compile(r"[\d.]+s"),
 }
 NANOSECONDS = re.compile(r"\w+_ns")
+WAIT = re.compile(r"wait [\d.e+]+ s")
 DATA = ("data", "embedding", "raw_output_contents")  # fields of bytes, in base64
 # NumPy's type of elements, and how far apart two may be: absolute, and relative.
 FORMS = {
@@ -34,15 +35,34 @@ BITS = ("BINARY", "UBINARY")
 FLIPPED = 4  # signs of a vector: numbers next to 0 may fall on either side
 NEAR = 1e-4
 DECIMAL = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?)")
-WAIT = re.compile(r"wait [\d.e+]+ s")
-SHED = ("RESOURCE_EXHAUSTED", 429)
+
+
+def settled(said: Any, name: str = "") -> Any:
+    """Return an answer with the same words for all that differs from one call to the next.
+
+    So a new recording differs only where the answers do. A value without its usual form stays.
+
+    Args:
+        said: the answer, or a part of it.
+        name: of that part.
+    """
+    if name == "timings":
+        return type(said)()
+    if isinstance(said, dict):
+        return {
+            key: settled(value, name if name in VOLATILE else key) for key, value in said.items()
+        }
+    if isinstance(said, list):
+        return [settled(each, name) for each in said]
+    form = WHOLE if NANOSECONDS.fullmatch(name) else VOLATILE.get(name)
+    if form and form.fullmatch(str(said)):
+        return type(said)(1)
+    return WAIT.sub("wait 1 s", said) if isinstance(said, str) else said
 
 
 def differences(then: Any, now: Any) -> list[str]:
     """Return what differs, a line for each, by its place in the answer."""
-    if isinstance(then, dict) and (then.get("code") in SHED or then.get("status") in SHED):
-        then, now = _without_waits(then), _without_waits(now)
-    return [*_differences(then, now, "answer", "")]
+    return [*_differences(settled(then), settled(now), "answer", "")]
 
 
 def _differences(then: Any, now: Any, place: str, dtype: str) -> Iterator[str]:
@@ -59,10 +79,6 @@ def _of_objects(then: dict[str, Any], now: dict[str, Any], place: str) -> Iterat
     for name in sorted(then.keys() | now.keys()):
         if name not in now or name not in then:
             yield f"{place}.{name}: is only {'recorded' if name in then else 'answered now'}"
-        elif form := WHOLE if NANOSECONDS.fullmatch(name) else VOLATILE.get(name):
-            yield from _of_forms(then[name], now[name], form, f"{place}.{name}")
-        elif name == "timings":  # those of 0 are left out
-            yield from _differences(type(then[name]), type(now[name]), f"{place}.{name}", "")
         elif name == "raw_output_contents":  # of the outputs beside them, in their order
             for at, output in enumerate(then["outputs"]):
                 one, other = then[name][at], now[name][at]
@@ -72,15 +88,6 @@ def _of_objects(then: dict[str, Any], now: dict[str, Any], place: str) -> Iterat
             yield from _differences(
                 then[name], now[name], f"{place}.{name}", dtype if name in DATA else ""
             )
-
-
-def _of_forms(then: Any, now: Any, form: re.Pattern[str], place: str) -> Iterator[str]:
-    """Yield whether a value lacks the form that was recorded."""
-    if isinstance(then, dict) and isinstance(now, dict):  # a value under its type
-        for name in then:
-            yield from _of_forms(then[name], now.get(name), form, place)
-    elif bool(then) != bool(now) or (now and not form.fullmatch(str(now))):
-        yield f"{place}: {_short(then)} was recorded, and is {_short(now)} now"
 
 
 def _same(then: Any, now: Any, dtype: str) -> bool:
@@ -118,38 +125,6 @@ def _same_text(then: str, now: str) -> bool:
         abs(float(a) - float(b)) <= max(NEAR, 1.01 * 10.0 ** -len(a.partition(".")[2]))
         for a, b in zip(one[1::2], other[1::2], strict=True)
     )
-
-
-def settled(said: Any) -> Any:
-    """Return an answer with the same words for all that differs from one call to the next.
-
-    So a new recording differs only where the answers do.
-    """
-    if isinstance(said, list):
-        return [settled(each) for each in said]
-    if not isinstance(said, dict):
-        return said
-    return {name: _settled(name, value) for name, value in said.items()}
-
-
-def _settled(name: str, value: Any) -> Any:
-    if name == "timings":
-        return {}
-    if NANOSECONDS.fullmatch(name) or VOLATILE.get(name) is WHOLE:
-        return 1 if isinstance(value, int) else value and "1"
-    if form := VOLATILE.get(name):
-        if isinstance(value, dict):
-            return {kind: _settled(name, each) for kind, each in value.items()}
-        return value and ("0" * 64 if form is HEX else "1s")
-    return settled(value)
-
-
-def _without_waits(said: Any) -> Any:
-    if isinstance(said, dict):
-        return {name: _without_waits(value) for name, value in said.items()}
-    if isinstance(said, list):
-        return [_without_waits(each) for each in said]
-    return WAIT.sub("wait", said) if isinstance(said, str) else said
 
 
 def _short(value: Any) -> str:

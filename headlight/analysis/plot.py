@@ -5,6 +5,7 @@ Requires matplotlib (extra [plot]), which no other part of the client needs.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,11 +117,21 @@ def panels_of(
     labels: Sequence[str],
     special: Sequence[bool],
 ) -> Figure:
-    """Return a figure with a panel for each head, a row for each layer, one colour scale."""
+    """Return a figure with a panel for each head, a row for each layer, one colour scale.
+
+    The heads of a single layer fill several rows.
+    """
     from matplotlib.figure import Figure  # noqa: PLC0415 # an extra, only for drawing
 
-    alone = len(layers) == len(heads) == 1
-    side, points = panel_side(len(layers), len(heads), len(labels)), GRID_POINTS
+    maps = [
+        (layer, head, weights)
+        for layer, row in zip(layers, rows, strict=True)
+        for head, weights in zip(heads, row, strict=True)
+    ]
+    alone = len(maps) == 1
+    across = len(heads) if len(layers) > 1 else math.isqrt(len(heads) - 1) + 1
+    down = -(-len(maps) // across)
+    side, points = panel_side(down, across, len(labels)), GRID_POINTS
     rim, width, height = GRID_RIM, 1.8, 1.2  # inches in a panel, and beside all
     if alone:
         side, points = single_side(len(labels))
@@ -128,15 +139,13 @@ def panels_of(
     step = label_step(len(labels), side - rim, points)
     ticks = range(0, len(labels), step)
     names = [labels[at] if step == 1 else f"{labels[at]} {at}" for at in ticks]
-    figure = Figure(
-        figsize=(side * len(heads) + width, side * len(layers) + height), layout="constrained"
-    )
-    panels = figure.subplots(len(layers), len(heads), squeeze=False)  # sharing axes is quadratic
-    top = max(float(weights.max()) for row in rows for weights in row)
-    for (row, column), axes in np.ndenumerate(panels):
-        image = draw(axes, rows[row][column], top, int((side - rim) * DOTS_PER_INCH))
+    figure = Figure(figsize=(side * across + width, side * down + height), layout="constrained")
+    panels = figure.subplots(down, across, squeeze=False)  # sharing axes is quadratic
+    top = max(float(weights.max()) for _, _, weights in maps)
+    for at, (axes, (layer, head, weights)) in enumerate(zip(panels.flat, maps, strict=False)):
+        image = draw(axes, weights, top, int((side - rim) * DOTS_PER_INCH))
         if not alone:
-            title = map_title(layers[row], heads[column], rows[row][column], special)
+            title = map_title(layer, head, weights, special)
             name, _, kind = title.partition(": ")
             if side >= LEAST_TITLED and kind:
                 name = f"{name}\n{kind}"
@@ -145,6 +154,10 @@ def panels_of(
         axes.set_xticks(ticks, names, rotation=90, fontsize=points, parse_math=False)
         axes.set_yticks(ticks, names, fontsize=points, parse_math=False)
         axes.label_outer()
+        if at + across >= len(maps):
+            axes.tick_params(labelbottom=True)  # nothing is below it
+    for axes in panels.flat[len(maps) :]:
+        axes.remove()
     (panels[0, 0].set_xlabel if alone else figure.supxlabel)("key token")
     (panels[0, 0].set_ylabel if alone else figure.supylabel)("query token")
     figure.colorbar(image, ax=panels, label="weight (each row sums to 1)", shrink=0.85, aspect=40)

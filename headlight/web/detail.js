@@ -83,7 +83,7 @@ function saidOpening() {
   const said = element("p", undefined, "fine");
   const [from, to] = link.slice(0, 2).map((token) => element("bdi", named(token)));
   said.append("The page opened here for the strongest link: ", from, " → ", to, `, ${shownWeight(link[2])}. `);
-  said.append("That is the greatest weight between two different tokens that are not special, in all heads here.");
+  said.append("Links between neighbours count less, because each model has heads for the previous and the next token.");
   return [said];
 }
 

@@ -6,11 +6,14 @@ const board = byId("matrix");
 const painted = { key: null, image: null, top: 1 };
 const LABEL_FONT = '"SFMono-Regular", ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
 
+/** Returns the greatest height of the board, in pixels: a small map leaves no gap below it. */
+const tallest = () => Number.parseFloat(getComputedStyle(board).maxHeight);
+
 /** Returns the layout: tokens, pixels per cell, and room for the labels. */
 function geometry() {
   const tokens = shown();
   const narrow = board.clientWidth < 500;
-  const room = Math.min(board.clientWidth, board.clientHeight) - (narrow ? 84 : 124);
+  const room = Math.min(board.clientWidth, tallest()) - (narrow ? 84 : 124);
   const cell = state.cell || Math.max(13, Math.min(64, Math.floor(room / Math.max(1, tokens.length))));
   return { tokens, cell, ...labelRoom(tokens, cell, narrow ? 72 : 124) };
 }
@@ -55,7 +58,7 @@ function drawMatrix() {
   const side = tokens.length * cell;
   const space = byId("matrix-space");
   space.style.width = space.style.height = `${margin + side + 2}px`;
-  const [width, height] = [board.clientWidth, Math.min(board.clientHeight, margin + side + 2)];
+  const [width, height] = [board.clientWidth, Math.min(tallest(), margin + side + 2)];
   const context = fitted(byId("cells"), width, height);
   context.imageSmoothingEnabled = false;
   context.save();

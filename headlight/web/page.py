@@ -7,8 +7,10 @@ import html
 import json
 import string
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headlight.analysis.terminal_view import LONGEST_LABEL, visible
 from headlight.results import Attention
@@ -16,6 +18,7 @@ from headlight.web.assets import VIEW_SCRIPTS, asset, digest, script_of
 from headlight.web.packing import FINE, PackedWeights, pack
 
 MAX_BYTES = 2_000_000  # of the page: it opens at once, and fits into a notebook or a message
+FAR = 8  # tokens; links as long as that, or longer, have the same factor
 MAX_TEXT = 400  # characters of the text in the heading; all tokens are on the page
 BELOW = (
     "weights below {floor:.4f} are left out of this page, {share:.0%} of the sum of all, so that it"
@@ -37,8 +40,9 @@ def attention_page(
     1/65535. If the page would have more than `MAX_BYTES` bytes, small weights are left out and the
     others rounded to 1/5000; the page states the floor and the share of all weight that is missing.
 
-    It opens at the head with the strongest link: the greatest weight between two different tokens
-    that are not special, in all layers and heads held; the first if there are several.
+    It opens at the head with the strongest link, in all layers and heads held: the greatest product
+    of a weight and `distance_factor`, between two tokens with letters or digits, or, if there are
+    not two of them, between two that are not special; the first if there are several.
 
     Args:
         attention: float32 [L, H, n, n], each weight from 0 to 1.
@@ -56,7 +60,7 @@ def attention_page(
             to 1.
     """
     check_weights(attention)
-    start = opening(attention, layer, head)
+    start = opening(attention, text, layer, head)
     heads = attention.weights.shape[0] * attention.heads
     empty = PackedWeights(b"", (MAX_BYTES,) * heads, FINE, 0.0, 0.0)
     others = len(page_of(attention, text, start, empty).encode()) + len(BELOW)
@@ -124,26 +128,52 @@ def check_weights(attention: Attention) -> None:
         )
 
 
-def opening(attention: Attention, layer: int | None, head: int | None) -> dict[str, object]:
+def opening(
+    attention: Attention,
+    text: str | tuple[str, str] | None,
+    layer: int | None,
+    head: int | None,
+) -> dict[str, object]:
     """Return layer and head that are open at first, and the link for which they were chosen."""
     if head is not None:
         number = attention.layer_number(-1 if layer is None else layer)
         return {"layer": number, "head": attention.head_number(head)}
     layers = attention.layers if layer is None else (attention.layer_number(layer),)
-    plain_tokens = np.flatnonzero(~np.array(attention.tokens.special))
     best: dict[str, object] = {"layer": layers[0], "head": 0}
-    if len(plain_tokens) < 2:
+    tokens = linked_tokens(attention, text)
+    if len(tokens) < 2:
         return best
+    factor = distance_factor(np.abs(tokens[:, None] - tokens))
     greatest = -1.0
     for number in layers:
-        maps = attention.layer(number)[:, plain_tokens][:, :, plain_tokens]  # copies
-        maps[:, range(len(plain_tokens)), range(len(plain_tokens))] = -1
+        maps = attention.layer(number)[:, tokens][:, :, tokens] * factor
         found, query, key = np.unravel_index(maps.argmax(), maps.shape)
         if maps[found, query, key] > greatest:
             greatest = float(maps[found, query, key])
-            link = int(plain_tokens[query]), int(plain_tokens[key]), round(greatest, 6)
-            best = {"layer": number, "head": int(found), "link": link}
+            places = int(tokens[query]), int(tokens[key])
+            weight = round(float(attention.layer(number)[found][places]), 6)
+            best = {"layer": number, "head": int(found), "link": (*places, weight)}
     return best
+
+
+def linked_tokens(
+    attention: Attention, text: str | tuple[str, str] | None
+) -> NDArray[np.signedinteger[Any]]:
+    """Return the tokens with letters or digits; all that are not special if there are not two."""
+    plain_tokens = ~np.array(attention.tokens.special)
+    labels = attention.tokens.labels(text)
+    words = plain_tokens & [any(char.isalnum() for char in label) for label in labels]
+    return np.flatnonzero(words if words.sum() > 1 else plain_tokens)
+
+
+def distance_factor(distance: NDArray[np.signedinteger[Any]]) -> NDArray[np.float64]:
+    """Return ln(1 + distance) of the distance in tokens, from FAR on that of FAR.
+
+    Each model has heads that give nearly all weight to the previous or the next token. A weaker
+    link between distant tokens says more about the text. The same in headlight/web/live.
+    """
+    factor: NDArray[np.float64] = np.log1p(np.minimum(distance, FAR))
+    return factor
 
 
 def described(attention: Attention, text: str | tuple[str, str] | None) -> dict[str, object]:

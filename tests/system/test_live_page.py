@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from headlight import Attention, AttentionSpec, Client
+from headlight.web.page import opening
 from tests.shipped import HEADS, LAYERS
 from tests.system import making
 from tests.system.browser import Browser
@@ -30,7 +32,6 @@ def page(chromium: Browser, rope: Service) -> Iterator[Browser]:
 def test_a_typed_text_is_shown_with_the_weights_that_grpc_returns(
     page: Browser, attentions: dict[str, Attention]
 ) -> None:
-    assert not page.evaluate("document.querySelector('#views').checkVisibility()")
     send(page, SHORT)
     page.click("#layers label:nth-child(1)")
     page.click("#heads label:nth-child(2)")
@@ -41,11 +42,38 @@ def test_a_typed_text_is_shown_with_the_weights_that_grpc_returns(
 
 
 def test_it_opens_where_the_file_opens(page: Browser, attentions: dict[str, Attention]) -> None:
-    between = attentions[MIDDLE].weights[..., 1:-1, 1:-1].copy()  # without [CLS] and [SEP]
-    between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
-    layer, head, _, _ = np.unravel_index(between.argmax(), between.shape)
+    start = opening(attentions[MIDDLE], MIDDLE, None, None)
+    labels, link = attentions[MIDDLE].tokens.labels(MIDDLE), cast("list[Any]", start["link"])
     send(page, MIDDLE)
-    assert page.text("#detail h2") == head_title(attentions[MIDDLE], int(layer), int(head))
+    shown = page.text("#detail")
+    assert (
+        head_title(attentions[MIDDLE], cast("int", start["layer"]), cast("int", start["head"]))
+        in shown
+    )
+    assert " → ".join(f"{at} “{labels[at]}”" for at in link[:2]) in shown
+
+
+def test_it_shows_an_example_at_once(page: Browser) -> None:
+    page.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
+    assert "because" in page.text("#keys")
+    assert ink(page, "#lines")[0] > 500
+
+
+def test_a_text_that_is_too_long_is_cut_on_request(page: Browser) -> None:
+    choose(page, "#truncation", "TRUNCATION_CUT_END")
+    send(page, "word " * 5000)
+    said = page.evaluate("document.querySelector('#tokens-said').textContent")
+    assert "tokens were cut off" in said
+
+
+def test_a_small_matrix_leaves_no_gap_below_it_on_a_phone(page: Browser) -> None:
+    send(page, SHORT)
+    page.screen(390, 844)
+    page.click("#view label:nth-of-type(3)")
+    heights = page.evaluate(
+        "['matrix', 'matrix-space'].map((id) => document.getElementById(id).offsetHeight)"
+    )
+    assert heights[0] - heights[1] < 4
 
 
 def test_the_keyboard_alone_types_sends_and_chooses_a_head(page: Browser) -> None:

@@ -78,7 +78,7 @@ def test_an_error_of_the_service_is_shown_in_plain_words(chromium: Browser, rope
 
 def test_a_service_that_has_ended_is_named(chromium: Browser) -> None:
     with Service(bundle_of("docs-rope")) as service, visit(chromium, service.rest) as page:
-        page.wait("document.querySelector('#model-line').textContent.includes('docs-rope')")
+        page.wait(f"document.querySelector('#views').checkVisibility() && {ANSWERED}")
         service.terminate()
         service.wait()
         send(page, SHORT)

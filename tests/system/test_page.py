@@ -32,19 +32,23 @@ def test_the_command_line_writes_a_page_that_opens_at_the_head_asked_for(
     assert ink(browser, "#lines")[0] > 500
 
 
-def test_it_opens_at_the_strongest_link_between_two_tokens_of_the_text(
+def test_it_opens_at_the_strongest_link_between_distant_words(
     browser: Browser, pages: dict[str, Path], attentions: dict[str, Attention]
 ) -> None:
-    between = attentions[MIDDLE].weights[..., 1:-1, 1:-1].copy()  # without [CLS] and [SEP]
-    between[..., range(between.shape[-1]), range(between.shape[-1])] = 0
-    layer, head, query, key = np.unravel_index(between.argmax(), between.shape)
+    attention = attentions[MIDDLE]
+    labels = attention.tokens.labels(MIDDLE)
+    words = np.array([any(map(str.isalnum, label)) for label in labels])
+    words &= ~np.array(attention.tokens.special)
+    places = np.arange(len(labels))
+    factors = np.log1p(np.minimum(abs(places[:, None] - places), 8)) * words[:, None] * words
+    linked = attention.weights * factors
+    layer, head, query, key = map(int, np.unravel_index(linked.argmax(), linked.shape))
     browser.open(pages[MIDDLE])
-    assert browser.text("#detail h2") == head_title(attentions[MIDDLE], int(layer), int(head))
-    labels = attentions[MIDDLE].tokens.labels(MIDDLE)
-    link = [f"{at + 1} “{labels[at + 1]}”" for at in (query, key)]
-    assert f"the strongest link: {link[0]} → {link[1]}, {between.max():.3f}." in browser.text(
-        "#detail"
-    )
+    assert browser.text("#detail h2") == head_title(attention, layer, head)
+    link = [f"{at} “{labels[at]}”" for at in (query, key)]
+    weight = attention.weights[layer, head, query, key]
+    shown = browser.text("#detail")
+    assert f"the strongest link: {link[0]} → {link[1]}, {weight:.3f}." in shown
     browser.click(f"#layers label:nth-child({(layer + 1) % LAYERS + 1})")
     assert "strongest link" not in browser.text("#detail")
 

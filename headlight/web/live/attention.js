@@ -3,6 +3,7 @@
 
 const AT_ONCE = 2 ** 21; // bytes of attention that come and are drawn without a noticeable pause
 const MOST_KEPT = 32; // largest weights of a row of a long text
+const FAR = 8; // tokens; links as long as that, or longer, have the same factor
 const MOST_PARTS = 6; // whole layers in memory
 const FORMS = {
   heads: {},
@@ -14,7 +15,7 @@ const source = { asked: null, count: 0, overview: [], parts: [], waiting: new Se
 
 /** Returns a request of these inputs, and of attention in a form. */
 const attentionRequest = (asked, attention) =>
-  ({ inputs: [asked.input], outputs: { token_info: {}, attention: { ...FORMS[asked.form], ...(asked.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
+  ({ inputs: [asked.input], ...asked.longer, outputs: { token_info: {}, attention: { ...FORMS[asked.form], ...(asked.unit === "word" ? { unit: "UNIT_WORD" } : {}), ...attention } } });
 
 /** Returns extents by axis of an answer: {layer, head, query, key | top}; an axis that is gone has 1. */
 function extentsOf(answer) {
@@ -78,18 +79,23 @@ function show(described, answer) {
   showTokens(answer.items[0], source.asked);
 }
 
-/** Returns the head with the strongest link between two different tokens that are not special, as the file does. */
+/** Returns the head with the strongest link, by the same rule as page.py. */
 function opening({ layers, heads, labels, special }, map) {
-  let best = { layer: layers.at(-1), head: 0, weight: 0 };
+  const plain = labels.map((_, at) => !special[at]);
+  const words = plain.map((is, at) => is && /[\p{L}\p{N}]/u.test(labels[at]));
+  const linked = words.filter(Boolean).length > 1 ? words : plain;
+  const factors = Float64Array.from({ length: labels.length }, (_, distance) => Math.log1p(Math.min(distance, FAR)));
+  let best = { layer: layers.at(-1), head: 0 };
+  let greatest = 0;
   layers.forEach((layer, place) => {
     for (let head = 0; head < heads; head++) {
       const { starts, keys, weights } = map(place, head);
       for (let query = 0; query < labels.length; query++) {
-        if (special[query]) continue;
+        if (!linked[query]) continue;
         for (let at = starts[query]; at < starts[query + 1]; at++) {
-          if (weights[at] > best.weight && keys[at] !== query && !special[keys[at]]) {
-            best = { layer, head, weight: weights[at], link: [query, keys[at], weights[at]] };
-          }
+          if (!linked[keys[at]]) continue;
+          const strength = weights[at] * factors[Math.abs(keys[at] - query)];
+          if (strength > greatest) [greatest, best] = [strength, { layer, head, link: [query, keys[at], weights[at]] }];
         }
       }
     }

@@ -4,12 +4,13 @@ const BEST_UNITS = 3; // underlined in each passage, as in the file of `headligh
 const held = { asked: null };
 
 /** Returns the request; attention is evidence only of a service that has it. */
-function compareRequest({ query, passages, unit, occlusion }) {
+function compareRequest({ query, passages, unit, occlusion, longer }) {
   const { outputs = [] } = card.description.info;
   const methods = ["LATE_INTERACTION", ...(occlusion ? ["OCCLUSION"] : []), ...(outputs.includes("attention") ? ["ATTENTION"] : [])];
   return {
     query: { text: query },
     passages: passages.map((text) => ({ text })),
+    ...longer,
     sort: true,
     late_interaction: {},
     evidence: methods.map((method) => ({ method: `EVIDENCE_METHOD_${method}`, unit })),
@@ -19,7 +20,7 @@ function compareRequest({ query, passages, unit, occlusion }) {
 const typedLines = (id) => byId(id).value.split("\n").map((text) => text.trim()).filter(Boolean);
 
 const askedComparison = () => ({
-  query: byId("query").value, passages: typedLines("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked,
+  query: byId("query").value, passages: typedLines("passages"), unit: byId("evidence-unit").value, occlusion: byId("occlusion").checked, longer: longer(),
 });
 
 /** Asks for the comparison, and shows it. */

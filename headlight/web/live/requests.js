@@ -24,24 +24,27 @@ const LANGUAGES = {
   ].join("\n"),
 };
 
+/** Returns Python's argument for texts that are too long. */
+const truncated = ({ truncation }) => (truncation ? `, truncate="${truncation.replace("TRUNCATION_CUT_", "").replace("TRUNCATION_", "").toLowerCase()}"` : "");
+
 /** Returns the Python of an attention request: `attend` for each head, `attention` with a spec for other forms. */
-function attentionPython({ input, form, unit }) {
+function attentionPython({ input, form, unit, longer }) {
   const text = input.pair ? `(${JSON.stringify(input.pair.first)}, ${JSON.stringify(input.pair.second)})` : JSON.stringify(input.text);
   if (form === "heads" && unit === "token") {
     return {
       imports: ["from headlight import Client"],
-      lines: [`attention = client.attend(${text})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
+      lines: [`attention = client.attend(${text}${truncated(longer)})`, "print(attention.tokens.labels(attention.text))", `print(attention.head(${data.layers[state.layer]}, ${state.heads[0]}))  # rows are queries`],
     };
   }
   const reduce = { mean: 'reduce="head_mean"', max: 'reduce="head_max"', rollout: 'reduce="rollout"' }[form];
   const options = [reduce, unit === "word" && 'unit="word"'].filter(Boolean).join(", ");
   return {
     imports: ["from headlight import AttentionSpec, Client"],
-    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec)`, "print(maps.axes, maps.values)"],
+    lines: [`spec = AttentionSpec.of(${options})`, `(maps,) = client.attention([${text}], spec${truncated(longer)})`, "print(maps.axes, maps.values)"],
   };
 }
 
-function comparePython({ query, passages, unit, occlusion }) {
+function comparePython({ query, passages, unit, occlusion, longer }) {
   const methods = compareRequest({ query, passages, unit, occlusion }).evidence.map(({ method }) => method.replace("EVIDENCE_METHOD_", "").toLowerCase());
   const word = unit.replace("UNIT_", "").toLowerCase();
   return {
@@ -49,16 +52,16 @@ function comparePython({ query, passages, unit, occlusion }) {
     lines: [
       "passages = [", ...passages.map((text) => `    ${JSON.stringify(text)},`), "]",
       `evidence = [EvidenceSpec(method=name, unit="${word}") for name in ${JSON.stringify(methods)}]`,
-      `found = client.compare(${JSON.stringify(query)}, passages, late_interaction=True, evidence=evidence, sort=True)`,
+      `found = client.compare(${JSON.stringify(query)}, passages, late_interaction=True, evidence=evidence, sort=True${truncated(longer)})`,
       "for each in found:", "    print(each.score, each.max_sim_mean, passages[each.index])",
     ],
   };
 }
 
-function similarityPython(texts) {
+function similarityPython({ texts, longer }) {
   return {
     imports: ["from headlight import Client"],
-    lines: ["texts = [", ...texts.map((text) => `    ${JSON.stringify(text)},`), "]", "vectors = client.encode(texts, normalize=True)", "print(vectors @ vectors.T)"],
+    lines: ["texts = [", ...texts.map((text) => `    ${JSON.stringify(text)},`), "]", `vectors = client.encode(texts, normalize=True${truncated(longer)})`, "print(vectors @ vectors.T)"],
   };
 }
 

@@ -1,23 +1,24 @@
 // Similarity of several texts: the cosines of their pooled vectors, as a table.
 
 const MOST_TEXTS = 24; // a larger table is hard to read
-const compared = { texts: [], cosines: [] };
+const compared = { asked: null, texts: [], cosines: [] };
 
-const similarityRequest = (texts) => ({ inputs: texts.map((text) => ({ text })), outputs: { pooled: { normalize: true } } });
+const similarityRequest = ({ texts, longer }) => ({ inputs: texts.map((text) => ({ text })), ...longer, outputs: { pooled: { normalize: true } } });
 
 /** Asks for the vectors of the texts, and shows their cosines. */
-async function showSimilarity(texts) {
+async function showSimilarity(asked) {
+  const { texts } = asked;
   if (texts.length < 2 || texts.length > MOST_TEXTS) {
     throw new ServiceError(0, `There ${texts.length === 1 ? "is 1 text" : `are ${texts.length} texts`} here; a comparison takes 2 to ${MOST_TEXTS}, one on each line.`);
   }
   source.controller.abort();
   source.controller = new AbortController();
-  const answer = await encode(similarityRequest(texts), source.controller.signal);
+  const answer = await encode(similarityRequest(asked), source.controller.signal);
   const [tensor] = answer.pooled;
   const [values, width] = [numbersOf(tensor), tensor.shape.map(Number)[1]];
   const vectors = texts.map((_, at) => values.subarray(at * width, (at + 1) * width));
   const dot = (a, b) => a.reduce((sum, value, at) => sum + value * b[at], 0);
-  Object.assign(compared, { texts, cosines: vectors.map((a) => vectors.map((b) => dot(a, b))) });
+  Object.assign(compared, { asked, texts, cosines: vectors.map((a) => vectors.map((b) => dot(a, b))) });
   byId("similarity").hidden = false;
   drawSimilarity();
 }

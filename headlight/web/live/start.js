@@ -5,7 +5,7 @@ const task = () => document.querySelector("input[name=task]:checked").value;
 const TASKS = {
   attention: { fields: "one", send: "Show attention", required: ["text"], asked: () => source.asked },
   compare: { fields: "against", send: "Compare", required: ["query", "passages"], asked: () => held.asked },
-  similarity: { fields: "many", send: "Compare texts", required: [], asked: () => compared.texts.length && compared.texts },
+  similarity: { fields: "many", send: "Compare texts", required: [], asked: () => compared.asked },
 };
 
 /** Shows the fields and results of a task. */
@@ -46,7 +46,11 @@ const askedAttention = () => ({
   input: byId("pair").checked ? { pair: { first: byId("text").value, second: byId("second").value } } : { text: byId("text").value },
   form: byId("form").value,
   unit: byId("unit").value,
+  longer: longer(),
 });
+
+/** Returns what a request says of texts that are too long: nothing, or `truncation`. */
+const longer = () => (byId("truncation").value ? { truncation: byId("truncation").value } : {});
 
 let sent = 0; // number of the last request: an earlier one says nothing more
 
@@ -60,7 +64,7 @@ async function send() {
     if (!card.description) await showCard();
     if (kind === "attention") await sendAttention();
     else {
-      const asked = kind === "compare" ? askedComparison() : typedLines("texts");
+      const asked = kind === "compare" ? askedComparison() : { texts: typedLines("texts"), longer: longer() };
       await (kind === "compare" ? showCompared : showSimilarity)(asked);
       noteRequest(kind, asked);
     }
@@ -83,7 +87,7 @@ function startAgain() {
   if (typed) send();
   else {
     clearProblem();
-    showCard().catch(showProblem);
+    showCard().then(() => task() === "attention" && send(), showProblem);
   }
 }
 
@@ -100,6 +104,7 @@ function buildForm() {
   byId("tasks").addEventListener("change", (event) => choosePart(event.target.value));
   byId("pair").addEventListener("change", () => (byId("second-field").hidden = !byId("pair").checked));
   for (const id of ["evidence-unit", "occlusion"]) byId(id).addEventListener("change", () => held.asked && byId("ask").requestSubmit());
+  byId("truncation").addEventListener("change", () => TASKS[task()].asked() && byId("ask").requestSubmit());
   for (const id of ["form", "unit"]) byId(id).addEventListener("change", () => data && byId("ask").requestSubmit());
   byId("languages").addEventListener("change", drawRequest);
   byId("copy").addEventListener("click", copyRequest);
@@ -114,4 +119,4 @@ buildComparison();
 buildToken();
 buildForm();
 showTheme(state.theme);
-showCard().catch(showProblem);
+showCard().then(() => task() === "attention" && send(), showProblem);

@@ -362,6 +362,7 @@ def _table(
         {"gRPC": grpc, **_rest_address(config, rest), "metrics": http},
         [*commands, "info"],
         [name for name, needed in options.items() if needed is not None],
+        page=config.page == "on",
     )
 
 

@@ -23,6 +23,8 @@ def startup_table(
     addresses: Mapping[str, tuple[str, int]],
     commands: Sequence[str],
     client_options: Sequence[str] = (),
+    *,
+    page: bool = True,
 ) -> str:
     """Return the table and the commands to try.
 
@@ -34,6 +36,7 @@ def startup_table(
         addresses: host and port of "gRPC", "HTTP" or "HTTPS", "metrics" and so on.
         commands: of the command line, without `headlight`.
         client_options: that clients need, such as --tls-ca.
+        page: whether HTTP has the page for browsers.
     """
     name = f"{model.name}, version {model.version}" if model.version else model.name
     rows = [("model", name)]
@@ -46,8 +49,11 @@ def startup_table(
         ("precision", model.precision),
         ("provider", model.provider),
         ("proof", _proof(proof, limit)),
-        *((service, _address(service, *where)) for service, where in addresses.items()),
     ]
+    for service, where in addresses.items():
+        rows.append((service, _address(service, *where)))
+        if page and service in ("HTTP", "HTTPS"):
+            rows.append(("page", f"{service.lower()}://{_target(*where)}/"))
     width = max(len(title) for title, _ in rows)
     lines = [f"{title:<{width}}  {value}" for title, value in rows]
     target = _target(*addresses["gRPC"])

@@ -173,8 +173,9 @@ def test_pairs_are_labelled_by_their_own_texts(client: Client) -> None:
 @pytest.mark.parametrize(
     ("layer", "head", "start"),
     [
-        # Weights of 0.9 and more: special tokens, a token with itself; 0.8 twice, so the first.
-        (None, None, {"layer": 3, "head": 1, "link": [2, 1, 0.8]}),
+        # Weights of 0.9 and more: special tokens, a token with itself; 0.8 twice, here not between
+        # neighbours.
+        (None, None, {"layer": 7, "head": 0, "link": [1, 3, 0.8]}),
         (7, None, {"layer": 7, "head": 0, "link": [1, 3, 0.8]}),
         (-2, None, {"layer": 3, "head": 1, "link": [2, 1, 0.8]}),
         (None, 1, {"layer": 7, "head": 1}),

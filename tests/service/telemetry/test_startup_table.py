@@ -65,6 +65,8 @@ def test_it_shows_model_commit_proof_and_addresses() -> None:
 def test_it_shows_the_address_of_http(service: str, host: str, shown: str) -> None:
     addresses = {"gRPC": ("127.0.0.1", 50051), service: (host, 8000)}
     assert row(table(addresses=addresses), service) == shown
+    assert row(table(addresses=addresses), "page") == f"{shown.partition(' ')[0]}/"
+    assert "page" not in table(addresses=addresses, page=False)
 
 
 def test_a_model_of_no_hub_has_no_commit_and_an_unmeasured_provider_no_number() -> None:

@@ -29,15 +29,23 @@ def test_a_browser_gets_the_page_with_a_policy_and_without_a_token(tmp_path: Pat
         assert service.ask("/v1/model", headers=BROWSER).status == 401
 
 
-@pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_other_clients_get_health(method: str, accept: dict[str, str]) -> None:
+def test_who_asks_for_json_gets_health(method: str) -> None:
     with http_service() as service:
         for serving, status in ((True, 200), (False, 503)):
             service.serving[0] = serving
-            reply = service.ask("/", method=method, headers=accept)
+            reply = service.ask("/", method=method, headers={"accept": "application/json"})
             assert (reply.status, reply.body, reply.headers["vary"]) == (status, b"", "accept")
             assert service.ask("/", headers=BROWSER).status == 200
+
+
+@pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}])
+def test_others_get_the_page_of_a_service_that_serves(accept: dict[str, str]) -> None:
+    with http_service() as service:
+        reply = service.ask("/", headers=accept)
+        assert (reply.status, reply.body[:15]) == (200, b"<!doctype html>")
+        service.serving[0] = False
+        assert service.ask("/", headers=accept).status == 503
 
 
 def test_without_the_page_a_browser_gets_health_too() -> None:

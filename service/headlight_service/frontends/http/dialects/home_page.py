@@ -1,4 +1,4 @@
-"""GET /: a page for browsers, and for other clients health, as TEI has it."""
+"""GET /: the page, and health for who asks for JSON, as TEI has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headlight_service.frontends.http.exchange import Exchange, Response, Route
 __all__ = ["PROTOCOL", "encode_error", "routes"]
 
 PROTOCOL = "page"
-HTML = "text/html"
+HTML, JSON = "text/html", "application/json"
 # The answer depends on it, also without the page.
 VARY = (("vary", "accept"),)
 
@@ -22,9 +22,11 @@ def routes(door: Door) -> list[Route]:
     html = None if page is None else _html(page)
 
     async def home(exchange: Exchange) -> Response:
-        if html is not None and HTML in exchange.headers.get("accept", ""):
+        accepted, serving = exchange.headers.get("accept", ""), exchange.door.serving()
+        # A balancer's check names no type, and must see that the service does not serve.
+        if html is not None and (HTML in accepted or (serving and JSON not in accepted)):
             return html
-        return Response(status=200 if exchange.door.serving() else 503, headers=VARY)
+        return Response(status=200 if serving else 503, headers=VARY)
 
     return [Route("GET", "/", home, public=True)]
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import importlib
 import io
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,14 +26,14 @@ from headlight.cli import result_output
 from headlight.cli.attention.attend_command import add_attend
 from headlight.cli.attention.heads_command import add_heads
 from headlight.cli.cache_command import add_cache
-from headlight.cli.compare.compare_command import add_compare
+from headlight.cli.compare.compare_command import add_compare, positive
 from headlight.cli.completion_command import add_completion
 from headlight.cli.doctor.doctor_command import add_doctor
 from headlight.cli.embed.embed_command import add_embed
 from headlight.cli.error_advice import advice
 from headlight.cli.files import OutputError, ReadError, UsageError, say, show, terminal_width
 from headlight.cli.input_lines import texts_of
-from headlight.cli.main import PARTS
+from headlight.cli.main import PARTS, RESOURCES
 from headlight.cli.output_files import check_output, count_text, write_result
 from headlight.cli.shared_options import (
     add_connection,
@@ -124,9 +125,29 @@ def add_info(commands: Any) -> None:
         "info",
         run_info,
         "the model, its limits, its distance from PyTorch",
-        examples=("headlight info", "headlight info --out model.json"),
+        examples=(
+            "headlight info",
+            "headlight info --out model.json",
+            "headlight info --cpus 2 --resources --bundle minilm --attention off",
+        ),
     )
     add_output(made, ("text", "json"))
+    group = made.add_argument_group("resources of a container; no service is asked")
+    group.add_argument(
+        "--resources",
+        nargs=argparse.REMAINDER,
+        metavar="OPTION",
+        help=(
+            "print CPUs and memory, in YAML, of a container for `headlight serve OPTION...`; "
+            "all that follows is for `headlight serve`"
+        ),
+    )
+    group.add_argument(
+        "--cpus",
+        type=positive,
+        metavar="N",
+        help="CPUs of the container; default: those of this machine",
+    )
     add_connection(made)
 
 
@@ -185,6 +206,11 @@ def run_tokens(arguments: argparse.Namespace) -> None:
 
 def run_info(arguments: argparse.Namespace) -> None:
     """Run `headlight info`."""
+    if arguments.resources is not None:
+        run_resources(arguments)
+        return
+    if arguments.cpus is not None:
+        raise UsageError("--cpus is for --resources; add it, or leave --cpus out")
     with connect(arguments) as client:
         model = client.model()
     write_result(
@@ -192,4 +218,16 @@ def run_info(arguments: argparse.Namespace) -> None:
         what=f"description of {model.name}",
         text=lambda: result_output.info_text(model, terminal_width(arguments.out)),
         json=model.as_dict,
+    )
+
+
+def run_resources(arguments: argparse.Namespace) -> None:
+    """Run `headlight info --resources`."""
+    part = importlib.import_module(RESOURCES)
+    resources, title = part.compute(arguments.resources, arguments.cpus)
+    write_result(
+        arguments,
+        what="resources of a container",
+        text=lambda: part.as_patch(resources, title),
+        json=lambda: part.as_json(resources),
     )

@@ -1,8 +1,8 @@
 """Entry point of the command `headlight`.
 
-`headlight serve` and `headlight export` belong to other packages: the only upward imports. Each
-command loads its modules when it runs, because `headlight serve` sets variables that gRPC reads on
-import.
+`headlight serve`, `headlight export` and `headlight info --resources` belong to other packages: the
+only upward imports. Each command loads its modules when it runs, because `headlight serve` sets
+variables that gRPC reads on import.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ PARTS = {
         "turn a model's folder or a Hub id into a bundle",
     ),
 }
+
+RESOURCES = "headlight_service.app.resources"  # of `headlight info --resources`
 
 
 def main(argv: Sequence[str] | None = None) -> int:

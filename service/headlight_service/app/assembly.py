@@ -183,6 +183,11 @@ def limits(config: Config, manifest: Manifest) -> Limits:
     )
 
 
+def output_limit(config: Config, manifest: Manifest) -> int:
+    """Return the limit on all results of a model at once."""
+    return _of_all(config, limits(config, manifest).max_stream_output_bytes)
+
+
 def _of_all(config: Config, of_stream: int) -> int:
     """Return the limit on all results at once; by default a few full streams, or a unary answer."""
     return config.max_output_bytes or max(

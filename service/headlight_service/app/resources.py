@@ -1,0 +1,153 @@
+"""CPUs and memory of a container for the service: `headlight info --resources`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+from headlight.errors import InvalidInput, Unavailable
+from headlight.runtime.bundle.bundle import Bundle
+from headlight.runtime.bundle.manifest import Manifest
+from headlight.runtime.providers.worker_layout import share, usable_cpus
+from headlight_service.app.assembly import output_limit
+from headlight_service.app.model_preparation import ExportFailed, prepare
+from headlight_service.config.command_line import ConfigError
+from headlight_service.config.options import Config
+from headlight_service.core.admission.working_memory import MIB, batches_at_once, text_bytes
+
+PROCESS_BYTES = 300 * MIB  # Python and the libraries, under load
+# Peak while the weights are opened (docs/performance.md, "Memory of the weights"), in halves.
+WEIGHT_HALVES = {"cpu": 6, "openvino": 7, "cuda": 6}
+STEP = 128 * MIB  # the memory of a container is rounded up to it
+REASONS = {
+    "answers": "twice --max-output-bytes",
+    "requests": "--max-queue-bytes",
+    "process": "Python and libraries",
+    "weights": "their peak, while they are opened",
+    "texts": "working memory of the longest texts, as many as run at once",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Resources:
+    """CPUs and memory of one container.
+
+    Attributes:
+        cpus: threads that compute, each a whole CPU.
+        streams, threads: workers, and the threads of each.
+        parts: the largest that each part of the memory can become, in bytes; see `REASONS`.
+    """
+
+    cpus: int
+    streams: int
+    threads: int
+    parts: Mapping[str, int]
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the container: the sum, rounded up to `STEP`."""
+        return -(-sum(self.parts.values()) // STEP) * STEP
+
+
+def resources_of(config: Config, manifest: Manifest, cpus: int) -> Resources:
+    """Return what the service needs to hold its largest answers, requests and texts at once.
+
+    Args:
+        config: the options of the service.
+        manifest: of its bundle.
+        cpus: CPUs of the container.
+    """
+    provider = "cpu" if config.provider == "auto" else config.provider
+    default = 1 if provider == "cuda" else None
+    streams, threads = share(config.streams or default, config.threads, cpus)
+    attend = config.attention == "on"
+    batches = batches_at_once(streams, provider)
+    text = text_bytes(manifest.architecture, manifest.max_length, provider, attend=attend)
+    weights = weight_bytes(manifest, provider, config.precision)
+    return Resources(
+        cpus=cpus,
+        streams=streams,
+        threads=threads,
+        parts={
+            "answers": 2 * output_limit(config, manifest),
+            "requests": config.max_queue_bytes,
+            "process": PROCESS_BYTES,
+            "weights": weights * WEIGHT_HALVES[provider] // 2,
+            "texts": batches * text,
+        },
+    )
+
+
+def weight_bytes(manifest: Manifest, provider: str, precision: str) -> int:
+    """Return the bytes of the weights of the graphs that are opened.
+
+    Raises:
+        BundleError: the bundle has no graphs of this provider and precision.
+    """
+    manifest.graph("embed", provider, precision)
+    files = {
+        name
+        for graph in manifest.graphs
+        if provider in graph.providers and graph.precision == precision
+        for name in graph.weights
+    }
+    return sum(manifest.files[name].bytes for name in files)
+
+
+def as_patch(resources: Resources, title: str) -> str:
+    """Return the resources in YAML, for a container of a Pod, with the parts as comments."""
+    parts = [
+        f"#   {name:<8}  {-(-count // MIB):>7,} MiB  {REASONS[name]}"
+        for name, count in resources.parts.items()
+    ]
+    lines = [
+        f"# {title}",
+        *parts,
+        "resources:",
+        "  requests: &resources",
+        f'    cpu: "{resources.cpus}"',
+        f"    memory: {resources.memory // MIB}Mi",
+        "  limits: *resources",
+    ]
+    return "\n".join(lines)
+
+
+def as_json(resources: Resources) -> dict[str, object]:
+    """Return the resources in JSON."""
+    return {
+        "cpus": resources.cpus,
+        "memory_bytes": resources.memory,
+        "parts": dict(resources.parts),
+        "streams": resources.streams,
+        "threads": resources.threads,
+    }
+
+
+def compute(arguments: Sequence[str], cpus: int | None) -> tuple[Resources, str]:
+    """Return the resources of `headlight serve` with these arguments, and a title.
+
+    A model that is no bundle is exported into the cache first, as `headlight serve` does.
+
+    Args:
+        arguments: of `headlight serve`. The environment counts, too.
+        cpus: CPUs of the container; None: those of this machine.
+
+    Raises:
+        InvalidInput: an option is wrong, or the model cannot be found or exported.
+        BundleError: the bundle cannot be used.
+        Unavailable: the export failed, and may succeed later.
+    """
+    try:
+        config = Config.parse(arguments, os.environ)
+        manifest = Bundle(asyncio.run(prepare(config, os.environ)), config.bundle_sha256).manifest
+    except ConfigError as error:
+        raise InvalidInput("", str(error)) from None
+    except ExportFailed as error:
+        raise Unavailable(str(error)) from None
+    resources = resources_of(config, manifest, usable_cpus() if cpus is None else cpus)
+    return resources, (
+        f"{manifest.name}: provider {config.provider}, precision {config.precision}, "
+        f"attention {config.attention}, streams {resources.streams}, threads {resources.threads}"
+    )

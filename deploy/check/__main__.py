@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,9 +11,9 @@ from deploy.check import (
     kserve,
     networking,
     rayjob,
+    rules,
     schemas,
     security,
-    settings,
     sources,
 )
 from deploy.check.manifests import Manifest
@@ -44,7 +43,6 @@ def own_invariants(renderings: Renderings) -> Iterable[str]:
             f"{name}: {line}"
             for line in networking.jobs_are_not_served(manifests, renderings[SERVING])
         )
-    yield from settings.open_entries()
     yield from sources.breaches()
 
 
@@ -54,17 +52,9 @@ def kubernetes_schemas(renderings: Renderings) -> Iterable[str]:
         yield from (f"{name}: {line}" for line in schemas.kubernetes(manifests))
 
 
-def rules(renderings: Renderings) -> Iterable[str]:
-    """Run CHECKS of deploy/check/rules.py.
-
-    They are pairs of a name and a function, which returns a line for each error.
-    """
-    if importlib.util.find_spec("deploy.check.rules") is None:
-        return ["deploy/check/rules.py is missing: nothing checks the rules of deploy/prometheus"]
-    checks: Sequence[tuple[str, Callable[[], list[str]]]] = importlib.import_module(
-        "deploy.check.rules"
-    ).CHECKS
-    return [f"{name}: {line}" for name, check in checks for line in check()]
+def prometheus(_renderings: Renderings) -> Iterable[str]:
+    """Check the rules of deploy/prometheus, the runbooks and the dashboard."""
+    return [f"{name}: {line}" for name, check in rules.CHECKS for line in check()]
 
 
 def compose_file(_renderings: Renderings) -> Iterable[str]:
@@ -82,7 +72,7 @@ STEPS: dict[str, Callable[[Renderings], Iterable[str]]] = {
     "custom resources against their projects' types": schemas.custom,
     "own invariants": own_invariants,
     f"checkov, without {', '.join(sorted(security.SKIPS))}": security.policies,
-    "rules, alerts and dashboard, by promtool": rules,
+    "rules, alerts and dashboard, by promtool": prometheus,
     "RayJob: its fields, its pods by the schemas of Kubernetes": ray_job,
     "compose.yaml: its schema, compose-lint, its files, promtool": compose_file,
 }
@@ -127,8 +117,6 @@ def main() -> int:
         report(name, found)
     for skip, why in (security.SKIPS | compose.SKIPS).items():
         print(f"skipped {skip}: {why}")
-    for (option, value), why in settings.OPEN.items():
-        print(f"OPEN    {option}={value}: {why}")
     print(f"found: {wrong}" if wrong else "nothing found")
     return 1 if wrong else 0
 

@@ -5,28 +5,23 @@ Each function yields a line for each breach.
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from deploy.check import manifests as look
 from deploy.check import networking, settings
 from deploy.check.manifests import Manifest
-from headlight.runtime.bundle.manifest import Architecture
+from headlight.runtime.bundle.bundle import Bundle
 from headlight.runtime.providers.worker_layout import share
+from headlight_service.app.resources import Resources, resources_of
+from headlight_service.config.command_line import ConfigError
 from headlight_service.config.options import Config
-from headlight_service.core.admission.working_memory import batches_at_once, text_bytes
 
 Invariant = Callable[[list[Manifest]], Iterator[str]]
 
 # From the end of the grace time to the process's end: calls in flight are refused, threads end.
 MARGIN_SECONDS = 5
-PROCESS_BYTES = 300 << 20  # Python and the libraries, under load; also in deploy/README.md
-SHIPPED = (
-    Path(__file__).resolve().parents[2] / "model" / "headlight_model" / "checkpoints" / "docs-rope"
-)  # the model that the overlays name
-WEIGHT_BYTES = 16 << 20  # of the shipped model, in a bundle
+SHIPPED = Path(__file__).resolve().parents[2] / "build/bundles/docs-rope"  # the overlays' bundle
 SCALE_DOWN_SECONDS = range(300, 901)
 LABELLED = (
     *("Deployment", "Job", "Service", "ServiceAccount", "NetworkPolicy"),
@@ -103,6 +98,34 @@ def autoscaler_has_the_word(manifests: list[Manifest]) -> Iterator[str]:
                 )
 
 
+def autoscalers_can_measure(manifests: list[Manifest]) -> Iterator[str]:
+    """Check that what an autoscaler reads is there: requests of its containers, or a PodMonitor."""
+    for deployment in look.of_kind(manifests, "Deployment"):
+        scraped = any(
+            look.matches(look.selector_of(monitor), look.pod_labels(deployment))
+            for monitor in look.of_kind(manifests, "PodMonitor")
+        )
+        requests = {
+            container["name"]: container.get("resources", {}).get("requests", {})
+            for container in look.pod(deployment)["containers"]
+        }
+        for scaler in look.scalers(manifests, deployment):
+            # KEDA's triggers, which have no field like these, are queries of Prometheus.
+            for metric in scaler["spec"].get("metrics", scaler["spec"].get("triggers", [])):
+                if "containerResource" in metric:
+                    source = metric["containerResource"]
+                    if source["name"] not in requests.get(source["container"], {}):
+                        yield (
+                            f"{look.title(scaler)}: container {source['container']} requests no "
+                            f"{source['name']}, of which the use is a share"
+                        )
+                elif not scraped:
+                    yield (
+                        f"{look.title(scaler)}: reads a metric of the service, which no "
+                        "PodMonitor scrapes; add the component monitoring"
+                    )
+
+
 def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
     """Check that there are as many threads as whole CPUs.
 
@@ -111,7 +134,11 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
     for deployment, container in look.server(manifests):
         cpus = look.quantity(container.get("resources", {}).get("limits", {}).get("cpu", 0))
         options = look.options(manifests, container)
-        count, each = _shared(options, max(1, int(cpus)))
+        streams, threads = (
+            int(options[name]) if name in options else None
+            for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
+        )
+        count, each = share(streams, threads, max(1, int(cpus)))
         if cpus < 1 or count * each != cpus:
             said = f"{count} streams of {each} threads"
             yield (
@@ -120,66 +147,41 @@ def threads_are_cpus(manifests: list[Manifest]) -> Iterator[str]:
             )
 
 
-def _shared(options: Mapping[str, str], cpus: int) -> tuple[int, int]:
-    """Return the workers (HEADLIGHT_STREAMS) and the threads of each."""
-    streams, threads = (
-        int(options[name]) if name in options else None
-        for name in ("HEADLIGHT_STREAMS", "HEADLIGHT_THREADS")
-    )
-    return share(streams, threads, cpus)
-
-
-def memory_holds_answers_and_work(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that the largest answers, requests and texts fit beside the process.
-
-    Otherwise a flood of them kills it. No manifest names the model's sizes: the shipped model is
-    assumed, and what another model needs beyond that must be added.
-    """
+def memory_suffices(manifests: list[Manifest]) -> Iterator[str]:
+    """Check that a replica with the shipped model has the memory that it may need."""
     for deployment, container in look.server(manifests):
-        options, limits = look.options(manifests, container), container["resources"]["limits"]
-        if "HEADLIGHT_MAX_OUTPUT_BYTES" not in options:
+        limits = container["resources"]["limits"]
+        if "HEADLIGHT_MAX_OUTPUT_BYTES" not in look.options(manifests, container):
             yield (
                 f"{look.title(deployment)}: HEADLIGHT_MAX_OUTPUT_BYTES is not set; "
                 "by default it grows with the model"
             )
             continue
-        requests = int(options.get("HEADLIGHT_MAX_QUEUE_BYTES", Config.max_queue_bytes))
-        batches, work = _work(options, max(1, int(look.quantity(limits.get("cpu", 0)))))
-        least = (
-            2 * int(options["HEADLIGHT_MAX_OUTPUT_BYTES"])
-            + requests
-            + PROCESS_BYTES
-            + 3 * WEIGHT_BYTES
-            + work
-        )
+        try:
+            least = needed(manifests, container).memory
+        except ConfigError:  # `settings.options_are_taken` reports it
+            continue
         if (limit := look.quantity(limits.get("memory", 0))) < least:
-            own = (
-                f"three times the weights of {SHIPPED.name} and {batches} of its "
-                "longest texts at once"
-            )
-            said = f"twice HEADLIGHT_MAX_OUTPUT_BYTES, HEADLIGHT_MAX_QUEUE_BYTES, 300 MiB, {own}"
             yield (
-                f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than "
-                f"{said}: {least}"
+                f"{look.title(deployment)}: a memory limit of {limit:f} bytes is less than the "
+                f"{least} of `headlight info --resources`"
             )
 
 
-def _work(options: dict[str, str], cpus: int) -> tuple[int, int]:
-    """Return the shipped model's batches at once, and their bytes with the longest texts."""
-    config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
-    same = {name: config[name] for name in ("positions", "layers", "heads", "dim", "vocab_size")}
-    model = Architecture(**same, pooled_dim=config["dim"])
-    provider = options.get("HEADLIGHT_PROVIDER", "cpu").replace("auto", "cpu")
-    streams, _ = _shared(
-        {"HEADLIGHT_STREAMS": "1"} | options if provider == "cuda" else options, cpus
-    )
-    batches = batches_at_once(streams, provider)
-    attend = options.get("HEADLIGHT_ATTENTION", Config.attention) == "on"
-    return batches, batches * text_bytes(model, config["max_length"], provider, attend=attend)
+def needed(manifests: list[Manifest], container: Manifest) -> Resources:
+    """Return what `headlight info --resources` says of a container with the shipped model.
+
+    Raises:
+        ConfigError: the options are wrong.
+    """
+    options = look.options(manifests, container)
+    config = Config.parse((), {name: options[name] for name in options if name in settings.PARSERS})
+    cpus = max(1, int(look.quantity(container["resources"]["limits"].get("cpu", 0))))
+    return resources_of(config, Bundle(SHIPPED).manifest, cpus)
 
 
 def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that limits equal requests in every container: CPUs, memory and disk."""
+    """Check that limits equal requests in every container, and that there is one of disk."""
     for workload in look.workloads(manifests):
         for container in look.containers(workload):
             resources = container.get("resources", {})
@@ -187,20 +189,16 @@ def resources_are_promised(manifests: list[Manifest]) -> Iterator[str]:
             where = f"{look.title(workload)}, container {container['name']}"
             if limits != requests:
                 yield f"{where}: limits {limits} differ from requests {requests}"
-            yield from (
-                f"{where}: no limit of {name}"
-                for name in ("cpu", "memory", "ephemeral-storage")
-                if name not in limits
-            )
+            if "ephemeral-storage" not in limits:
+                yield f"{where}: no limit of ephemeral-storage"
 
 
 def pods_are_restricted(manifests: list[Manifest]) -> Iterator[str]:
-    """Check what checkov does not: no account token, no Service variables, bounded folders."""
+    """Check what checkov does not: no Service variables, bounded folders, known volumes."""
     for workload in look.workloads(manifests):
         spec, where = look.pod(workload), look.title(workload)
-        for field in ("automountServiceAccountToken", "enableServiceLinks"):
-            if spec.get(field) is not False:
-                yield f"{where}: {field} must be false"
+        if spec.get("enableServiceLinks") is not False:
+            yield f"{where}: enableServiceLinks must be false"
         for volume in spec.get("volumes", []):
             if "emptyDir" in volume and "sizeLimit" not in (volume["emptyDir"] or {}):
                 yield f"{where}: volume {volume['name']} has no sizeLimit"
@@ -226,34 +224,16 @@ def rollout_keeps_all(manifests: list[Manifest]) -> Iterator[str]:
             )
 
 
-def images_are_chosen(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that no placeholder is left, no version floats, and one repository has one version."""
-    versions: dict[str, set[str]] = {}
+def image_volumes_are_named(manifests: list[Manifest]) -> Iterator[str]:
+    """Check that no placeholder is left in a volume, which checkov does not read."""
     for workload in look.workloads(manifests):
-        volumes = (
-            volume["image"]["reference"]
-            for volume in look.pod(workload).get("volumes", [])
-            if "image" in volume
-        )
-        for image in itertools.chain(
-            (container["image"] for container in look.containers(workload)), volumes
-        ):
-            name, _, version = (
-                image.replace("@", ":", 1).rpartition(":")
-                if ":" in image.rpartition("/")[2]
-                else (image, "", "")
-            )
-            if "/" not in name or version in ("", "latest"):
+        for volume in look.pod(workload).get("volumes", []):
+            image = volume.get("image", {}).get("reference", ":")
+            if ":" not in image.rpartition("/")[2]:
                 yield (
-                    f"{look.title(workload)}: image {image!r} is not set, or floats; "
-                    "the overlay's `images` must name one version"
+                    f"{look.title(workload)}: volume {volume['name']} has the image {image!r}, "
+                    "without a version; a patch in the overlay must name it"
                 )
-            versions.setdefault(name, set()).add(version)
-    yield from (
-        f"image {name} is used as {sorted(used)}; use one"
-        for name, used in versions.items()
-        if len(used) > 1
-    )
 
 
 def objects_are_labelled(manifests: list[Manifest]) -> Iterator[str]:
@@ -280,12 +260,13 @@ INVARIANTS: tuple[Invariant, ...] = (
     grace_covers_drain,
     budget_below_replicas,
     autoscaler_has_the_word,
+    autoscalers_can_measure,
     threads_are_cpus,
-    memory_holds_answers_and_work,
+    memory_suffices,
     resources_are_promised,
     pods_are_restricted,
     rollout_keeps_all,
-    images_are_chosen,
+    image_volumes_are_named,
     objects_are_labelled,
     shards_are_completions,
     *networking.INVARIANTS,

@@ -17,10 +17,6 @@ SECRET = re.compile(r"(?i)(password|passwd|secret|private|api.?key|token|credent
 METRIC = re.compile(r"\bheadlight_\w+")
 NAMESPACE = re.compile(r'namespace="([^"]*)"')
 
-# Values in the manifests that the service does not accept yet, each with a reason. Every run
-# reports them. A value that it accepts by now is a breach, so that no entry outlives its reason.
-OPEN: dict[tuple[str, str], str] = {}
-
 PARSERS = {
     PREFIX + field.name.upper(): field.metadata["parse"] for field in dataclasses.fields(Config)
 }
@@ -55,27 +51,12 @@ def options_are_taken(manifests: list[Manifest]) -> Iterator[str]:
             given = {
                 name: value
                 for name, value in look.options(manifests, container).items()
-                if name.startswith(PREFIX)
-            }
-            given = {
-                pair[0]: pair[1]
-                for pair in given.items()
-                if pair not in OPEN and pair[0] not in CLIENT_VARIABLES
+                if name.startswith(PREFIX) and name not in CLIENT_VARIABLES
             }
             alone = [why for name, value in given.items() if (why := unreadable(name, value))]
             yield from (f"{where}: {why}" for why in alone)
             if serving and not alone and (why := refusal(given)):
                 yield f"{where}: {why}"
-
-
-def open_entries() -> Iterator[str]:
-    """Yield the entries of OPEN that the service accepts by now."""
-    for name, value in OPEN:
-        if unreadable(name, value) is None:
-            yield (
-                f"{name}={value} is taken by the service now; "
-                "remove it from OPEN in deploy/check/settings.py"
-            )
 
 
 def references_exist(manifests: list[Manifest]) -> Iterator[str]:
@@ -114,9 +95,10 @@ def references_exist(manifests: list[Manifest]) -> Iterator[str]:
 
 
 def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
-    """Check that no secret is in the environment or in the repository.
+    """Check that no secret is in an option or in the repository.
 
-    Every child process and crash report has the environment.
+    Every child process and crash report has the environment. checkov refuses references to Secrets
+    there.
     """
     yield from (
         f"{look.title(secret)}: a Secret does not belong into a repository"
@@ -125,11 +107,6 @@ def secrets_stay_out(manifests: list[Manifest]) -> Iterator[str]:
     for workload in look.workloads(manifests):
         for container in look.containers(workload):
             where = f"{look.title(workload)}, container {container['name']}"
-            if any("secretRef" in source for source in container.get("envFrom", [])):
-                yield f"{where}: reads a Secret into its environment; mount it"
-            for entry in container.get("env", []):
-                if "secretKeyRef" in entry.get("valueFrom", {}):
-                    yield f"{where}: {entry['name']} is read from a Secret; mount it"
             for name, value in look.options(manifests, container).items():
                 plain = (
                     value.startswith("/") or value.replace(".", "").isdecimal()

@@ -9,6 +9,7 @@ from typing import Any
 from deploy.check.manifests import Manifest
 
 CPU, KEDA, BULK, TLS = "overlays/cpu", "examples/keda", "examples/bulk-job", "examples/tls"
+BACKLOG, IMAGE_VOLUME = "examples/prometheus-adapter", "examples/bundle-image-volume"
 REMOVE = object()
 
 
@@ -103,18 +104,16 @@ INVARIANT_BREAKS = (
         "data.HEADLIGHT_MAX_OUTPUT_BYTES",
         REMOVE,
     ),
-    Break("is less than twice", "ConfigMap", "data.HEADLIGHT_MAX_OUTPUT_BYTES", str(2 << 30)),
     Break(
-        "8 of its longest texts at once", "Deployment", f"{FIRST}.resources.limits.memory", "4Gi"
+        "of `headlight info --resources`",
+        "ConfigMap",
+        "data.HEADLIGHT_MAX_OUTPUT_BYTES",
+        "2147483648",
+    ),
+    Break(
+        "of `headlight info --resources`", "Deployment", f"{FIRST}.resources.limits.memory", "4Gi"
     ),
     Break("differ from requests", "Deployment", f"{FIRST}.resources.requests.memory", "1Gi"),
-    Break("no limit of memory", "Deployment", f"{FIRST}.resources.limits.memory", REMOVE),
-    Break(
-        "automountServiceAccountToken must be false",
-        "Deployment",
-        f"{POD}.automountServiceAccountToken",
-        True,
-    ),
     Break("enableServiceLinks must be false", "Job", f"{POD}.enableServiceLinks", REMOVE, BULK),
     Break("has no sizeLimit", "Deployment", f"{POD}.volumes.1.emptyDir", {}),
     Break(
@@ -126,24 +125,12 @@ INVARIANT_BREAKS = (
     Break(
         "maxUnavailable must be 0", "Deployment", "spec.strategy.rollingUpdate.maxUnavailable", 1
     ),
-    Break("image 'headlight' is not set", "Deployment", f"{FIRST}.image", "headlight"),
     Break(
-        "is not set, or floats",
+        "has the image 'headlight-bundle'",
         "Deployment",
-        f"{FIRST}.image",
-        "registry.example.com/headlight:latest",
-    ),
-    Break(
-        "is not set, or floats",
-        "Deployment",
-        f"{FIRST}.image",
-        "registry.example.com:5000/headlight",
-    ),
-    Break(
-        "is used as",
-        "Deployment",
-        f"{POD}.initContainers.0.image",
-        "registry.example.com/headlight:0.2.0",
+        f"{POD}.volumes.0.image.reference",
+        "headlight-bundle",
+        IMAGE_VOLUME,
     ),
     Break(
         "no label app.kubernetes.io/part-of",
@@ -215,19 +202,6 @@ INVARIANT_BREAKS = (
     Break("is not here", "ConfigMap", "metadata.name", "other"),
     Break("which is on no volume", "ConfigMap", "data.HEADLIGHT_BUNDLE", "/models"),
     Break(
-        "reads a Secret into its environment",
-        "Deployment",
-        f"{FIRST}.envFrom.0",
-        {"secretRef": {"name": "s"}},
-    ),
-    Break(
-        "is read from a Secret",
-        "Job",
-        f"{FIRST}.env.0",
-        {"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
-        BULK,
-    ),
-    Break(
         "HEADLIGHT_AUTH_TOKENS looks like a secret",
         "ConfigMap",
         "data.HEADLIGHT_AUTH_TOKENS",
@@ -239,12 +213,40 @@ INVARIANT_BREAKS = (
         "HorizontalPodAutoscaler",
         "spec.metrics.0.pods.metric.name",
         "headlight_backlog",
+        BACKLOG,
     ),
+    Break(
+        "container headlight requests no cpu",
+        "Deployment",
+        f"{FIRST}.resources.requests.cpu",
+        REMOVE,
+    ),
+    Break("which no PodMonitor scrapes", "PodMonitor", "spec.selector.matchLabels", {}, BACKLOG),
+    Break("which no PodMonitor scrapes", "PodMonitor", "kind", "ServiceMonitor", KEDA),
     Break(
         "and is in namespace headlight",
         "ScaledObject",
         "spec.triggers.0.metadata.query",
         "headlight_backlog_seconds",
         KEDA,
+    ),
+)
+
+# By checkov, with the policy that reports it.
+POLICY_BREAKS = (
+    Break("CKV_K8S_11", "Deployment", f"{FIRST}.resources.limits.cpu", REMOVE),
+    Break("CKV_K8S_13", "Deployment", f"{FIRST}.resources.limits.memory", REMOVE),
+    Break("CKV_K8S_14", "Deployment", f"{FIRST}.image", "headlight"),
+    Break("CKV_K8S_14", "Deployment", f"{FIRST}.image", "registry.example.com/headlight:latest"),
+    Break("CKV_K8S_14", "Deployment", f"{FIRST}.image", "registry.example.com:5000/headlight"),
+    Break("CKV_K8S_14", "Deployment", f"{POD}.initContainers.0.image", "headlight-bundle"),
+    Break("CKV_K8S_38", "Deployment", f"{POD}.automountServiceAccountToken", True),
+    Break("CKV_K8S_35", "Deployment", f"{FIRST}.envFrom.0", {"secretRef": {"name": "s"}}),
+    Break(
+        "CKV_K8S_35",
+        "Job",
+        f"{FIRST}.env.0",
+        {"name": "T", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        BULK,
     ),
 )

@@ -11,10 +11,10 @@ import yaml
 from deploy.check import compose
 from deploy.check.rendering import DEPLOY
 from headlight.runtime.bundle.bundle import Bundle
-from headlight_service.core.admission.working_memory import MIB, batches_at_once, text_bytes
+from headlight_service.app.resources import resources_of
+from headlight_service.config.options import Config
 
 BUNDLE = DEPLOY.parent / "build/bundles/docs-rope"
-PROCESS_BYTES = 300 * MIB  # deploy/README.md, 2
 
 
 @pytest.fixture
@@ -73,11 +73,9 @@ def test_a_stage_of_the_image_takes_the_bundle(copied: Path) -> None:
     assert any("has no stage bundle" in line for line in compose.breaches(copied))
 
 
-def test_the_longest_texts_fit_into_its_memory() -> None:
-    """One stream for each CPU is the service's default."""
+def test_its_memory_is_enough() -> None:
     service = yaml.safe_load(compose.COMPOSE.read_text(encoding="utf-8"))["services"]["headlight"]
-    manifest = Bundle(BUNDLE).manifest
-    text = text_bytes(manifest.architecture, manifest.max_length, "cpu", attend=True)
-    answers = 2 * int(service["environment"]["HEADLIGHT_MAX_OUTPUT_BYTES"])
-    needed = batches_at_once(service["cpus"], "cpu") * text + answers + PROCESS_BYTES
+    output = int(service["environment"]["HEADLIGHT_MAX_OUTPUT_BYTES"])
+    config = Config(max_output_bytes=output)
+    needed = resources_of(config, Bundle(BUNDLE).manifest, service["cpus"]).memory
     assert needed <= int(service["mem_limit"].removesuffix("g")) << 30

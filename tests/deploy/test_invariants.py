@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.check import invariants, networking, settings
+from deploy.check import invariants, networking
 from deploy.check.invariants import INVARIANTS, breaches
 from deploy.check.manifests import pod
 from headlight_service.app.health import SERVICES
@@ -110,12 +110,3 @@ def test_a_job_that_computes_in_its_pods_calls_nothing(load: Load) -> None:
     [container] = pod(job)["containers"]
     assert container["args"] == ["--local", "/mnt/models"]
     assert container["image"].endswith("-bulk")  # the image with pyarrow
-
-
-def test_settings_listed_as_open_that_are_now_accepted_are_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert list(settings.open_entries()) == []
-    monkeypatch.setitem(settings.OPEN, ("HEADLIGHT_PROVIDER", "cpu"), "once it was not taken")
-    [line] = settings.open_entries()
-    assert "HEADLIGHT_PROVIDER=cpu is taken" in line

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.check import rendering, schemas, sources
+from deploy.check import rendering, schemas, security, sources
 from deploy.check.rendering import DEPLOY, CannotRender, render
-from tests.deploy.breaking import BULK, CPU, KEDA, TLS, Break
+from tests.deploy.breaking import BULK, CPU, KEDA, POLICY_BREAKS, TLS, Break
 from tests.deploy.conftest import Load
 
 ROUTE, ROUTE_TLS = "examples/grpcroute", "examples/grpcroute-tls"
@@ -58,6 +58,21 @@ def test_invalid_custom_resources_are_reported(load: Load) -> None:
             broken,
             lines,
         )
+
+
+def test_what_checkov_forbids_is_reported(load: Load) -> None:
+    """All in one run: each takes seconds to start."""
+    renderings = {}
+    for number, broken in enumerate(POLICY_BREAKS):
+        renderings[f"broken{number}"] = load(broken.folder)
+        broken.apply(renderings[f"broken{number}"])
+    lines = list(security.policies(renderings))
+    missing = [
+        broken
+        for number, broken in enumerate(POLICY_BREAKS)
+        if not any(line.startswith(f"broken{number}:") and broken.said in line for line in lines)
+    ]
+    assert missing == [], lines
 
 
 def test_a_folder_that_cannot_be_rendered_is_reported(

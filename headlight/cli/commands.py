@@ -132,14 +132,14 @@ def add_info(commands: Any) -> None:
         ),
     )
     add_output(made, ("text", "json"))
-    group = made.add_argument_group("resources of a container; no service is asked")
+    group = made.add_argument_group("resources")
     group.add_argument(
         "--resources",
         nargs=argparse.REMAINDER,
         metavar="OPTION",
         help=(
-            "print CPUs and memory, in YAML, of a container for `headlight serve OPTION...`; "
-            "all that follows is for `headlight serve`"
+            "ask no service; print CPUs and memory, in YAML, of a container for `headlight serve "
+            "OPTION...`; all that follows is for `headlight serve`"
         ),
     )
     group.add_argument(

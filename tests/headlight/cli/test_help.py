@@ -22,7 +22,7 @@ GROUPS = {
     "attend": ["input", "heads", "reading", "output", "connection"],
     "heads": ["input", "reading", "output", "connection"],
     "tokens": ["input", "reading", "output", "connection"],
-    "info": ["output", "connection"],
+    "info": ["output", "resources", "connection"],
     "serve": [
         *("model", "addresses", "TLS and clients", "computation", "texts"),
         *("limits of a request", "queue", "batches", "process", "log and traces"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.client.call_flow import Failure, Flow, Pause, Retries, Wait, in_order, run
@@ -32,8 +33,31 @@ ResultT = TypeVar("ResultT")
 
 BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, if the service reports no limit for a request
+BLOCK_TOKENS = 16_384  # of a service: a slow one answers blocks of long texts within seconds
 LEAST_BLOCK = 32
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
+
+
+class BlockSize(NamedTuple):
+    """Size of the largest blocks.
+
+    Attributes:
+        inputs: most inputs.
+        tokens: most characters and token ids together, as upper bounds of tokens.
+        longest: most tokens that the model reads of one input.
+    """
+
+    inputs: int
+    tokens: int = sys.maxsize
+    longest: int = sys.maxsize
+
+    @classmethod
+    def of_service(cls, model: ModelDescription) -> BlockSize:
+        """Return the size for requests to a service.
+
+        Blocks are small, so that they end one after another, and not all together at the end.
+        """
+        return cls(model.limits.max_items or BLOCK, BLOCK_TOKENS, model.max_length)
 
 
 class JobRetries(Retries):
@@ -143,8 +167,8 @@ def encode_blocks(
     retries: JobRetries,
     stop: Callable[[], None],
     skip: bool,
+    block: BlockSize,
     first: int = 0,
-    block: int = BLOCK,
     at_once: int | None = None,
     reword: Callable[[str], str] = str,
 ) -> None:
@@ -160,8 +184,8 @@ def encode_blocks(
         stop: ends the calls in flight, if the job ends early.
         skip: whether to leave out inputs that cannot be encoded, or have no usable result, instead
             of raising an error.
+        block: size of a block.
         first: the first place to encode.
-        block: most inputs of a block.
         at_once: blocks in flight; None: BLOCKS_AT_ONCE.
         reword: the wording of a problem for its reader.
 
@@ -191,7 +215,7 @@ def encode_blocks(
         take(block, found)
         return None
 
-    blocks = blocks_of(first, len(inputs), block, at_once)
+    blocks = blocks_of(first, inputs, block, at_once)
     try:
         run(in_order(blocks, at_once, begin, receive, retries), retries.execute)
     except BaseException:
@@ -202,13 +226,21 @@ def encode_blocks(
     pool.shutdown()
 
 
-def blocks_of(done: int, total: int, most: int, at_once: int) -> Iterator[range]:
-    """Return ranges of the missing places, up to `most` each.
+def blocks_of(done: int, inputs: Sequence[Input], most: BlockSize, at_once: int) -> Iterator[range]:
+    """Yield ranges of the missing places, in order.
 
     A short list is split into smaller blocks, so that `at_once` of them run at once.
     """
-    size = min(most, max(LEAST_BLOCK, math.ceil((total - done) / at_once)))
-    return (range(first, min(first + size, total)) for first in range(done, total, size))
+    count = min(most.inputs, max(LEAST_BLOCK, math.ceil((len(inputs) - done) / at_once)))
+    begin, tokens = done, 0
+    for place in range(done, len(inputs)):
+        size = min(len(inputs[place]), most.longest)
+        tokens += size
+        if place > begin and (place - begin == count or tokens > most.tokens):
+            yield range(begin, place)
+            begin, tokens = place, size
+    if begin < len(inputs):
+        yield range(begin, len(inputs))
 
 
 def blocks_around(

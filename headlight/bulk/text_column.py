@@ -1,23 +1,56 @@
-"""Column of texts in a table."""
+"""Columns of texts in a table, in any of Arrow's string types."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 NULL, EMPTY = "is null; give a text", "is empty; give at least one character"
 NOT_UTF8 = "is not UTF-8; convert it"  # Arrow reads such bytes without a check
-TYPES = (
-    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    pa.types.is_null,  # of a column without values
-)
+STRINGS = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+BINARIES = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view
 
 
 def holds_texts(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds texts."""
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return any(check(kind) for check in TYPES)
+    """Return whether a column of this type holds texts; one without values may have no type."""
+    return pa.types.is_null(kind) or plain_type(kind) == pa.large_string()
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that holds all values of a string or binary type; others as they are."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if any(check(value) for check in STRINGS):
+        return pa.large_string()
+    return pa.large_binary() if any(check(value) for check in BINARIES) else kind
+
+
+def common_type(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
+    """Return a type for columns of these types in several files; None: there is none.
+
+    String types have a common one, and so have binary types. Views become plain: Arrow cannot
+    select among their values.
+    """
+    found = [kind for kind in dict.fromkeys(kinds) if not pa.types.is_null(kind)]
+    if not found:
+        return pa.null()
+    if len(found) == 1 and "_view" not in str(found[0]):
+        return found[0]
+    plain = {plain_type(kind) for kind in found}
+    return plain.pop() if len(plain) == 1 else None
+
+
+def cast_column(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Return a column with the values of another in a type that `common_type` has for it."""
+    if pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(kind):
+        # Arrow cannot look up values that are views.
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)).cast(kind)
+            for chunk in column.chunks
+        ]
+        return pa.chunked_array(chunks, kind)
+    return column.cast(kind)
 
 
 def read_texts(column: Any) -> tuple[list[str], dict[int, str]]:

@@ -6,6 +6,7 @@ Exit codes:
 - 1: the service failed, is unavailable, or does not know the token or the model; or writing the
   output failed, for example on a full disk (a retry may succeed).
 - 2: wrong usage or input (the same command can never succeed).
+- 4: done, but inputs that cannot be encoded were left out.
 - 130: interrupted. 141: the reader closed the output. 143: ended by SIGTERM.
 """
 
@@ -157,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parse(argv, arguments)
         check_output(arguments)
-        arguments.run(arguments)
+        code: int | None = arguments.run(arguments)
     except (UsageError, ReadError, OutputError, HeadlightError) as error:
         say(advice(error, arguments))
         return 2 if isinstance(error, UsageError | InvalidInput) else 1
@@ -165,7 +166,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return READER_LEFT
     except KeyboardInterrupt as interrupt:
         return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
-    return 0
+    return code or 0
 
 
 def parse(argv: Sequence[str] | None, arguments: argparse.Namespace) -> None:

@@ -15,6 +15,8 @@ from typing import IO
 from headlight.wire.printable import escaped
 
 STANDARD_INPUT = "standard input"
+STDIN = "-"  # as a file
+PARTIAL = 4  # exit code: done, but inputs were left out
 
 
 class UsageError(Exception):
@@ -82,6 +84,7 @@ def opened(has_texts: bool, file: str | None, what: str) -> Iterator[tuple[str, 
     """Open the file, else standard input, with its name. Raises UsageError if it cannot be read."""
     if has_texts:
         raise UsageError("give texts as arguments or by --file, not both")
+    file = None if file == STDIN else file
     if file is None and sys.stdin is None:
         raise UsageError(f"{STANDARD_INPUT}: is closed; give {what}, as arguments or by --file")
     try:
@@ -103,7 +106,8 @@ def source(arguments: argparse.Namespace) -> str | None:
     if "files" in arguments:
         return None if arguments.files else STANDARD_INPUT
     if "file" not in arguments or arguments.file is not None:
-        return getattr(arguments, "file", None)
+        file = getattr(arguments, "file", None)
+        return STANDARD_INPUT if file == STDIN else file
     given = arguments.texts if "texts" in arguments else arguments.text is not None
     return None if given else STANDARD_INPUT
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import re
 from typing import Any
 
@@ -12,6 +13,22 @@ from headlight.cli.files import UsageError, source, split_lines
 from headlight.interface.arguments import Input
 
 JSON_LINES = (".jsonl", ".ndjson")
+# Files whose lines are no texts, and how to give their texts.
+TO_TABLE = (
+    "convert it to Parquet, and give that as an argument with --text-column NAME; "
+    "for lines as they are, --file - < FILE"
+)
+NO_LINES = {
+    **dict.fromkeys((".csv", ".tsv"), f"is a table: {TO_TABLE}"),
+    **dict.fromkeys(
+        (".parquet", ".pq", ".arrow", ".feather"),
+        "is a table: give it as an argument of `headlight embed`, with --text-column NAME",
+    ),
+    ".json": (
+        "is one JSON value: write an object a line to a file that ends in .jsonl; if each line is "
+        "an object already, name the field of its text by --text-field"
+    ),
+}
 LONGEST_ID = 1000  # characters: a NumPy array reserves the longest length for every row
 NUMBER = re.compile(r"-?[0-9]{1,100}")
 HIGHEST_ID = 2**63 - 1  # a request can hold no higher one
@@ -50,6 +67,7 @@ def given(arguments: argparse.Namespace) -> Given:
     numbers, skip_bad = getattr(arguments, "token_ids", False), getattr(arguments, "skip_bad", None)
     fields = arguments.text_field is not None or id_field is not None
     lines: list[Any] = list(arguments.texts)
+    check_files(arguments, fields)
     if name is not None:
         name, lines = split_lines(bool(lines), arguments.file)
         fields = fields or name.lower().endswith(JSON_LINES)
@@ -83,6 +101,24 @@ def given(arguments: argparse.Namespace) -> Given:
                 raise UsageError(found.describe(place, str(problem)) + remedy) from None
             found.problems[place] = str(problem)
     return found
+
+
+def check_files(arguments: argparse.Namespace, fields: bool) -> None:
+    """Raise UsageError for names of files that are given as texts, and files without lines.
+
+    Args:
+        arguments: of the command.
+        fields: whether lines are JSON objects.
+    """
+    texts = arguments.texts
+    if texts and all(map(os.path.isfile, texts)):
+        raise UsageError(
+            f"{texts[0]}: is a file, and this would read its name; for its lines, "
+            f"give --file {texts[0]}; for the name itself, give it on standard input"
+        )
+    suffix = os.path.splitext(arguments.file or "")[1].lower()
+    if suffix in NO_LINES and not (fields and suffix == ".json"):
+        raise UsageError(f"--file: {arguments.file} {NO_LINES[suffix]}")
 
 
 def ids_of(line: str) -> list[int]:

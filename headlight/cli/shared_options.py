@@ -20,7 +20,7 @@ from headlight.spec import PRIORITIES, SPECIAL_TOKENS, TRUNCATE, Priority
 def command(
     commands: Any,
     name: str,
-    run: Callable[[argparse.Namespace], None],
+    run: Callable[[argparse.Namespace], int | None],
     summary: str,
     *,
     arguments: str = "",
@@ -32,7 +32,7 @@ def command(
     Args:
         commands: of the parser above it.
         name: of the command.
-        run: called with the parsed arguments.
+        run: called with the parsed arguments; returns the exit code, None: 0.
         summary: its line in the help of `headlight`.
         arguments: those that are no options, for the line of usage.
         notes: text below the summary in its own help, with its line ends.
@@ -122,7 +122,10 @@ def add_texts(made: argparse.ArgumentParser) -> Any:
     group.add_argument(
         "--file",
         metavar="FILE",
-        help="texts from a file, one a line; from .jsonl or .ndjson, a JSON object a line",
+        help=(
+            "texts from a file, one a line; from .jsonl or .ndjson, a JSON object a line; "
+            "-: standard input"
+        ),
     )
     add_text_field(group)
     return group

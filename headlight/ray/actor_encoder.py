@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from headlight.bulk.row_blocks import BLOCK, BLOCKS_AT_ONCE, JobRetries
+from headlight.bulk.row_blocks import BLOCKS_AT_ONCE, BlockSize, JobRetries
 from headlight.client.sync_client import Client
 from headlight.description import ModelDescription
 from headlight.errors import InvalidInput
@@ -22,11 +22,11 @@ class RuntimeEncoder:
 
     Attributes:
         model: description of the model.
-        block: most texts of a block.
+        block: size of a block.
         at_once: blocks in flight.
     """
 
-    block, at_once = sys.maxsize, 1  # the engine makes its own batches, by length
+    block, at_once = BlockSize(sys.maxsize), 1  # the engine makes its own batches, by length
 
     def __init__(
         self, bundle: str, *, streams: int | None, threads: int | None, **options: Any
@@ -94,7 +94,7 @@ class ServiceEncoder:
         self._target, self._options, self._retry_for = target, dict(options), retry_for
         self._client: Client | None = None
         self.model: ModelDescription = self._policy().persist(self.encoder().model)
-        self.block = self.model.limits.max_items or BLOCK
+        self.block = BlockSize.of_service(self.model)
         self.at_once = at_once or BLOCKS_AT_ONCE
         if sha256 not in (None, self.model.bundle_sha256):
             raise InvalidInput(

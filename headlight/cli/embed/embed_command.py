@@ -7,13 +7,13 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headlight.bulk.row_blocks import BLOCK, JobRetries, check_weights, encode_blocks
+from headlight.bulk.row_blocks import BLOCK, BlockSize, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.embed_files import partial_folder, write
 from headlight.cli.embed.encoder_choice import add_local, check_kind, encoder_of, is_service
 from headlight.cli.embed.job_checkpoint import Rows
 from headlight.cli.embed.progress import Progress
-from headlight.cli.embed.resumed_rows import made_with, rows_in, tell_left_out
+from headlight.cli.embed.resumed_rows import made_with, rows_in, tell_left_out, tell_reasons
 from headlight.cli.embed.span_lines import add_spans, embed_spans
 from headlight.cli.embed.vector_options import ONE_TYPE, add_vectors, encoding, vector_types
 from headlight.cli.error_advice import in_words
@@ -39,7 +39,8 @@ NOTES = """\
 Of texts from a file or standard input, with --out OUT, vectors are kept in
 OUT.partial as they come; OUT is written at the end. After an error, Ctrl-C or
 SIGTERM the same command goes on from there; texts not done yet may be mended
-first."""
+first. The exit code is 4 if texts or rows were left out of a finished job; the
+last line says how many, and where they are listed."""
 EXAMPLES = (
     'headlight embed "join two paths" "parse a date"',
     "headlight embed --file texts.txt --out vectors.npz",
@@ -109,14 +110,13 @@ def add_embed(commands: Any) -> None:
     )
 
 
-def run_embed(arguments: argparse.Namespace) -> None:
-    """Run `headlight embed`."""
+def run_embed(arguments: argparse.Namespace) -> int:
+    """Run `headlight embed`. Return the exit code."""
     if is_table(arguments):
-        table_command().run_table(arguments, RETRY_SECONDS)
-        return
+        return int(table_command().run_table(arguments, RETRY_SECONDS))
     if arguments.spans is not None:
         embed_spans(arguments)
-        return
+        return 0
     if arguments.beyond_max_length:
         raise UsageError("--beyond-max-length: needs --spans")
     vector_types(arguments)  # before the texts are read
@@ -148,18 +148,20 @@ def run_embed(arguments: argparse.Namespace) -> None:
         folder = partial_folder(arguments.out) if listed and arguments.out is not None else None
         settings = made_with(arguments, nothing)
         with rows_in(folder, settings, nothing, inputs.texts, arguments.skip_bad) as rows:
+            service = is_service(encoder)
             options = {
                 "retries": retries,
                 "stop": encoder.close,
-                "block": model.limits.max_items or BLOCK,
-                "at_once": None if is_service(encoder) else LOCAL_BLOCKS_AT_ONCE,
+                "block": BlockSize.of_service(model) if service else BlockSize(BLOCK),
+                "at_once": None if service else LOCAL_BLOCKS_AT_ONCE,
             }
             try:
                 add_rows(rows, inputs, encode, arguments.skip_bad, model.ref, progress, options)
             finally:
                 progress.clear()
-            tell_left_out(rows, inputs)
+            tell_reasons(rows, inputs)
             write(rows, inputs, model.ref, arguments, folder)
+            return tell_left_out(rows, arguments.format, arguments.out)
 
 
 def add_rows(
@@ -179,7 +181,7 @@ def add_rows(
             check_weights(ref, found.model)
         skipped = {at - block.start: problems[at] for at in block if at in problems}
         rows.append(texts[block.start : block.stop], found, skipped)
-        progress.tell(len(rows))
+        progress.add(len(block))
 
     progress.begin(len(rows))
     encode_blocks(

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from headlight.cli.files import UsageError, write_all
+from headlight.cli.files import UsageError, say, write_all
 from headlight.errors import MixedWeights
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings
@@ -43,6 +43,11 @@ CHECKSUM = ("checksum", "<u4")  # the last field, over all fields before it
 READ_AT_ONCE = 2**22  # bytes
 FORMAT = 1  # version of records and reasons: rows of another version are useless
 COUNTS = ("tokens", "prompt_tokens", "original_tokens")
+VERSION = "version of this command"
+ANOTHER_VERSION = (
+    f"was begun by another {VERSION}; finish it with that version, remove it to begin anew, "
+    "or name another --out"
+)
 
 
 class Rows:
@@ -213,7 +218,7 @@ def opened_rows(
         raise UsageError(
             f"{folder}: holds {strangers[0]}, which is not a file of a job; choose another --out"
         )
-    made_with = {**made_with, "version of this command": FORMAT}
+    made_with = {**made_with, VERSION: FORMAT}
     with contextlib.ExitStack() as stack:
         file = stack.enter_context((folder / ROWS).open("a+b", buffering=0))
         lock(file, folder / ROWS)
@@ -243,14 +248,23 @@ def check(folder: Path, made_with: Mapping[str, object]) -> None:
     """Raise UsageError if the rows of a folder were made with other settings."""
     try:
         before = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        other = [name for name, value in made_with.items() if before.get(name) != value]
+        other = other_settings(before, made_with)
     except (OSError, ValueError, AttributeError):
-        other = ["version of this command"]
+        other = [VERSION]
+    if VERSION in other:
+        raise UsageError(f"{folder}: {ANOTHER_VERSION}")
     if other:
         raise UsageError(
             f"{folder}: holds vectors made with another {', '.join(other)}; "
             "remove it to begin anew, or name another --out"
         )
+
+
+def other_settings(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return the names of the settings that differ; one that only another version has does."""
+    results = ("parts", "joined")  # of a finished job, and no settings
+    names = dict.fromkeys([*now, *(name for name in before if name not in results)])
+    return [name for name in names if before.get(name) != now.get(name)]
 
 
 def how_to_resume(error: BaseException) -> str:
@@ -260,6 +274,23 @@ def how_to_resume(error: BaseException) -> str:
     mixed = isinstance(error, MixedWeights)
     until = ", once the weights before answer again; else remove it" if mixed else ""
     return f"the same command goes on from there{until}"
+
+
+def tell_kept(count: int, total: int, noun: str, place: str, error: BaseException) -> None:
+    """Report, after an error that ended a job, how far it came and how to continue.
+
+    Args:
+        count: rows that are kept.
+        total: rows of the job.
+        noun: what a row is.
+        place: where they are kept.
+        error: the error.
+    """
+    done = f"{count:,} of {total:,} {noun}"
+    if count:
+        say(f"{done} are kept in {place}; {how_to_resume(error)}")
+    elif isinstance(error, KeyboardInterrupt):
+        say(f"{done} were finished; the same command begins anew")
 
 
 def lock(file: BinaryIO, path: Path) -> None:

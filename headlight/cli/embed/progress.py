@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 
 from headlight.cli.files import say, say_here
@@ -11,7 +12,7 @@ TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two lines
 
 
 class Progress:
-    """Progress report of finished texts.
+    """Progress report of finished texts. Threads may share it.
 
     Args:
         total: number of texts.
@@ -21,30 +22,37 @@ class Progress:
     def __init__(self, total: int, wanted: bool | None) -> None:
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._wanted = self._terminal if wanted is None else wanted
-        self._total = total
-        self.begin(0)
-
-    def begin(self, done: int) -> None:
-        """Begin to measure the rate; `done` texts were finished before."""
-        self._before = done
+        self._total, self._lock = total, threading.Lock()
+        self._done = self._before = 0
         self._begun = self._told = time.monotonic()
 
-    def tell(self, done: int) -> None:
-        """Report that `done` texts are finished."""
-        now = time.monotonic()
-        if self._wanted and (
-            done == self._total
-            or now - self._told >= (TERMINAL_SECONDS if self._terminal else LOG_SECONDS)
-        ):
+    def begin(self, done: int) -> None:
+        """Begin to measure the rate, and say so; `done` texts were finished before."""
+        self._done = self._before = done
+        self._begun = self._told = time.monotonic()
+        if done < self._total:
+            self._say(f"{done:,} of {self._total:,} texts")
+
+    def add(self, count: int) -> None:
+        """Report that `count` more texts are finished."""
+        with self._lock:
+            self._done += count
+            now, done = time.monotonic(), self._done
+            between = TERMINAL_SECONDS if self._terminal else LOG_SECONDS
+            if done < self._total and now - self._told < between:
+                return
             self._told = now
             rate = (done - self._before) / max(now - self._begun, 1e-3)
             minutes, rest = divmod(round((self._total - done) / max(rate, 1e-9)), 60)
-            line = (
+            self._say(
                 f"{done:,} of {self._total:,} texts, {rate:,.0f} a second, {minutes}:{rest:02} left"
             )
-            (say_here if self._terminal else say)(line)
 
     def clear(self) -> None:
         """Clear the line of a terminal."""
-        if self._wanted and self._terminal:
-            say_here("")
+        if self._terminal:
+            self._say("")
+
+    def _say(self, line: str) -> None:
+        if self._wanted:
+            (say_here if self._terminal else say)(line)

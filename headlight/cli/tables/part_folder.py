@@ -4,9 +4,13 @@ FOLDER/  _manifest.json            settings and inputs of the job; at the end al
          _lock                     of the process at work, on a disk
          part-00000000.parquet     the vectors of some rows, in order
          _rejected-00000000.jsonl  rows of that part that could not be encoded, with the reasons
+         _piece-00000001-00000000-00000512.arrow
+                                   rows 0 to 511 of a part that is not finished, and their reasons
 
 A part is written elsewhere, synced and renamed, after its rejected rows. So a part that is there is
 whole. Readers of Parquet skip names that begin with "_".
+
+An earlier version, which wrote no pieces, continues such a job: it computes their rows again.
 """
 
 from __future__ import annotations
@@ -17,21 +21,37 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec.implementations.local
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headlight.cli.embed.job_checkpoint import lock
+from headlight.cli.embed.job_checkpoint import ANOTHER_VERSION, lock, other_settings
 from headlight.cli.files import OutputError, UsageError
 
 MANIFEST = "_manifest.json"
 LOCK = "_lock"
 PART = re.compile(r"part-(\d{8})\.parquet")
 REJECTED = re.compile(r"_rejected-\d{8}\.jsonl")
+PIECE = re.compile(r"_piece-(\d{8})-(\d{8})-(\d{8})\.arrow")
+REASONS = b"rejected"  # metadata of a piece
 FORMAT = 1  # version of the folder: parts of another version are useless
 GROUP_BYTES = 64 * 2**20  # a row group of the joined file
+
+
+class Piece(NamedTuple):
+    """Finished rows of a part.
+
+    Attributes:
+        rows: their places in the part.
+        table: the output of those that could be encoded.
+        rejected: the others, as in their file.
+    """
+
+    rows: range
+    table: pa.Table
+    rejected: Sequence[Mapping[str, object]]
 
 
 class PartFolder:
@@ -40,9 +60,11 @@ class PartFolder:
     Attributes:
         name: of the folder, as messages show it.
         is_joined: whether the parts were joined before, and only their removal was interrupted.
+        rejected: rows of a finished job that could not be encoded.
     """
 
     is_joined = False
+    rejected = 0
 
     def __init__(self, name: str) -> None:
         """Name the folder; `opened` creates it."""
@@ -84,8 +106,10 @@ class PartFolder:
             self._put(MANIFEST, _json({"format": FORMAT, **settings}))
             return
         self.is_joined = "joined" in before
-        wanted = json.loads(_json({"format": FORMAT, **settings}))
-        other = [name for name, value in wanted.items() if before.get(name) != value]
+        self.rejected = sum(part["rejected"] for part in before.get("parts", ()))
+        other = other_settings(before, json.loads(_json({"format": FORMAT, **settings})))
+        if "format" in other:
+            raise UsageError(f"{self.name}: {ANOTHER_VERSION}")
         if other and not self.is_joined:
             raise UsageError(
                 f"{self.name}: was made with another {', '.join(other)}; "
@@ -106,6 +130,61 @@ class PartFolder:
                 self._put(_rejected(number), b"".join(_json(row) + b"\n" for row in rejected))
             self._put(_part(number), sink.getvalue().to_pybytes())
 
+    def add_piece(self, number: int, piece: Piece) -> None:
+        """Write a piece of a part. Raises OutputError."""
+        reasons = {REASONS: _json(piece.rejected)}
+        table = piece.table.replace_schema_metadata(reasons)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        with self._writing():
+            self._put(_piece(number, piece.rows), sink.getvalue().to_pybytes())
+
+    def pieces(self, number: int) -> list[Piece]:
+        """Return the pieces of a part, from its first row on, without gaps."""
+        found = list[Piece]()
+        with self._writing():
+            for rows in self._piece_rows().get(number, ()):
+                data = self._data(_piece(number, rows))
+                try:
+                    table = pa.ipc.open_stream(data).read_all()
+                    rejected = json.loads(table.schema.metadata[REASONS])
+                except (pa.ArrowException, ValueError):
+                    break  # half a file of a store: its rows are computed again
+                found.append(Piece(rows, table, rejected))
+        return found
+
+    def remove_pieces(self) -> None:
+        """Remove the pieces of finished parts. Raises OutputError."""
+        with self._writing():
+            done = set(self._numbers())
+            found = [
+                name
+                for name in self._names()
+                if (of := PIECE.fullmatch(name)) and int(of[1]) in done
+            ]
+            if found:
+                self._fs.rm([self._join(name) for name in found])
+
+    def kept(self, size: int, rows: int) -> int:
+        """Return the number of rows in parts and pieces, of `rows` in parts of `size`."""
+        with self._writing():
+            done = set(self._numbers())
+            pieces = self._piece_rows()
+        ends = [found[-1].stop for number, found in pieces.items() if number not in done]
+        return sum(min(size, rows - number * size) for number in done) + sum(ends)
+
+    def _piece_rows(self) -> dict[int, list[range]]:
+        """Return the rows of the pieces of each part, from its first on, without gaps."""
+        found = dict[int, list[range]]()
+        for name in sorted(self._names()):
+            if of := PIECE.fullmatch(name):
+                number, begin, end = map(int, of.groups())
+                before = found.get(number, [])
+                if begin == (before[-1].stop if before else 0):
+                    found[number] = [*before, range(begin, end)]
+        return found
+
     def finish(self, settings: Mapping[str, object], sizes: Sequence[int]) -> tuple[int, int]:
         """Write the list of parts. Return the numbers of rows and of rejected rows.
 
@@ -118,6 +197,7 @@ class PartFolder:
         """
         with self._writing():
             self._check_complete(len(sizes))
+            self.remove_pieces()
             sides = self._names()
             parts = list[dict[str, Any]]()
             for number, size in enumerate(sizes):
@@ -277,6 +357,10 @@ def _part(number: int) -> str:
 
 def _rejected(number: int) -> str:
     return f"_rejected-{number:08}.jsonl"
+
+
+def _piece(number: int, rows: range) -> str:
+    return f"_piece-{number:08}-{rows.start:08}-{rows.stop:08}.arrow"
 
 
 def _json(value: object) -> bytes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 
-from headlight.bulk.row_blocks import BLOCK, JobRetries
+from headlight.bulk.row_blocks import BlockSize, JobRetries
 from headlight.bulk.signals import ended_by_sigterm
 from headlight.cli.embed.encoder_choice import check_kind, encoder_of, is_service
-from headlight.cli.embed.job_checkpoint import how_to_resume
+from headlight.cli.embed.job_checkpoint import tell_kept
 from headlight.cli.embed.progress import Progress
 from headlight.cli.embed.vector_options import encoding
-from headlight.cli.files import say
+from headlight.cli.files import PARTIAL, say
 from headlight.cli.output_files import count_text
 from headlight.cli.tables.part_folder import PartFolder
 from headlight.cli.tables.table_job import PartEncoder, TableJob
@@ -29,8 +29,8 @@ from headlight.cli.tables.table_source import TableSource
 from headlight.interface.encoder import Encoder
 
 
-def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> None:
-    """Run `headlight embed` on tables."""
+def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> int:
+    """Run `headlight embed` on tables. Return the exit code."""
     check_table_options(arguments)
     arguments.priority = arguments.priority or "bulk"
     source = TableSource(arguments.texts, arguments.text_column, copied_columns(arguments))
@@ -45,7 +45,7 @@ def run_table(arguments: argparse.Namespace, default_retry_seconds: float) -> No
     retries = JobRetries(seconds, arguments.timeout, tell)
     with ended_by_sigterm(), encoder_of(arguments, 1, 0.0) as encoder:
         try:
-            run_on(encoder, arguments, source, retries, progress)
+            return run_on(encoder, arguments, source, retries, progress)
         finally:
             progress.clear()
 
@@ -56,8 +56,8 @@ def run_on(
     source: TableSource,
     retries: JobRetries,
     progress: Progress,
-) -> None:
-    """Run the job on an encoder, and report its output."""
+) -> int:
+    """Run the job on an encoder, and report its output. Return the exit code."""
     model = retries.persist(encoder.model)
     check_kind(arguments, model)
     encode = encoding(encoder, arguments)
@@ -73,7 +73,7 @@ def run_on(
             encode,
             nothing.model,
             retries=retries,
-            block=(model.limits.max_items or BLOCK) if service else arguments.part_rows,
+            block=BlockSize.of_service(model) if service else BlockSize(arguments.part_rows),
             at_once=None if service else 1,
         ),
         nothing,
@@ -81,6 +81,7 @@ def run_on(
         copied=copied_columns(arguments),
         identity=arguments.id_column,
         metadata=metadata_of(arguments, model, nothing),
+        pieces=service,
     )
 
     def stop() -> None:
@@ -90,41 +91,56 @@ def run_on(
     settings = settings_of(arguments, source, nothing)
     with folder.opened(settings):
         if folder.is_joined:
+            rejected = folder.rejected
             folder.remove()
             say(f"{arguments.out} is complete: an earlier run was ended after it")
-            return
-        run_parts(job, folder, arguments.part_rows, progress, stop)
-        finish(arguments, folder, settings, source.rows)
+            return tell_rejected(arguments, rejected, source.rows)
+        run_parts(job, folder, arguments.part_rows, source.rows, progress, stop)
+        return finish(arguments, folder, settings, source.rows)
 
 
 def run_parts(
-    job: TableJob, folder: PartFolder, size: int, progress: Progress, stop: Callable[[], None]
+    job: TableJob,
+    folder: PartFolder,
+    size: int,
+    rows: int,
+    progress: Progress,
+    stop: Callable[[], None],
 ) -> None:
     """Run the job, and report what an earlier run or this one has left."""
-    if begun := len(folder.done()):
-        say(f"going on from {folder.name}, which has {count_text(begun, 'finished part')}")
+    if begun := folder.kept(size, rows):
+        say(f"going on from {folder.name}, which has {begun:,} of {rows:,} rows")
     try:
         job.run(size, progress, stop)
     except BaseException as error:
         progress.clear()
-        if parts := len(folder.done()):
-            kept = f"{count_text(parts, 'part')} of {size:,} rows are kept in {folder.name}"
-            say(f"{kept}; {how_to_resume(error)}")
+        tell_kept(folder.kept(size, rows), rows, "rows", folder.name, error)
         raise
     progress.clear()
 
 
 def finish(
     arguments: argparse.Namespace, folder: PartFolder, settings: Mapping[str, object], rows: int
-) -> None:
-    """Complete the folder, join its parts if one file is asked for, and report both."""
+) -> int:
+    """Complete the folder, join its parts if one file is asked for, and report both.
+
+    Return the exit code.
+    """
     size = arguments.part_rows
     sizes = [min(size, rows - first) for first in range(0, rows, size)] or [0]
     good, rejected = folder.finish(settings, sizes)
+    if is_joined(arguments):
+        folder.join(arguments.out, rejected_file(arguments), len(sizes))
+    say(f"wrote {arguments.out}: {count_text(good, 'vector')}")
+    return tell_rejected(arguments, rejected, rows)
+
+
+def tell_rejected(arguments: argparse.Namespace, rejected: int, rows: int) -> int:
+    """Report how many rows have no vector, and where they are listed. Return the exit code."""
+    if not rejected:
+        return 0
     side = f"{arguments.out.rstrip('/')}/_rejected-*.jsonl"
     if is_joined(arguments):
         side = rejected_file(arguments)
-        folder.join(arguments.out, side, len(sizes))
-    if rejected:
-        say(f"{rejected:,} of {rows:,} rows could not be encoded: see {side}")
-    say(f"wrote {arguments.out}: {count_text(good, 'vector')}")
+    say(f"{rejected:,} of {rows:,} rows could not be encoded: see {side}")
+    return PARTIAL

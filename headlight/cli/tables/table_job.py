@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headlight.bulk.row_blocks import JobRetries, check_weights, encode_blocks
+from headlight.bulk.row_blocks import BlockSize, JobRetries, check_weights, encode_blocks
 from headlight.bulk.signals import result_of, undisturbed
 from headlight.bulk.table_columns import vector_column
 from headlight.bulk.text_column import read_texts, value_of
 from headlight.cli.embed.progress import Progress
 from headlight.cli.error_advice import in_words
-from headlight.cli.tables.part_folder import PartFolder
+from headlight.cli.tables.growing_part import GrowingPart
+from headlight.cli.tables.part_folder import PartFolder, Piece
 from headlight.cli.tables.table_source import TableSource
 from headlight.interface.arguments import Input
 from headlight.results import Embeddings, ModelRef
@@ -37,7 +38,7 @@ class PartEncoder:
         encode: returns the vectors of some texts.
         ref: the weights that must have made all vectors.
         retries: retry policy for an unavailable service.
-        block: most texts of a call.
+        block: size of a call.
         at_once: calls in flight.
     """
 
@@ -47,41 +48,48 @@ class PartEncoder:
         ref: ModelRef,
         *,
         retries: JobRetries,
-        block: int,
+        block: BlockSize,
         at_once: int | None,
     ) -> None:
         self._encode, self._ref = encode, ref
         self._options: dict[str, Any] = {"retries": retries, "block": block, "at_once": at_once}
 
-    def __call__(self, texts: Sequence[str], problems: dict[int, str]) -> list[Embeddings]:
-        """Return the vectors of the good texts, in order and in pieces.
+    def __call__(
+        self,
+        texts: Sequence[str],
+        problems: dict[int, str],
+        first: int,
+        take: Callable[[range, Embeddings | None], None],
+    ) -> None:
+        """Encode the texts from place `first` on.
 
         Args:
             texts: of the part.
             problems: the reasons, by place, of rows without a text; those of refused texts are
                 added.
+            first: the first place to encode.
+            take: receives places, in order, and the vectors of the good texts among them.
 
         Raises:
             HeadlightError: as `encode`, unless it names a text.
         """
-        found: list[Embeddings] = []
 
-        def take(block: range, some: Embeddings | None) -> None:
+        def checked(block: range, some: Embeddings | None) -> None:
             if some is not None:
                 check_weights(self._ref, some.model)
-                found.append(some)
+            take(block, some)
 
         encode_blocks(
             texts,
             problems,
             self._encode,
-            take,
+            checked,
             stop=lambda: None,  # `TableJob.run` does
             skip=True,
+            first=first,
             reword=in_words,
             **self._options,
         )
-        return found
 
 
 class TableJob:
@@ -96,6 +104,8 @@ class TableJob:
         copied: the columns that the output has too.
         identity: the column that names a rejected row; None: its number.
         metadata: of the output.
+        pieces: whether to save rows of unfinished parts. (In this process they would change the
+            batches of the rows after them, and so the last bits of those.)
     """
 
     def __init__(
@@ -109,10 +119,11 @@ class TableJob:
         copied: Sequence[str],
         identity: str | None,
         metadata: Mapping[str, str],
+        pieces: bool,
     ) -> None:
         self._source, self._folder, self._encode = source, folder, encode
         self._nothing, self._text, self._copied = nothing, text, copied
-        self._identity, self._metadata = identity, metadata
+        self._identity, self._metadata, self._saves = identity, dict(metadata), pieces
 
     def run(self, size: int, progress: Progress, stop: Callable[[], None]) -> None:
         """Encode and write the missing parts.
@@ -123,36 +134,48 @@ class TableJob:
             stop: ends the calls in flight.
 
         Raises:
-            HeadlightError, OutputError: finished parts are kept.
+            HeadlightError, OutputError: finished parts and pieces are kept.
             UsageError: an input file is damaged.
         """
         done, rows = self._folder.done(), self._source.rows
-        finished = sum(min(size, rows - part * size) for part in done)
-        progress.begin(finished)
-        pending = deque[Future[int]]()
+        progress.begin(self._folder.kept(size, rows))
+        pending = deque[Future[None]]()
         pool = ThreadPoolExecutor(PARTS_AT_ONCE)
         if not rows and not done:
-            self._part(0, 0, self._source.schema.empty_table())  # so that there is a schema
+            # so that there is a schema
+            self._part(0, 0, self._source.schema.empty_table(), progress)
         wanted = self._source.parts(size, lambda part: part not in done)
         # Closed here, also after Ctrl-C: otherwise the open file waits for the garbage collector.
         with _stopping(pool, stop), contextlib.closing(wanted) as parts:
             for number, table in parts:
-                pending.append(pool.submit(self._part, number, number * size, table))
+                pending.append(pool.submit(self._part, number, number * size, table, progress))
                 if len(pending) > PARTS_AT_ONCE:  # one is read ahead
-                    finished += result_of(pending.popleft(), None)
-                    progress.tell(finished)
+                    result_of(pending.popleft(), None)
             for future in pending:
-                finished += result_of(future, None)
-                progress.tell(finished)
+                result_of(future, None)
 
-    def _part(self, number: int, first: int, table: pa.Table) -> int:
-        """Encode and write one part, whose first row has the given number. Return its rows."""
+    def _part(self, number: int, first: int, table: pa.Table, progress: Progress) -> None:
+        """Encode and write one part, whose first row has the given number."""
         texts, problems = read_texts(table.column(self._text))
-        found = self._encode(texts, problems)
-        good = [at for at in range(len(table)) if at not in problems]
-        rejected = [self._rejected(first, at, table, why) for at, why in sorted(problems.items())]
-        self._folder.add(number, self._output(table, first, good, found), rejected)
-        return len(table)
+
+        def make(rows: range, found: Sequence[Embeddings]) -> Piece:
+            good = [at for at in rows if at not in problems]
+            rejected = [
+                self._rejected(first, at, table, problems[at]) for at in rows if at in problems
+            ]
+            return Piece(rows, self._output(table, first, good, found), rejected)
+
+        part = GrowingPart(self._folder, number, make)
+
+        def take(block: range, found: Embeddings | None) -> None:
+            part.take(block, found)
+            progress.add(len(block))
+            if self._saves:
+                part.save_in_time()
+
+        with part.saved_on_error() if self._saves else contextlib.nullcontext():
+            self._encode(texts, problems, part.end, take)
+        part.finish(self._metadata)
 
     def _output(
         self, table: pa.Table, first: int, good: Sequence[int], found: Sequence[Embeddings]
@@ -169,7 +192,7 @@ class TableJob:
         counts = np.concatenate([each.token_counts for each in every])
         columns["token_count"] = pa.array(counts.astype(np.int32))
         columns["truncated"] = pa.array(np.concatenate([each.truncated for each in every]))
-        return pa.table(columns).replace_schema_metadata(self._metadata)
+        return pa.table(columns)
 
     def _rejected(self, first: int, at: int, table: pa.Table, why: str) -> dict[str, object]:
         file, row = self._source.place(first + at)

@@ -17,7 +17,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headlight.bulk.text_column import holds_texts
+from headlight.bulk.text_column import cast_column, common_type, holds_texts
 from headlight.cli.files import ReadError, UsageError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather")
@@ -70,12 +70,13 @@ class TableSource:
         for file in self.files:
             _check_columns(file, names, text)
         kinds = {name: _common_type(self.files, name) for name in names[1:]}
-        self.schema = pa.schema({text: pa.string(), **kinds})
+        self.schema = pa.schema({text: pa.large_string(), **kinds})
         self.rows = sum(sum(file.groups) for file in self.files)
         try:
-            pq.write_table(self.schema.empty_table(), pa.BufferOutputStream())
+            empty = self.schema.empty_table()
+            pq.write_table(empty.take(pa.array([], pa.int64())), pa.BufferOutputStream())
         except pa.ArrowException as error:
-            raise UsageError(f"--keep-column: Parquet has no such type: {error}") from None
+            raise UsageError(f"--keep-column: a type cannot be written: {error}") from None
 
     def parts(
         self, size: int, wanted: Callable[[int], bool]
@@ -98,7 +99,7 @@ class TableSource:
                         row += count
                         continue
                     for batch in _batches(reader, group, self.schema.names, size):
-                        for piece in _pieces(batch.cast(self.schema), row, size):
+                        for piece in _pieces(_cast(batch, self.schema), row, size):
                             number, row = row // size, row + len(piece)
                             if wanted(number):
                                 chunks.append(piece)
@@ -113,6 +114,11 @@ class TableSource:
                 return file.name, row
             row -= count
         raise IndexError(row)
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = map(cast_column, table.columns, schema.types)
+    return pa.Table.from_arrays(list(columns), schema=schema)
 
 
 def _pieces(table: pa.Table, row: int, size: int) -> Iterator[pa.Table]:
@@ -238,14 +244,11 @@ def _check_columns(file: TableFile, names: Sequence[str], text: str) -> None:
 
 def _common_type(files: Sequence[TableFile], name: str) -> pa.DataType:
     """Return the type of a column in all files. Raises UsageError if it has several."""
-    common, origin = pa.null(), ""
-    for file in files:
-        kind = file.schema.field(name).type
-        if pa.types.is_null(common):
-            common, origin = kind, file.name
-        elif kind not in (common, pa.null()):  # a column without values may have no type
-            raise UsageError(
-                f"{file.name}: column {name!r} is {kind}, and {common} in {origin}; "
-                "give files of one type"
-            )
+    kinds = {file.schema.field(name).type: file.name for file in reversed(files)}
+    common = common_type(kinds)
+    if common is None:
+        different = "; ".join(f"{kind} in {file}" for kind, file in reversed(kinds.items()))
+        raise UsageError(
+            f"column {name!r} has several types ({different:.500}); give files of one type"
+        )
     return common

@@ -16,7 +16,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 # Files whose lines are no texts, and how to give their texts.
 TO_TABLE = (
     "convert it to Parquet, and give that as an argument with --text-column NAME; "
-    "for lines as they are, --file - < FILE"
+    "for its lines as they are, give it on standard input"
 )
 NO_LINES = {
     **dict.fromkeys((".csv", ".tsv"), f"is a table: {TO_TABLE}"),
@@ -118,7 +118,7 @@ def check_files(arguments: argparse.Namespace, fields: bool) -> None:
         )
     suffix = os.path.splitext(arguments.file or "")[1].lower()
     if suffix in NO_LINES and not (fields and suffix == ".json"):
-        raise UsageError(f"--file: {arguments.file} {NO_LINES[suffix]}")
+        raise UsageError(f"{arguments.file}: {NO_LINES[suffix]}")
 
 
 def ids_of(line: str) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from headlight.cli.commands import main
-from headlight.cli.files import OutputError
+from headlight.cli.files import PARTIAL, OutputError
 from headlight.cli.tables.part_folder import PartFolder
 from headlight.runtime import Runtime
 from tests.headlight.cli.tables.making import texts, write
@@ -71,7 +71,7 @@ def test_a_resumed_job_on_an_object_store_has_the_same_bytes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole, resumed = f"{bucket}/whole.parquet", f"{bucket}/resumed.parquet"
-    assert main(command(source, whole, bundle_path)) == 0
+    assert main(command(source, whole, bundle_path)) == PARTIAL
     add, left = PartFolder.add, iter(range(3))
 
     def until_lost(self: PartFolder, number: int, table: pa.Table, rejected: Any) -> None:
@@ -83,7 +83,7 @@ def test_a_resumed_job_on_an_object_store_has_the_same_bytes(
         patch.setattr(PartFolder, "add", until_lost)
         assert main(command(source, resumed, bundle_path)) == 1
     assert f"are kept in {resumed}.partial; the same command goes on" in capsys.readouterr().err
-    assert main(command(source, resumed, bundle_path)) == 0
+    assert main(command(source, resumed, bundle_path)) == PARTIAL
     assert "going on from" in capsys.readouterr().err
     store = fsspec.filesystem("s3")
     assert store.cat_file("bulk/whole.parquet") == store.cat_file("bulk/resumed.parquet")
@@ -101,7 +101,7 @@ def test_a_resumed_job_on_an_object_store_has_the_same_bytes(
 def test_a_folder_of_parts_on_an_object_store_is_one_table(
     bucket: str, source: str, bundle_path: Path
 ) -> None:
-    assert main(command(f"{source}/*.parquet", f"{bucket}/parts", bundle_path)) == 0
+    assert main(command(f"{source}/*.parquet", f"{bucket}/parts", bundle_path)) == PARTIAL
     names = [name.rpartition("/")[2] for name in fsspec.filesystem("s3").ls("bulk/parts")]
     assert "_manifest.json" in names
     parts = sorted(name for name in names if name.startswith("part-"))

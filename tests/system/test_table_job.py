@@ -49,7 +49,7 @@ def test_a_job_killed_again_and_again_has_the_bytes_of_one_that_was_not(tmp_path
     assert counts == sorted(counts)
     assert 0 < counts[0] < counts[-1] < ROWS // PART
     report = finish([*command, "--out", str(killed)])
-    assert f"has {counts[-1]} finished parts" in report
+    assert f"has {counts[-1] * PART:,} of {ROWS:,} rows" in report
     assert f"2 of {ROWS:,} rows could not be encoded" in report
     finish([*command, "--out", str(whole)])
     assert killed.read_bytes() == whole.read_bytes()

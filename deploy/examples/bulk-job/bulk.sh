@@ -31,11 +31,12 @@ for input in "$DATA"/in/*."$kind"; do
   # $output appears when it is complete; until then its results are in $output.partial, from which a
   # retry resumes.
   # shellcheck disable=SC2086  # a table has no option before its name
-  if python -m headlight embed "$@" --priority bulk --format "$result" --out "$output" $option "$input"; then
-    echo "$output"
-  else
-    code=$?
-    [ "$code" -eq 2 ] || exit "$code"
-  fi
+  embedded=0
+  python -m headlight embed "$@" --priority bulk --format "$result" --out "$output" $option "$input" || embedded=$?
+  case $embedded in
+    0 | 4) echo "$output" ;; # 4: complete, except what cannot be embedded; the log says where that is listed
+    2) code=2 ;;
+    *) exit "$embedded" ;;
+  esac
 done
 exit "$code"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headlight.bulk.row_blocks import JobRetries, encode_blocks
+from headlight.bulk.row_blocks import BlockSize, JobRetries, encode_blocks
 from headlight.errors import DeviceFull, InvalidInput, NotFinite, Unavailable
 from headlight.interface.arguments import Input
 
@@ -36,7 +36,7 @@ def run(
         retries=JobRetries(0.0, None, print),
         stop=lambda: None,
         skip=skip,
-        block=block,
+        block=BlockSize(block),
     )
     return found, problems
 
@@ -116,5 +116,6 @@ def test_no_thread_waits_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
             retries=retries,
             stop=lambda: None,
             skip=True,
+            block=BlockSize(1),
         )
     assert len(pauses) == 1

@@ -13,6 +13,7 @@ import pytest
 
 from headlight import Client
 from headlight.cli.commands import main
+from headlight.cli.files import PARTIAL
 from tests.headlight.fake_server import FakeServicer
 
 LONG = "word " * 50
@@ -54,9 +55,9 @@ def test_lines_that_cannot_be_encoded_are_skipped_and_listed(
 ) -> None:
     out = path.with_name("v.npz")
     code, _, err = run("--file", str(path), "--skip-bad", "--format", "npz", "--out", str(out))
-    assert code == 0
-    *lines, skipped, written = err.splitlines()
-    assert skipped == "headlight: 4 of 26 texts were skipped"
+    assert code == PARTIAL
+    *lines, written, skipped = err.splitlines()
+    assert skipped == f"headlight: 4 of 26 texts were skipped: listed above and in {out}"
     assert written.startswith(f"headlight: wrote {out}: 22 vectors of 8, float32, ")
     for line, (number, why) in zip(lines, BAD.items(), strict=True):
         assert line.startswith(f"headlight: {path}, line {number}: {why}")
@@ -91,7 +92,7 @@ def test_skipped_lines_are_null_in_json_and_absent_in_text(
 
 def test_all_lines_may_be_skipped(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "v.npz"
-    assert run("--skip-bad", "--format", "npz", "--out", str(out), stdin="\n\n")[0] == 0
+    assert run("--skip-bad", "--format", "npz", "--out", str(out), stdin="\n\n")[0] == PARTIAL
     with np.load(out) as archive:
         assert (archive["embeddings"].shape, archive["skipped_lines"].tolist()) == ((0, 8), [1, 2])
 
@@ -122,7 +123,11 @@ def test_without_skip_bad_the_first_bad_line_ends_the_command(
         True,
     )
     code, _, err = run("--file", str(path), *out, "--skip-bad")  # the second run resumes
-    assert (code, "going on from" in err, "3 of 25 texts were skipped" in err) == (0, True, True)
+    assert (code, "going on from" in err, "3 of 25 texts were skipped" in err) == (
+        PARTIAL,
+        True,
+        True,
+    )
 
 
 def test_a_resumed_run_keeps_earlier_skipped_lines(
@@ -144,7 +149,8 @@ def test_a_resumed_run_keeps_earlier_skipped_lines(
     assert (code, "was made with --skip-bad" in err) == (2, True)
     servicer.encoded.clear()
     code, _, err = run(*out, "--skip-bad")
-    assert (code, err.splitlines()[-2]) == (0, "headlight: 3 of 27 texts were skipped")
+    said = f"headlight: 3 of 27 texts were skipped: listed above and in {path.with_name('v')}"
+    assert (code, err.splitlines()[-1]) == (PARTIAL, said)
     assert [item.text for request in servicer.encoded for item in request.inputs] == ["one more"]
     assert [
         error["line"] for error in json.loads(path.with_name("v").read_text())["errors"]
@@ -199,10 +205,10 @@ def test_ids_of_json_lines_are_in_the_output(run: Run, tmp_path: Path) -> None:
         {"text": "three"},
     )
     options = ("--file", str(path), "--id-field", "id", "--skip-bad", "--out", str(out))
-    assert run(*options, "--format", "npz")[0] == 0
+    assert run(*options, "--format", "npz")[0] == PARTIAL
     with np.load(out, allow_pickle=False) as archive:
         assert (archive["ids"].tolist(), archive["lines"].tolist()) == (["7", "b ü"], [1, 3])
-    assert run(*options, "--format", "json")[0] == 0
+    assert run(*options, "--format", "json")[0] == PARTIAL
     assert json.loads(out.read_text(encoding="utf-8"))["ids"] == ["7", "bad", "b ü", ""]
     assert run(*options)[2].startswith("headlight: --id-field: text and npy hold vectors alone; ")
     json_lines(path)
@@ -248,7 +254,7 @@ def test_a_line_without_a_text_is_reported_or_skipped(
         f"headlight: {path}, line 2: {says}, or leave such lines out by --skip-bad\n",
     )
     code, shown, err = run(*options, "--skip-bad")
-    assert (code, json.loads(shown)["errors"]) == (0, [{"line": 2, "error": says}])
+    assert (code, json.loads(shown)["errors"]) == (PARTIAL, [{"line": 2, "error": says}])
     assert err.startswith(f"headlight: {path}, line 2: {says} (skipped)\n")
 
 
@@ -257,7 +263,7 @@ def test_a_lone_surrogate_is_a_bad_line(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "v"
     code, _, err = run("--file", str(tmp_path / "t.jsonl"), "--skip-bad", "--out", str(out))
     assert (code, "line 1: holds a lone surrogate" in err, len(out.read_text().splitlines())) == (
-        0,
+        PARTIAL,
         True,
         1,
     )
@@ -286,7 +292,7 @@ def test_token_ids_are_sent_as_they_are(
         str(out),
         stdin="1 70 2\na\n\n9999999999999999999\n1 5 2\n",
     )
-    assert (code, err.count("(skipped)"), out.read_text()) == (0, 3, shown[1])
+    assert (code, err.count("(skipped)"), out.read_text()) == (PARTIAL, 3, shown[1])
     code, _, err = run("--token-ids", "1 2.5")
     assert (
         code,

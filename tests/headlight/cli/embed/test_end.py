@@ -264,13 +264,13 @@ def test_progress_is_reported_if_requested(embed: Embed, monkeypatch: pytest.Mon
     code, err = embed()
     assert (code, err.count("\n"), err.startswith(written)) == (0, 1, True)
     code, err = embed("--progress")
-    assert (code, err.count("\n")) == (0, 2)
-    assert err.startswith("headlight: 80 of 80 texts, ")
+    assert (code, err.count("\n")) == (0, 3)
+    assert err.startswith("headlight: 0 of 80 texts\nheadlight: 80 of 80 texts, ")
     monkeypatch.setattr("headlight.cli.embed.progress.LOG_SECONDS", 0)
-    assert embed("--progress")[1].count("\n") == 11
+    assert embed("--progress")[1].count("\n") == 12
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("headlight.cli.embed.progress.TERMINAL_SECONDS", 0)
     err, _, last = embed()[1].rpartition(written)
-    assert (err.count("\r"), err.count("\n"), err[-4:]) == (11, 0, "\r\x1b[K")
+    assert (err.count("\r"), err.count("\n"), err[-4:]) == (12, 0, "\r\x1b[K")
     assert last.endswith(" kB\n")
     assert embed("--no-progress")[1].startswith(written)

@@ -148,7 +148,7 @@ def test_resuming_with_other_weights_or_texts_is_refused(
     job.write_text(job.read_text().replace("abab", "cdcd"), encoding="utf-8")
     assert "made with another model or precision;" in embed()[1]
     job.write_text("{", encoding="utf-8")
-    assert "made with another version of this command" in embed()[1]
+    assert "begun by another version of this command" in embed()[1]
 
 
 def test_a_checkpoint_folder_is_locked_by_one_process(

@@ -135,7 +135,7 @@ def test_rows_of_another_format_version_are_not_reused(folder: Path) -> None:
         job.read_text().replace('"version of this command": 1', '"version of this command": 0')
     )
     with (
-        pytest.raises(UsageError, match="made with another version of this command"),
+        pytest.raises(UsageError, match="begun by another version of this command"),
         opened(folder),
     ):
         pass

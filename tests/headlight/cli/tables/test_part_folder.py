@@ -182,7 +182,7 @@ def test_a_failed_write_leaves_no_part_and_no_half(
 def test_a_damaged_manifest_is_another_job(tmp_path: Path) -> None:
     (tmp_path / "_manifest.json").write_text("{")
     with (
-        pytest.raises(UsageError, match="was made with another format, --text-column, input"),
+        pytest.raises(UsageError, match="was begun by another version of this command; finish it"),
         PartFolder(str(tmp_path)).opened(SETTINGS),
     ):
         pass

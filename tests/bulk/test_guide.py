@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from moto.server import ThreadedMotoServer
 
+from headlight.cli.files import PARTIAL
 from tests.bulk.page_commands import stop_nodes, write_commands
 from tests.ports import free_port
 from tests.system.processes import ROOT, Service
@@ -134,7 +135,7 @@ def test_each_block_runs_as_written(
         timeout=BLOCK_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode in (0, PARTIAL), done.stdout
     if block.shown is not None:
         assert done.stdout.replace(str(place.folder), "/data") == block.shown
 

@@ -56,7 +56,7 @@ def add_tables(made: argparse.ArgumentParser) -> None:
         metavar="N",
         help=(
             f"rows of a part, default {PART_ROWS}: after an end by force, at most two parts are "
-            "computed again"
+            "computed again; of a service, what was not yet saved, every 10 s"
         ),
     )
 

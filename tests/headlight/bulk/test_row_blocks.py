@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headlight.bulk.row_blocks import BlockSize, JobRetries, encode_blocks
+from headlight.bulk.row_blocks import BlockSize, JobRetries, blocks_of, encode_blocks
 from headlight.errors import DeviceFull, InvalidInput, NotFinite, Unavailable
 from headlight.interface.arguments import Input
 
@@ -119,3 +119,12 @@ def test_no_thread_waits_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
             block=BlockSize(1),
         )
     assert len(pauses) == 1
+
+
+def test_blocks_of_long_texts_are_small_so_that_they_end_in_order() -> None:
+    texts = ["x" * 40] * 3 + ["x"] * 30 + ["x" * 1000] * 4
+    most = BlockSize(16, tokens=100, longest=50)  # of the last texts, 50 tokens are read
+    found = list(blocks_of(0, texts, most, at_once=1))
+    assert [place for block in found for place in block] == list(range(37))
+    assert [len(block) for block in found] == [2, 16, 16, 2, 1]
+    assert list(blocks_of(37, texts, most, at_once=1)) == []

@@ -325,3 +325,38 @@ def test_unsupported_inputs_are_refused_with_the_remedy(run: Run, servicer: Fake
         "headlight: --token-ids: expects lines of whole"
     )
     assert servicer.encoded == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("t.txt",), "t.txt: is a file, and this would read its name; for its lines, give --file"),
+        (("t.txt", "d.json"), "t.txt: is a file, and this would read its name"),
+        (("--file", "d.csv"), "d.csv: is a table: convert it to Parquet, and give that as an arg"),
+        (("--file", "d.json"), "d.json: is one JSON value: write an object a line to a file that"),
+        (("--file", "d.parquet"), "d.parquet: is a table: give it as an argument of `headlight em"),
+    ],
+)
+def test_files_that_are_no_lines_of_text_are_refused_with_the_remedy(
+    run: Run,
+    servicer: FakeServicer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("t.txt", "d.csv", "d.json", "d.parquet"):
+        (tmp_path / name).write_text("a,b\n", encoding="utf-8")
+    code, _, err = run(*options)
+    assert (code, err.startswith(f"headlight: {says}"), servicer.encoded) == (2, True, [])
+
+
+def test_a_dash_is_standard_input_and_lines_of_json_may_have_any_name(
+    run: Run, tmp_path: Path
+) -> None:
+    expected = run("one", "two")
+    assert run("--file", "-", stdin="one\ntwo\n") == expected
+    assert run("--file", "-", stdin="\n")[2].startswith("headlight: standard input, line 1: ")
+    json_lines(tmp_path / "d.json", {"body": "one"}, {"body": "two"})
+    assert run("--file", str(tmp_path / "d.json"), "--text-field", "body") == expected

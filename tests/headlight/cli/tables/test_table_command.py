@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,8 @@ from headlight import Client
 from headlight.bulk.text_column import EMPTY, NULL
 from headlight.cli.commands import main
 from headlight.cli.files import PARTIAL, OutputError
-from headlight.cli.tables.part_folder import PartFolder
+from headlight.cli.tables.part_folder import PIECE, PartFolder
+from headlight.cli.tables.table_source import TableSource
 from headlight.pb import headlight_pb2 as pb
 from headlight.runtime import Runtime
 from headlight.spec import VectorType
@@ -309,3 +313,153 @@ def test_an_output_that_is_a_link_is_written_where_it_points(
     assert run("--target", target)[0] == 0
     assert (tmp_path / "v.parquet").is_symlink()
     assert len(pq.read_table(tmp_path / "far/w.parquet")) == 3
+
+
+def pieces(folder: Path) -> list[str]:
+    return [name for name in names(folder) if PIECE.fullmatch(name)]
+
+
+def test_rows_of_a_slow_part_are_kept_as_time_passes(
+    run: Run, tmp_path: Path, servicer: Failing, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies: list[str | None] = [*texts(ROWS)]
+    bodies[3] = None
+    write(tmp_path / "in.parquet", bodies)
+    folder, whole = tmp_path / "v.parquet.partial", tmp_path / "whole.parquet"
+    slow = ("--target", target, "--part-rows", "1000", "--progress")
+    assert run(*slow, "--out", str(whole))[0] == PARTIAL
+    servicer.at, seen = bodies[50] or "", list[list[str]]()
+
+    def look() -> None:
+        servicer.do = lambda: None
+        while sum(int(name[-14:-6]) - int(name[-23:-15]) for name in pieces(folder)) < 40:
+            pass  # of the blocks before, whose answers are on their way
+        seen.append(pieces(folder))
+        servicer.fail()
+        servicer.do()
+
+    monkeypatch.setattr("headlight.cli.tables.growing_part.PIECE_SECONDS", 0.0)
+    servicer.do = look
+    code, err = run(*slow)
+    assert (code, len(seen[0]) >= 2) == (1, True)
+    assert err.splitlines()[0] == f"headlight: 0 of {ROWS} texts"
+    kept = int(re.search(rf"(\d+) of {ROWS} rows are kept in", err)[1])  # type: ignore[index]
+    assert 40 <= kept <= 50
+    servicer.do = lambda: None
+    servicer.texts()
+    code, err = run(*slow)
+    assert (code, f"which has {kept} of {ROWS} rows" in err) == (PARTIAL, True)
+    assert servicer.texts() == bodies[kept:]
+    assert pq.read_table(tmp_path / "v.parquet").equals(pq.read_table(whole))
+    sides = [(tmp_path / f"{name}.rejected.jsonl").read_text() for name in ("v", "whole")]
+    assert sides[0] == sides[1] != ""
+    assert not folder.exists()
+
+
+def test_ctrl_c_before_the_first_row_says_so(
+    run: Run, tmp_path: Path, servicer: Failing, target: str
+) -> None:
+    bodies = texts(3)
+    write(tmp_path / "in.parquet", bodies)
+    servicer.at, free = bodies[0], threading.Event()
+
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+        free.wait(50)
+
+    servicer.do = interrupt
+    code, err = run("--target", target)
+    free.set()
+    assert (code, err) == (
+        128 + signal.SIGINT,
+        "headlight: 0 of 3 rows were finished; the same command begins anew\n",
+    )
+
+
+def test_a_job_of_an_earlier_version_continues_or_is_refused(
+    run: Run, tmp_path: Path, servicer: Failing, target: str
+) -> None:
+    """Its folder has parts alone; the manifest of the first format is written out here."""
+    bodies = texts(ROWS)
+    path = write(tmp_path / "in.parquet", bodies)
+    assert run("--target", target, "--out", str(tmp_path / "whole"))[0] == 0
+    folder = tmp_path / "v.parquet.partial"
+    folder.mkdir()
+    shutil.copy(tmp_path / "whole/part-00000001.parquet", folder)
+    digest = TableSource([str(path)], "body", []).files[0].digest
+    first = {
+        "format": 1,
+        "input": [[str(path), ROWS, digest]],
+        "--text-column": "body",
+        "--id-column or --keep-column": ["id"],
+        "--part-rows": 7,
+        "model or precision": ["fake", "ab" * 32, "fp32"],
+        "--dtype or --dimensions": [["float32", "<f4", 8]],
+        "--normalize": None,
+        "--truncate": None,
+        "--prompt": [None, None],
+        "--special-tokens": None,
+    }
+    manifest = folder / "_manifest.json"
+    for change, says in (
+        ({"format": 0}, "was begun by another version of this command; finish it with"),
+        ({"--later": "on"}, "was made with another --later; remove it to begin anew"),
+    ):
+        manifest.write_text(json.dumps(first | change), encoding="utf-8")
+        before = {each.name: each.read_bytes() for each in folder.glob("[!_]*")}
+        code, err = run("--target", target)
+        assert (code, says in err) == (2, True)
+        assert {each.name: each.read_bytes() for each in folder.glob("[!_]*")} == before
+        assert json.loads(manifest.read_text()) == first | change
+    manifest.write_text(json.dumps(first), encoding="utf-8")
+    servicer.texts()
+    code, err = run("--target", target)
+    assert (code, f"which has 7 of {ROWS} rows" in err) == (0, True)
+    assert sorted(servicer.texts()) == sorted(bodies[:7] + bodies[14:])
+    assert pq.read_table(tmp_path / "v.parquet").equals(pq.read_table(tmp_path / "whole"))
+
+
+STRINGS = (
+    *(pa.string(), pa.large_string(), pa.string_view()),
+    *(pa.dictionary(pa.int8(), kind) for kind in (pa.string(), pa.string_view())),
+)
+BINARIES = pa.binary(), pa.large_binary(), pa.binary_view()
+
+
+def column(values: list[str | None], kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).cast(kind)
+    plain = pa.array(values, pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        plain.indices.cast(kind.index_type), plain.dictionary.cast(kind.value_type)
+    )
+
+
+@pytest.mark.parametrize("ids", [*STRINGS, *BINARIES], ids=str)
+def test_texts_and_ids_of_every_string_type_are_read(
+    tmp_path: Path, target: str, client: Client, ids: pa.DataType
+) -> None:
+    """Beside another file, whose ids are of another type."""
+    (tmp_path / "in").mkdir()
+    for number, kind in enumerate(STRINGS):
+        of_ids = ids if number == 0 else (pa.binary() if ids in BINARIES else pa.string())
+        table = pa.table(
+            {
+                "body": column([f"text {number}", None, "a"], kind),
+                "id": column([f"i{number}", f"j{number}", None], of_ids),
+            }
+        )
+        with (
+            pa.OSFile(str(tmp_path / f"in/{number}.arrow"), "wb") as file,
+            pa.ipc.new_file(file, table.schema) as writer,
+        ):
+            writer.write_table(table)
+    command = ["embed", str(tmp_path / "in"), "--text-column", "body", "--id-column", "id"]
+    for source, rows in ((tmp_path / "in/0.arrow", 1), (tmp_path / "in", len(STRINGS))):
+        command[1], out = str(source), tmp_path / "v.parquet"
+        assert main([*command, "--target", target, "--out", str(out)]) == PARTIAL
+        found = pq.read_table(out)
+        expected = [name for at in range(rows) for name in (f"i{at}", None)]
+        assert found.column("id").cast(pa.string()).to_pylist() == expected
+        bodies = [text for at in range(rows) for text in (f"text {at}", "a")]
+        np.testing.assert_array_equal(matrix(found), client.encode(bodies))

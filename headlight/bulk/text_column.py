@@ -15,7 +15,7 @@ BINARIES = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view
 
 def holds_texts(kind: pa.DataType) -> bool:
     """Return whether a column of this type holds texts; one without values may have no type."""
-    return pa.types.is_null(kind) or plain_type(kind) == pa.large_string()
+    return bool(pa.types.is_null(kind) or plain_type(kind) == pa.large_string())
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

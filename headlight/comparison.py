@@ -29,7 +29,8 @@ class EvidenceSpec:
         unit: tokens that are neither special nor of the prompt, or words, sentences, given spans.
         spans: the units of unit "span": for each passage, spans that do not overlap.
         top_k: return this many units of each passage, the largest weights first; None: all.
-        layers, heads: of method "attention": from 0, or negative from the end; empty: all.
+        layers: of method "attention": from 0, or negative from the end; empty: all.
+        heads: as `layers`.
     """
 
     method: EvidenceMethod = "late_interaction"

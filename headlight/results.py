@@ -229,9 +229,10 @@ class AttentionMaps:
         values: float32, float16 or uint8, with an axis for each of `axes`.
         axes: axes of the result, outermost first: "layer" and "head", or "pair"; "query"; then
             "key", "top" or "statistic".
-        layers, heads: absolute numbers on those axes, or of the reduced layers and heads; for
-            pairs, of each pair.
-        queries, keys: units of those axes.
+        layers: absolute numbers on that axis, or of the reduced layers; for pairs, of each pair.
+        heads: as `layers`.
+        queries: units of that axis.
+        keys: as `queries`.
         tokens: tokens of the text.
         model: the weights.
         indices: uint16, in the shape of `values`; with an axis "top", the position of each entry on

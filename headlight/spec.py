@@ -130,11 +130,13 @@ class AttentionSpec:
     """Selection and form of attention.
 
     Attributes:
-        layers, heads: indices from 0, or negative from the end, singly or as runs; empty: all.
+        layers: indices from 0, or negative from the end, singly or as runs; empty: all.
+        heads: as `layers`.
         pairs: (layer, head) pairs, instead of `layers` and `heads`; they are the first axis of the
             result.
         reduce: at most one reduction for each axis; see Reduction.
-        queries, keys: the tokens that stay as rows and as columns.
+        queries: the tokens that stay as rows.
+        keys: the tokens that stay as columns.
         unit: "word" or "span" groups the selected tokens: columns are summed, rows averaged (Clark
             et al. 2019).
         spans: the groups of unit "span".

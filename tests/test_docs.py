@@ -28,7 +28,7 @@ OWN_INSTALL = re.compile(
 GENERATED = ("positions.md", "reliability.md", "uniform-rule.md")
 FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)  # docs.site checks those of the site
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def without_code(page: Path) -> str:

@@ -1,59 +1,49 @@
-"""python -m docs.site OUT CONTRACT: write the source of the site, for Zensical to build."""
+"""python -m docs.site OUT: lay out the source of the site, for Zensical to build.
+
+`OUT/docs` is a copy of the pages, with the files that they link to, in the folders of the
+repository. `OUT/reference` has what the pages in docs/reference and docs/notebooks include.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from docs.site import commands, contract, error_table, metric_table, python_api
-from docs.site.navigation import CONFIG, check_navigation
-from docs.site.pages import ROOT, write_pages
+from docs.site.reference import fragments
 
-REFERENCE = "docs/reference"
-
-
-def write_reference(folder: Path, descriptors: Path) -> None:
-    """Write the pages that are made from the code.
-
-    Args:
-        folder: of these pages.
-        descriptors: file of a FileDescriptorSet with the comments of the contract.
-    """
-    folder.mkdir(parents=True)
-    for name, text in (
-        ("python", python_api.page()),
-        ("commands", commands.page()),
-        ("contract", contract.page(contract.read(descriptors))),
-        ("errors", error_table.page()),
-        ("metrics", metric_table.page()),
-    ):
-        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "deploy", "bench/results"),
+    *("examples", "proto", "model/headlight_model", "tests/model"),  # files that pages link to
+)
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "site", "checkpoints", "bundles", "results.json")
 
 
-def main() -> None:
-    """Write the pages and the configuration of the site.
+def write_source(out: Path) -> None:
+    """Copy the pages to `out`, which must not exist."""
+    out.mkdir(parents=True)
+    for name in SOURCES:
+        if (ROOT / name).is_file():
+            shutil.copy(ROOT / name, out)
+        else:
+            shutil.copytree(ROOT / name, out / name, ignore=LEFT_OUT)
+    shutil.copy(ROOT / "docs/site/extra.css", out)
 
-    Exits with a message if the navigation lacks a page.
-    """
-    parser = argparse.ArgumentParser(prog="python -m docs.site", description=__doc__)
-    parser.add_argument("out", type=Path, help="folder of zensical.toml and of `docs`, the source")
-    parser.add_argument("contract", type=Path, help="descriptors of the contract, with comments")
-    options = parser.parse_args()
+
+def main(out: Path) -> None:
+    """Write the pages, what they include, and the configuration."""
     for variable in [name for name in os.environ if name.startswith("HEADLIGHT_")]:
-        del os.environ[variable]  # the command line shows them as defaults
-    source = options.out / "docs"
-    shutil.rmtree(source, ignore_errors=True)
-    pages = write_pages(ROOT, source)
-    write_reference(source / REFERENCE, options.contract)
-    pages |= {path.relative_to(source) for path in (source / REFERENCE).iterdir()}
-    shutil.copy(CONFIG, options.out)
-    shutil.copy(CONFIG.with_name("extra.css"), source)
-    if problems := check_navigation(pages):
-        sys.exit("\n".join(problems))
+        del os.environ[variable]  # --help shows them as defaults
+    for folder in ("docs", "reference"):
+        shutil.rmtree(out / folder, ignore_errors=True)
+    write_source(out / "docs")
+    (out / "reference").mkdir()
+    for name, text in fragments(ROOT):
+        (out / "reference" / name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "docs/site/zensical.toml", out)
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

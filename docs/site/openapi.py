@@ -12,13 +12,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 
-from docs.site.contract import ENUMS, FIELDS, MESSAGES, VALUES, Place, read
 from docs.site.openapi_routes import ENCODING, NUMBERS, REQUESTS, RESPONSES, document
 
-ONEOFS = 8  # of a message, in descriptor.proto
+# Numbers of fields of descriptor.proto, which make the path of a comment.
+Place = tuple[int, ...]
+MESSAGES, ENUMS = 4, 5  # of a file
+FIELDS, ONEOFS = 2, 8  # of a message
+VALUES = 2  # of an enum
 NUMBER_TYPES: dict[int, dict[str, Any]] = {
     Field.TYPE_STRING: {"type": "string"},
     Field.TYPE_BOOL: {"type": "boolean"},
@@ -144,7 +152,8 @@ def _name(field: Field) -> str:
 def main(arguments: Sequence[str]) -> str:
     """Return the document of the descriptors in a file."""
     [descriptors] = arguments
-    return json.dumps(document(Schemas(read(Path(descriptors))).all()), indent=1) + "\n"
+    [file] = FileDescriptorSet.FromString(Path(descriptors).read_bytes()).file
+    return json.dumps(document(Schemas(file).all()), indent=1) + "\n"
 
 
 if __name__ == "__main__":

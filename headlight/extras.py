@@ -35,6 +35,7 @@ RANGES: dict[str, dict[str, str]] = {
     "parquet": {"pyarrow": ">=18", "fsspec": ">=2024.6"},
     "ray": {"ray": ">=2.56", "pyarrow": ">=18", "fsspec": ">=2024.6"},
     "plot": {"matplotlib": ">=3.8"},
+    "docs": {"flask-swagger-ui": ">=5.21"},
     "completion": {"shtab": ">=1.13"},
     "safetensors": {"safetensors": ">=0.5"},
 }

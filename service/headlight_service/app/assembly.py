@@ -248,6 +248,7 @@ def assemble(
         max_characters(config, manifest),
         config.special_tokens,
         TRUNCATIONS[config.truncation],
+        config.served_model_name,
     )
 
 

@@ -200,6 +200,8 @@ def build_rest(
         max_connection_age_seconds=config.max_connection_age_seconds,
         most_connections=connection_limits(tls=tls is not None).rest,
         metrics_address=str(config.http),
+        cors_origins=frozenset(config.cors_origins),
+        any_model_name=config.any_model_name,
         page=config.page == "on",
         grpc_port=grpc_port,
     )

@@ -150,7 +150,7 @@ def flag_of(name: str) -> str:
 
 
 def _default(value: object) -> str:
-    if value is None or value is dataclasses.MISSING or value is False:
+    if value is None or value is dataclasses.MISSING or value is False or value == ():
         return ""
     if isinstance(value, tuple) and not isinstance(value, Address):
         value = ",".join(map(str, value))

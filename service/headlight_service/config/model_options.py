@@ -15,6 +15,7 @@ from headlight_service.config.option_types import (
     digest,
     flag,
     lengths,
+    model_names,
     option,
     whole,
 )
@@ -47,6 +48,18 @@ class ModelOptions:
         COUNT,
         "for the export: tokens of the longest text (default: as the model says)",
         metavar="TOKENS",
+    )
+    served_model_name: tuple[str, ...] = option(
+        (),
+        model_names,
+        (
+            "further names of the model, with commas between them; answers to other tools have the "
+            "first (default: the bundle's name, the Hub id and its last part, which always work)"
+        ),
+        metavar="NAME,...",
+    )
+    any_model_name: bool = option(
+        False, flag, "POST /v1/embeddings answers any name of a model; else unknown ones are 404"
     )
     bundle: Path | None = option(None, Path, "a bundle's folder, in place of MODEL", metavar="DIR")
     bundle_sha256: str | None = option(

@@ -15,6 +15,7 @@ from headlight_service.config.option_types import (
     choice_option,
     host_name,
     option,
+    origins,
 )
 
 HOST_PORT = "HOST:PORT"
@@ -54,6 +55,15 @@ class AddressOptions:
             "localhost; other names are refused there, because a web page may have rebound them"
         ),
         metavar="NAME",
+    )
+    cors_origins: tuple[str, ...] = option(
+        (),
+        origins,
+        (
+            "origins whose web pages may call --rest from a browser (CORS), with commas between "
+            "them, as https://app.example; *: all (default: none but its own page)"
+        ),
+        metavar="ORIGIN,...",
     )
     page: str = choice_option(
         "on", "a page that shows attention in a browser, at / of --rest", "on", "off"
@@ -108,7 +118,8 @@ class ClientOptions:
         Path,
         (
             "file with lines NAME TOKEN or NAME sha256:HEX; every call must bring one of these "
-            "tokens, except health checks and, over HTTP, /, /health, /ping and /openapi.json"
+            "tokens, except health checks and, over HTTP, /, /health, /ping, /docs and "
+            "/openapi.json"
         ),
         metavar="FILE",
     )

@@ -12,6 +12,9 @@ from headlight.command_parser import did_you_mean
 
 LONGEST = (1 << 31) - 1  # tokens; far beyond any model's
 EVERYWHERE, EVERYWHERE_V4 = "::", "0.0.0.0"  # the first includes the second
+MODEL_NAME = re.compile(r"[!-+\--~]{1,200}")  # no comma
+# As browsers send it: scheme, host, and the port if it is not the scheme's.
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[\w.~-]+)(?::\d{1,5})?", re.ASCII)
 MOST_DIGITS = 40  # of a whole number; Python's own limit is some thousand
 
 
@@ -114,6 +117,33 @@ def lengths(text: str) -> tuple[int, ...]:
             "as 16,64,256, or nothing"
         )
     return found
+
+
+def model_names(text: str) -> tuple[str, ...]:
+    """Parse NAME,NAME."""
+    names = _parts(text)
+    if not names or not all(MODEL_NAME.fullmatch(name) for name in names):
+        raise ValueError(
+            "must be names with commas between them, each of at most 200 printable ASCII "
+            "characters without spaces, as text-embedding-3-small,org/model"
+        )
+    return names
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """Parse https://app.example,http://localhost:5173, or *."""
+    found = tuple(part.lower() for part in _parts(text))
+    if not found or (found != ("*",) and not all(ORIGIN.fullmatch(each) for each in found)):
+        raise ValueError(
+            "must be origins with commas between them, as https://app.example,"
+            "http://localhost:5173, without a path or a slash at the end; or * for all"
+        )
+    return found
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Return what stands between commas; nothing stays nothing."""
+    return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
 def digest(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 from headlight.description import Limits
@@ -30,11 +30,21 @@ def ref_of(runtime: Runtime) -> ModelRef:
     return ModelRef(manifest.name, manifest.version, digest, runtime.provider, runtime.precision)
 
 
+def names_of(runtime: Runtime, served_names: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return all names of a model: the given ones, its bundle's, its Hub id and that id's end."""
+    manifest = runtime.bundle.manifest
+    hub = manifest.source.get("hub")
+    hub_id = str(hub.get("model", "")) if isinstance(hub, dict) else ""
+    names = (*served_names, manifest.name, hub_id, hub_id.rpartition("/")[2])
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 class ServedModel:
     """A runtime with its limits, its part of the queue and its metrics.
 
     Attributes:
         ref: reference to its weights.
+        names: names by which requests address it; answers of other tools' protocols have the first.
         accepts: accepted kinds of input, among "text", "pair", "ids".
         max_characters: most characters of one text.
         special_tokens: reading of special tokens unless a request sets it.
@@ -54,6 +64,7 @@ class ServedModel:
         max_characters: int,
         special_tokens: SpecialTokens = "parse",
         truncation: Truncation = "refuse",
+        served_names: Sequence[str] = (),
     ) -> None:
         manifest = runtime.bundle.manifest
         texts = runtime.tokenizer is not None
@@ -66,11 +77,17 @@ class ServedModel:
         self.special_tokens: SpecialTokens = special_tokens
         self.truncation: Truncation = truncation
         self.ref = ref_of(runtime)
+        self.names = names_of(runtime, served_names)
         self.accepts = tuple(kind for kind in manifest.accepts if kind == "ids" or texts)
         self.default_prompt = runtime.prompts.choose(None, None)
         self.max_length = manifest.max_length
         self.density = Density()
         self._selections = WeakKeyDictionary[OutputSpec, Selection]()
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
 
     @property
     def max_tokenized(self) -> int:
@@ -119,21 +136,28 @@ def counted(model: ServedModel) -> Iterator[None]:
 
 
 class Models:
-    """The models of a process, by name; none until the first is ready."""
+    """The models of a process, by their names; none until the first is ready."""
 
     def __init__(self) -> None:
-        self._models: dict[str, ServedModel] = {}
-        self._only: ServedModel | None = None
+        self._models: list[ServedModel] = []
+        self._by_name: dict[str, ServedModel] = {}
 
     def add(self, model: ServedModel) -> None:
-        """Serve one more model."""
-        self._models[model.ref.name] = model
-        self._only = model if len(self._models) == 1 else None
+        """Serve one more model. Another name than its bundle's stays the model's that has it."""
+        self._models.append(model)
+        for name in model.names:
+            self._by_name.setdefault(name, model)
+        self._by_name[model.ref.name] = model
 
     @property
     def all(self) -> tuple[ServedModel, ...]:
         """All models, in the order in which they were added."""
-        return tuple(self._models.values())
+        return tuple(self._models)
+
+    @property
+    def by_name(self) -> Mapping[str, ServedModel]:
+        """The models by each name, in the order in which they were added."""
+        return self._by_name
 
     def get(self, name: str = "") -> ServedModel:
         """Return the model that a request names; without a name, the only model.
@@ -143,10 +167,13 @@ class Models:
             NotFound: there is none of that name.
             InvalidInput: none is named, and there are several.
         """
-        model = self._models.get(name) if name else self._only
+        first = self.first
+        model = self._by_name.get(name)
         if model is not None:
             return model
-        served = ", ".join(sorted({self.first.ref.name, *self._models}))
+        if not name and len(self._models) == 1:
+            return first
+        served = ", ".join(self._by_name)
         if name:
             raise NotFound(f"model: not served here; there is {served}")
         raise InvalidInput(
@@ -158,4 +185,4 @@ class Models:
         """The first model; its limits bound streams. Raises Unavailable: it is not loaded yet."""
         if not self._models:
             raise Unavailable("the model is still being loaded; try again soon, or another replica")
-        return next(iter(self._models.values()))
+        return self._models[0]

@@ -49,6 +49,12 @@ TEXTS = {
     "drain_delay_seconds": ("5", 5.0),
     "grace_seconds": ("0.5", 0.5),
     "warm_up_lengths": ("8, 16", (8, 16)),
+    "served_model_name": ("org/a, b", ("org/a", "b")),
+    "any_model_name": ("true", True),
+    "cors_origins": (
+        "https://app.example,http://[::1]:80",
+        ("https://app.example", "http://[::1]:80"),
+    ),
     "otlp_endpoint": ("http://localhost:4317", "http://localhost:4317"),
     "log_level": ("debug", "debug"),
     "log_format": ("text", "text"),
@@ -308,6 +314,7 @@ def test_help_says_why_to_change_each_option(capsys: pytest.CaptureFixture[str])
     assert "127.0.0.1:50051" in text
     assert "16,64,256" in text
     shown = sum(
-        field.default is not None and field.type != "bool" for field in dataclasses.fields(Config)
+        field.default not in (None, ()) and field.type != "bool"
+        for field in dataclasses.fields(Config)
     )
     assert " ".join(text.split()).count("(default ") == shown, "those that are 0, too"

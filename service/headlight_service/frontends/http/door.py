@@ -16,6 +16,7 @@ from headlight.errors import DeadlineExceeded, Unavailable
 from headlight_service.core.admission.shed_error import reason_of
 from headlight_service.core.pipeline import Pipeline
 from headlight_service.frontends.failure import failure_of
+from headlight_service.frontends.http import cors
 from headlight_service.frontends.http.arriving_bodies import ArrivingBodies
 from headlight_service.frontends.http.body_transfer import Peer, receive_body, send_response
 from headlight_service.frontends.http.exchange import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from headlight_service.telemetry.otlp import Tracing
 
 log = logging.getLogger("headlight_service.frontends.http.door")
+VERSION = "/v1"
 ENDING = "this replica is shutting down; try another, or this one later"
 SLASHES = re.compile(r"//+")
 GONE_STATUS = 499  # counted for a client that disconnected
@@ -167,7 +169,11 @@ class Door:
             status = response.status
         try:
             if response is not None:
-                head = (*response.headers, (REQUEST_ID, exchange.request_id))
+                head = (
+                    *response.headers,
+                    *cors.headers(exchange.headers, self.options.cors_origins),
+                    (REQUEST_ID, exchange.request_id),
+                )
                 await self._send(response._replace(headers=head), connection, receive, send)
         except ClientGone as gone:
             status, error = GONE_STATUS, gone
@@ -209,9 +215,12 @@ class Door:
     ) -> Response:
         """Check the request, read its body, and call the handler."""
         check_host(exchange.headers, http_version, self.options.hosts)
-        if route is None or not route.public:  # public answers are the same for everybody
+        if exchange.method == "OPTIONS" and cors.is_preflight(exchange.headers):
+            return self._preflight(exchange)
+        public = route is not None and route.public  # such answers are the same for everybody
+        if not (public or cors.is_allowed(exchange.headers, self.options.cors_origins)):
             check_origin(exchange.headers, self.options.hosts)
-        if self._authenticator is not None and not (route is not None and route.public):
+        if self._authenticator is not None and not public:
             given = exchange.headers.get("authorization", "")
             name = self._authenticator.token_name([("authorization", given)])
             if name is None:
@@ -234,6 +243,13 @@ class Door:
                 if exchange.deadline < time.monotonic():
                     raise DeadlineExceeded("the deadline passed while the request was sent")
         return await route.handler(exchange)
+
+    def _preflight(self, exchange: Exchange) -> Response:
+        """Return what a browser asks before it sends a page's request; it brings no token."""
+        methods = self._methods(exchange.path)
+        if methods is None:
+            raise self._unknown(exchange)
+        return cors.preflight(exchange.headers, self.options.cors_origins, methods)
 
     def _refused(self, error: Exception, exchange: Exchange, dialect: Dialect) -> Response:
         """Return the response to a failed request, in the dialect's form."""
@@ -283,7 +299,19 @@ class Door:
             )
         if exchange.path == "/metrics":
             return refused(404, f"metrics are served on {self.options.metrics_address}, by --http")
-        return refused(404, "there is no such path; GET /openapi.json lists them", reason="path")
+        hint = self._base_url_hint(exchange.path)
+        return refused(
+            404, f"there is no such path; {hint}GET /openapi.json lists them", reason="path"
+        )
+
+    def _base_url_hint(self, path: str) -> str:
+        """Return a remedy if only the end of a client's base URL is wrong; empty: it is not."""
+        if self._methods(VERSION + path) is not None:
+            return f"there is {VERSION}{path}: let the client's base URL end in {VERSION}; "
+        shorter = path.removeprefix(VERSION)
+        if shorter != path and self._methods(shorter) is not None:
+            return f"there is {shorter}: leave {VERSION} off the client's base URL; "
+        return ""
 
     def _add(self, route: Route, dialect: Dialect) -> None:
         table = self._prefixes if route.path.endswith("/*") else self._paths

@@ -71,6 +71,8 @@ class Options(NamedTuple):
         max_connection_age_seconds: age at which a response closes its connection.
         most_connections: open connections; a further one replaces the oldest idle one.
         metrics_address: where `/metrics` is, for the message of a wrong path.
+        cors_origins: origins whose pages may call this service; "*": all.
+        any_model_name: whether OpenAI's requests may name a model that is not served.
         page: whether GET / is a page for browsers.
         grpc_port: port of gRPC, for the requests that the page writes to copy.
     """
@@ -81,6 +83,8 @@ class Options(NamedTuple):
     max_connection_age_seconds: float = 300.0
     most_connections: int = 4096
     metrics_address: str = "--http"
+    cors_origins: frozenset[str] = frozenset()
+    any_model_name: bool = False
     page: bool = True
     grpc_port: int = 50051
 

@@ -7,6 +7,7 @@ The limits admit all that the service can answer: `--max-items` inputs with all 
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ LISTS_PER_ITEM, LEAST_LISTS = 4, 40_000
 VALUES_PER_ITEM, VALUES_PER_TOKEN = 64, 16
 BLOCK_BYTES = 1 << 17
 QUOTE, COMMA = ord('"'), ord(",")
+LONE_SURROGATE = re.compile(rb"\xed[\xa0-\xbf]")  # as some programs write it in UTF-8
 LEVELS = np.zeros(256, np.int8)  # change of the nesting level
 LEVELS[[*b"[{"]], LEVELS[[*b"]}"]] = 1, -1
 
@@ -95,7 +97,22 @@ def parse(body: bytes, limits: JsonSize) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise InvalidInput(
-            "", f"the body is not valid JSON in UTF-8 (at {where}); NaN is not JSON either"
-        ) from None
+        raise InvalidInput("", _syntax_problem(body, error)) from None
+
+
+def _syntax_problem(body: bytes, error: orjson.JSONDecodeError) -> str:
+    """Return what is wrong with a body that orjson does not parse, and where."""
+    where, surrogate = f"line {error.lineno}, column {error.colno}", "surrogate in" in error.msg
+    try:
+        body.decode()
+    except UnicodeDecodeError as invalid:
+        where = f"byte {invalid.start}"
+        surrogate = LONE_SURROGATE.match(body, invalid.start) is not None
+        if not surrogate:
+            return f"the body is not valid UTF-8 (at {where}); encode it as UTF-8"
+    if surrogate:
+        return (
+            f"the body has a lone surrogate, half of a UTF-16 pair (at {where}), which is no "
+            "character; cut texts between characters, or replace it by U+FFFD"
+        )
+    return f"the body is not valid JSON in UTF-8 (at {where}); NaN is not JSON either"

@@ -78,7 +78,8 @@ def check_origin(headers: Mapping[str, str], accepted: frozenset[str] | None) ->
         raise refused(
             403,
             "the request comes from another site's page (Origin, Sec-Fetch-Site); a service on "
-            "loopback answers programs and its own page. Name a proxy's host by --rest-host",
+            "loopback answers programs and its own page. Name a proxy's host by --rest-host, a "
+            "site whose pages may call it by --cors-origins",
             field="origin",
         )
 

@@ -55,7 +55,7 @@ class View(NamedTuple):
     @property
     def name(self) -> str:
         """Name in the protocol."""
-        return self.model.ref.name + SUFFIXES[self.kind]
+        return self.model.name + SUFFIXES[self.kind]
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -108,9 +108,13 @@ def view_of(models: Models, name: str, version: str) -> View:
     if not name:
         found = View("embedding", models.get())
     else:
-        known = {view.name: view for view in views(models)}
+        known = {
+            alias + SUFFIXES[view.kind]: view
+            for view in views(models)
+            for alias in view.model.names
+        }
         if name not in known:
-            served = ", ".join(known) or models.first.ref.name  # raises: still being loaded
+            served = ", ".join(known) or models.first.name  # raises: still being loaded
             raise NotFound(f"model_name: not served here; there is {served}")
         found = known[name]
     if version not in ("", found.model.ref.version):

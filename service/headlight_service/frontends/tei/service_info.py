@@ -19,7 +19,7 @@ class ServiceInfo:
     """Description of a model and its limits.
 
     Attributes:
-        model_id: the model's name.
+        model_id: the first of the model's names.
         model_sha: hex digest of its bundle.
         pooling: how the bundle pools token vectors.
         max_concurrent_requests: texts of the maximum length that the queue holds.
@@ -47,7 +47,7 @@ def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
     ref, limits, pooling = model.ref, model.limits, model.runtime.bundle.manifest.pooling
     return ServiceInfo(
         version=__version__,
-        model_id=ref.name,
+        model_id=model.name,
         model_sha=ref.bundle_sha256,
         model_dtype=DTYPES.get(ref.precision, ref.precision),
         pooling=POOLINGS.get(pooling, pooling),

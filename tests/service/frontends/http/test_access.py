@@ -35,6 +35,7 @@ from tests.certificates import Authority
 from tests.ports import free_port
 from tests.service.batching import Clock
 from tests.service.frontends.http.http_service import (
+    Reply,
     http_service,
     open_connections,
     read_all,
@@ -115,6 +116,45 @@ def test_a_token_is_needed_except_for_health_and_the_page(authenticator: Authent
         assert "error" in service.ask("/meta").json  # in Weaviate's form
         assert service.ask("/v1/models", headers=bearer("b" * 20)).status == 401
         assert service.ask("/v1/models", headers=bearer(TOKEN)).status == 200
+
+
+def test_pages_of_allowed_origins_may_call(authenticator: Authenticator) -> None:
+    """Also their refusals are readable, and a preflight brings no token."""
+    allowed, other = "https://app.example", "https://evil.example"
+    site = {"Sec-Fetch-Site": "cross-site"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os",
+    }
+    with http_service(authenticator=authenticator, cors_origins=(allowed,)) as service:
+
+        def call(origin: str, method: str = "POST", **headers: str) -> Reply:
+            body = {"input": "a"} if method == "POST" else None
+            sent = {"Origin": origin, **site, **headers}
+            return service.ask("/v1/embeddings", body, method=method, headers=sent)
+
+        preflight = call(allowed, "OPTIONS", **asks)
+        assert preflight.status == 204
+        assert preflight.headers["access-control-allow-origin"] == allowed
+        assert preflight.headers["access-control-allow-methods"] == "POST"
+        assert preflight.headers["access-control-allow-headers"] == "authorization, *"
+        assert preflight.headers["vary"] == "origin"
+        answer = call(allowed, Authorization=f"Bearer {TOKEN}")
+        assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, allowed)
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+        refused = call(allowed)
+        assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, allowed)
+        for reply in (call(other, "OPTIONS", **asks), call(other), call("null")):
+            assert reply.status == 403
+            assert "access-control-allow-origin" not in reply.headers
+            assert "--cors-origins" in reply.json["message"]
+            assert "access-control-allow-credentials" not in reply.headers
+    with http_service(cors_origins=("*",)) as service:
+        assert call(other).headers["access-control-allow-origin"] == "*"
+    with http_service(rest=Address("0.0.0.0", 0)) as service:
+        assert call(other).status == 200
+        assert "access-control-allow-origin" not in call(other).headers
+        assert call(other, "OPTIONS", **asks).status == 403
 
 
 def test_without_tokens_any_key_is_accepted() -> None:

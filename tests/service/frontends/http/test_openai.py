@@ -96,6 +96,7 @@ def test_a_prompt_is_chosen_by_its_name() -> None:
         ({"input": {"a": 1}}, "input", "must be a text"),
         ({"input": [1, 2, 3]}, "input", "check_embedding_ctx_length=False"),
         ({"input": [[1, 2], [3]]}, "input", "check_embedding_ctx_length=False"),
+        ({"input": [["a"]]}, "input", "input[0]: is a list; send one list of texts"),
         ({"input": ["a", 1]}, "input", "input[1]: must be a text"),
         ({"input": [True]}, "input", "input[0]: must be a text"),
         ({"input": [None]}, "input", "input[0]: must be a text"),
@@ -108,10 +109,15 @@ def test_a_prompt_is_chosen_by_its_name() -> None:
         ({"input": "a", "dimensions": 10**30}, "dimensions", "whole number"),
         ({"input": "a", "encoding_format": "hex"}, "encoding_format", "float or base64"),
         ({"input": "a", "encoding_format": 1}, "encoding_format", "float or base64"),
+        ({"input": "a", "truncate": "middle"}, "truncate", "none, start, end"),
+        ({"input": "a", "truncate": True}, "truncate", "none, start or end"),
         ({"input": "a", "prompt_name": 1}, "prompt_name", "must be a text"),
         ({"input": "a", "model": 1}, "model", "must be a text"),
         (["a"], None, "JSON object"),
         ("a", None, "JSON object"),
+        (b'{"input": "\\ud83d"}', None, "has a lone surrogate"),
+        (b'{"input": "\xed\xa0\xbd"}', None, "has a lone surrogate"),
+        (b'{"input": "\xff"}', None, "is not valid UTF-8 (at byte 11)"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -143,6 +149,42 @@ def test_an_unknown_model_is_not_found() -> None:
                 "model",
             )
             assert "fake" in error["message"]
+
+
+def test_a_long_text_is_cut_on_request() -> None:
+    with http_service() as service:
+        long = "b " * 3000 + "ccc"
+        assert embeddings(service, long).status == 400
+        assert embeddings(service, long, truncate="END").status == 200
+        assert embeddings(service, long, truncate="start").status == 200
+        first, last = service.engine.batches[-2:]
+        assert first != last
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "warns"), [(None, False), (2, False), (4, False), (3, True)]
+)
+def test_an_untrained_width_has_a_warning(dimensions: int | None, warns: bool) -> None:
+    with http_service(FakeRuntime(dimensions=(2,))) as service:
+        body = embeddings(service, "a", dimensions=dimensions).json
+        assert ("warnings" in body) == warns
+        if warns:
+            assert body["warnings"][0].startswith("dimensions: 3 is not among the widths")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/embeddings", "let the client's base URL end in /v1"),
+        ("/v1/v1/embeddings", "leave /v1 off the client's base URL"),
+        ("/v1/embed", "there is /embed: leave /v1 off the client's base URL"),
+    ],
+)
+def test_a_wrong_base_url_is_named(path: str, says: str) -> None:
+    with http_service() as service:
+        reply = service.ask(path, {"input": "a"})
+        assert reply.status == 404
+        assert says in error_of(reply)["message"]
 
 
 def test_models_are_listed() -> None:

@@ -4,6 +4,7 @@ The first of ALL answers for paths that none has.
 """
 
 from headlight_service.frontends.http.dialects import (
+    api_docs,
     contract_api,
     home_page,
     openai,
@@ -12,4 +13,4 @@ from headlight_service.frontends.http.dialects import (
     weaviate,
 )
 
-ALL = (openai, contract_api, tei, weaviate, home_page, probes)
+ALL = (openai, contract_api, tei, weaviate, home_page, api_docs, probes)

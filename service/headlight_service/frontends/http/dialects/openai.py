@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from headlight.errors import Code, InvalidInput
+from headlight.errors import Code, InvalidInput, NotFound
+from headlight.runtime.tokenization.input_checks import Truncation
 from headlight_service.core.models import ServedModel, counted
 from headlight_service.core.requests.answer import Answer
 from headlight_service.core.requests.request import Input, Request
@@ -29,6 +31,11 @@ IDS = (
 TYPES = {401: "invalid_request_error", 429: "rate_limit_error"}  # else by the status's class
 CODES = {Code.UNAUTHENTICATED: "invalid_api_key", Code.NOT_FOUND: "model_not_found"}
 CODES_BY_STATUS = {429: "rate_limit_exceeded", 504: "timeout"}
+TRUNCATE: Mapping[str, Truncation] = {
+    "none": "refuse",
+    "start": "cut_start",
+    "end": "cut_end",
+}
 INPUT = re.compile(r"inputs(?:\[(\d+)\])?(?:\.(?:text|ids|pair))?")
 OUTPUT = "outputs.pooled."
 
@@ -75,16 +82,20 @@ def decode_inputs(value: Any, model: ServedModel) -> list[Input]:
     if all(type(each) is str for each in value):
         model.check_items("input", len(value))
         return value
-    kinds = {type(each) for each in value}
-    if kinds <= {int, list}:
+    at, wrong = next((at, each) for at, each in enumerate(value) if not isinstance(each, str))
+    first = wrong[0] if isinstance(wrong, list) and wrong else wrong
+    if at == 0 and type(first) is int:
         raise InvalidInput("input", IDS)
-    at = next(place for place, each in enumerate(value) if not isinstance(each, str))
+    if isinstance(wrong, list):
+        raise InvalidInput(
+            f"input[{at}]", 'is a list; send one list of texts, as ["a", "b"], without further ones'
+        )
     raise InvalidInput(f"input[{at}]", "must be a text; a list holds texts alone")
 
 
-def model_entry(model: ServedModel) -> dict[str, Any]:
+def model_entry(name: str) -> dict[str, Any]:
     """Return a model as its list shows it."""
-    return {"id": model.ref.name, "object": "model", "created": 0, "owned_by": "headlight"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "headlight"}
 
 
 async def _embeddings(exchange: Exchange) -> Response:
@@ -96,7 +107,7 @@ async def _embeddings(exchange: Exchange) -> Response:
 
 def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Request, str]:
     """Return the model, the request and the form of the vectors."""
-    model = exchange.door.pipeline.models.get(optional(body, "model", str, "a text") or "")
+    model = _requested_model(exchange, optional(body, "model", str, "a text") or "")
     with counted(model):
         form = optional(body, "encoding_format", str, "float or base64") or "float"
         if form not in ("float", "base64"):
@@ -109,14 +120,33 @@ def _request(exchange: Exchange, body: dict[str, Any]) -> tuple[ServedModel, Req
             outputs_of(dimensions),
             model.ref.name,
             prompt_name=optional(body, "prompt_name", str, "a text"),
+            truncation=_truncation(optional(body, "truncate", str, "none, start or end")),
         )
     return model, request, form
+
+
+def _requested_model(exchange: Exchange, name: str) -> ServedModel:
+    """Return the model of this name; with `--any-model-name`, the first for an unknown name."""
+    models = exchange.door.pipeline.models
+    try:
+        return models.get(name)
+    except NotFound:
+        if exchange.door.options.any_model_name:
+            return models.first
+        raise
+
+
+def _truncation(name: str | None) -> Truncation | None:
+    if name is not None and name.lower() not in TRUNCATE:
+        raise InvalidInput("truncate", f"must be one of {', '.join(TRUNCATE)}")
+    return None if name is None else TRUNCATE[name.lower()]
 
 
 def _list(model: ServedModel, answer: Answer, form: str) -> Response:
     [vectors] = answer.pooled()
     shown = base64_of if form == "base64" else lists_of
     tokens = answer.prepared.tokens
+    warnings = _warnings(model, vectors.shape[1])
     return json_response(
         {
             "object": "list",
@@ -124,19 +154,34 @@ def _list(model: ServedModel, answer: Answer, form: str) -> Response:
                 {"object": "embedding", "index": index, "embedding": shown(row)}
                 for index, row in enumerate(vectors)
             ],
-            "model": model.ref.name,
+            "model": model.name,
             "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            **({"warnings": warnings} if warnings else {}),
         }
     )
 
 
+def _warnings(model: ServedModel, width: int) -> list[str]:
+    """Return a warning if vectors were cut to a width that the model was not trained for."""
+    manifest = model.runtime.bundle.manifest
+    whole, trained = manifest.architecture.pooled_dim, manifest.dimensions
+    if width in (whole, *trained):
+        return []
+    widths = ", ".join(map(str, sorted({*trained, whole})))
+    return [
+        f"dimensions: {width} is not among the widths that this model was trained for, as far as "
+        f"it says: {widths}; search with such vectors may find less"
+    ]
+
+
 async def _models(exchange: Exchange) -> Response:
-    served = exchange.door.pipeline.models.all
-    return json_response({"object": "list", "data": [model_entry(model) for model in served]})
+    names = exchange.door.pipeline.models.by_name
+    return json_response({"object": "list", "data": [model_entry(name) for name in names]})
 
 
 async def _model(exchange: Exchange) -> Response:
-    return json_response(model_entry(exchange.door.pipeline.models.get(exchange.rest)))
+    exchange.door.pipeline.models.get(exchange.rest)
+    return json_response(model_entry(exchange.rest))
 
 
 def _field_of(field: str) -> str:

@@ -74,7 +74,7 @@ async def _meta(exchange: Exchange) -> Response:
     model = exchange.door.pipeline.models.first
     return json_response(
         {
-            "model": model.ref.name,
+            "model": model.name,
             "version": model.ref.version,
             "sha256": model.ref.bundle_sha256,
             "max_length": model.max_length,

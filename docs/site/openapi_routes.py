@@ -1,17 +1,24 @@
-"""Routes of the OpenAPI document: the contract's in full, those of other clients by name."""
+"""Routes of the OpenAPI document, with their statuses and schemas."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from docs.site.openapi_dialects import DIALECTS, SCHEMAS, Operation, ref
+
+CONTRACT = "Headlight"  # its tag
+PARAMETER = re.compile(r"{(\w+)}")  # of a path
 REQUESTS = ("EncodeRequest", "CompareRequest", "OccludeRequest")
 RESPONSES = ("EncodeResponse", "CompareResponse", "OccludeResponse", "GetModelResponse")
 ABOUT = (
     "Embeddings and attention weights of a Transformer encoder. The messages are those of the gRPC "
-    "contract, headlight.v1: snake_case names, enums as strings, integers of 64 bits as numbers. "
+    "contract, headlight.v1, at the tag Headlight: snake_case names, enums as strings, integers of "
+    "64 bits as numbers. "
     "In a request, null is absence, and a message that is present, such as `pooled: {}`, requests "
-    "its output."
+    "its output. The other tags are the APIs of other tools: unknown fields are ignored there. "
+    "Errors have the form of the path's API; bytes that are no valid request get OpenAI's."
 )
 ENCODING = {
     "type": "string",
@@ -111,33 +118,10 @@ PROBLEMS = {
 ANY = (400, 421, 431)  # of public paths, too
 ASKED = (*ANY, 401, 403, 404, 500, 503)
 POSTED = (*ASKED, 408, 413, 415, 429, 504)
-OF_TEI = (422, 424)
-PUBLIC = ("/", "/health", "/ping", "/openapi.json")  # with GET, without a token
-# Paths of other tools' clients: method, path, summary. Their forms are documented by those tools.
-OTHERS = (
-    ("post", "/v1/embeddings", "OpenAI: embeddings"),
-    ("get", "/v1/models", "OpenAI: list of models"),
-    ("get", "/v1/models/{model}", "OpenAI: one model"),
-    ("post", "/", "text-embeddings-inference: embed or similarity, by the shape of inputs"),
-    ("post", "/embed", "text-embeddings-inference: pooled vectors"),
-    ("post", "/embed_all", "text-embeddings-inference: token vectors"),
-    ("post", "/similarity", "text-embeddings-inference: cosine similarity"),
-    ("post", "/tokenize", "text-embeddings-inference: tokens"),
-    ("post", "/invocations", "text-embeddings-inference: the same as POST /"),
-    ("post", "/predict", "text-embeddings-inference: always 424, no model here classifies"),
-    ("post", "/rerank", "text-embeddings-inference: always 424, no model here ranks"),
-    ("post", "/embed_sparse", "text-embeddings-inference: always 424, no vector here is sparse"),
-    ("post", "/decode", "text-embeddings-inference: always 501"),
-    ("get", "/info", "text-embeddings-inference: the model and its limits"),
-    ("post", "/vectors", "Weaviate's transformers container: a vector"),
-    ("get", "/meta", "Weaviate's transformers container: the model"),
-    ("get", "/.well-known/live", "Weaviate's transformers container: whether it answers"),
-    ("get", "/.well-known/ready", "Weaviate's transformers container: whether it answers"),
-    ("get", "/", "A page for browsers, by Accept: text/html; for others health"),
-    ("get", "/health", "Whether the service answers"),
-    ("get", "/ping", "Whether the service answers"),
-    ("get", "/openapi.json", "This document"),
-)
+# text-embeddings-inference has other statuses for some failures, and for a lacking token no body.
+TEI, TEI_STATUSES = "text-embeddings-inference", {404: 422, 500: 424, 504: 429}
+EMPTY_STATUSES = {TEI: (401,)}
+HEAD_ERROR = "OpenAIError"  # of 431, when no path is known
 
 
 def document(schemas: dict[str, Any]) -> dict[str, Any]:
@@ -153,21 +137,23 @@ def document(schemas: dict[str, Any]) -> dict[str, Any]:
         "/v1/model": {
             "get": {
                 "operationId": "GetModel",
+                "tags": [CONTRACT],
                 "summary": "Describe a model, its limits and its distance from PyTorch",
                 "parameters": [MODEL],
                 "responses": _responses("GetModelResponse", ASKED),
             }
         },
     }
-    for method, path, summary in OTHERS:
-        paths.setdefault(path, {})[method] = _other(method, path, summary)
+    for tag, (error, operations) in DIALECTS.items():
+        for (path, method), operation in operations.items():
+            paths.setdefault(path, {})[method] = _other(tag, error, path, method, operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headlight", "version": "v1", "description": ABOUT},
         "security": [{}, {"bearer": []}],
         "paths": paths,
         "components": {
-            "schemas": schemas | {"Error": ERROR},
+            "schemas": {**schemas, "Error": ERROR, **SCHEMAS},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -176,38 +162,68 @@ def document(schemas: dict[str, Any]) -> dict[str, Any]:
 def _post(name: str, summary: str) -> dict[str, Any]:
     return {
         "operationId": name,
+        "tags": [CONTRACT],
         "summary": summary,
         "parameters": HEADERS,
-        "requestBody": {"required": True, "content": _json(f"{name}Request")},
+        "requestBody": {"required": True, "content": _json(ref(f"{name}Request"))},
         "responses": _responses(f"{name}Response", POSTED),
     }
 
 
 def _responses(name: str, statuses: Sequence[int]) -> dict[str, Any]:
-    return {
-        "200": {"description": "The answer.", "content": _json(name)},
-        **{
-            str(status): {"description": PROBLEMS[status], "content": _json("Error")}
-            for status in sorted(statuses)
-        },
+    good = {"200": {"description": "The answer.", "content": _json(ref(name))}}
+    return good | {str(status): _problem(status, "Error") for status in sorted(statuses)}
+
+
+def _problem(status: int, error: str) -> dict[str, Any]:
+    schema = ref(HEAD_ERROR if status == 431 else error)
+    return {"description": PROBLEMS[status], "content": _json(schema)}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _other(tag: str, error: str, path: str, method: str, operation: Operation) -> dict[str, Any]:
+    """Return an operation of another tool's API."""
+    responses = {
+        str(status): _problem(status, error) for status in _statuses(tag, path, method, operation)
     }
-
-
-def _json(name: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
-
-
-def _other(method: str, path: str, summary: str) -> dict[str, Any]:
-    statuses: tuple[int, ...] = (
-        POSTED if method == "post" else (*ANY, 503) if path in PUBLIC else ASKED
-    )
-    if summary.startswith("text-embeddings-inference"):
-        statuses += (501,) if path == "/decode" else OF_TEI
-    problems = {str(status): {"description": PROBLEMS[status]} for status in sorted(statuses)}
-    good = {} if "always 4" in summary or "always 5" in summary else {"200": {"description": "OK"}}
-    operation: dict[str, Any] = {"summary": summary, "responses": good | problems}
+    for status in EMPTY_STATUSES.get(tag, ()):
+        responses[str(status)] = {"description": PROBLEMS[status]}
+    for status, schema in operation.answers.items():
+        shown: dict[str, Any] = {"description": PROBLEMS.get(status, "The answer.")}
+        kind = (schema or {}).get("contentMediaType", "application/json")
+        if schema is not None:
+            shown["content"] = {kind: {"schema": schema}}
+        responses[str(status)] = shown
+    made: dict[str, Any] = {
+        "operationId": operation.id,
+        "tags": [tag],
+        "summary": operation.summary,
+        "responses": dict(sorted(responses.items())),
+    }
+    if operation.public:
+        made["security"] = [{}]
+    if operation.request is not None:
+        made["requestBody"] = {"required": True, "content": _json(operation.request)}
+    names = PARAMETER.findall(path)
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
     if method == "post":
-        operation["requestBody"] = {"content": {"application/json": {"schema": {}}}}
-    if "{model}" in path:
-        operation["parameters"] = [{**MODEL, "in": "path", "required": True}]
-    return operation
+        parameters += HEADERS
+    return {**made, **({"parameters": parameters} if parameters else {})}
+
+
+def _statuses(tag: str, path: str, method: str, operation: Operation) -> set[int]:
+    """Return the statuses of an operation's errors."""
+    if operation.public:
+        return {*ANY, *((404,) if path.startswith("/docs") else ())}
+    statuses = {*(POSTED if method == "post" else ASKED)}
+    if tag == TEI:
+        statuses = {TEI_STATUSES.get(status, status) for status in statuses}
+    elif not path.startswith("/v1/"):  # it names no model
+        statuses -= {404}
+    return statuses | ({operation.always} if operation.always else set())

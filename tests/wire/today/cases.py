@@ -296,6 +296,19 @@ HTTP: dict[str, Exchange] = {
     "openai-model": get(f"/v1/models/{MODEL}"),
     "openai-model-unknown": get("/v1/models/nobody"),
     "openai-unknown-model": post("/v1/embeddings", OPENAI | {"model": "nobody"}),
+    "openai-truncate": post(
+        "/v1/embeddings", {"input": TOO_LONG, "truncate": "start", "dimensions": 60}
+    ),
+    "openai-nested": post("/v1/embeddings", {"input": [["a"]]}),
+    "openai-surrogate": Http(
+        "POST /v1/embeddings", b'{"input": "\\ud83d"}', (("Content-Type", "application/json"),)
+    ),
+    "openai-base-url": post("/embeddings", OPENAI),
+    "openai-preflight": Http(
+        "OPTIONS /v1/embeddings",
+        None,
+        (("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")),
+    ),
     "openai-no-input": post("/v1/embeddings", {"model": MODEL}),
     "openai-empty-list": post("/v1/embeddings", {"input": []}),
     "openai-empty-text": post("/v1/embeddings", {"input": [TEXT, ""]}),
@@ -429,6 +442,7 @@ HTTP: dict[str, Exchange] = {
     "json-occlude-refused": post("/v1/occlude", {"input": {"text": ""}}),
     "health": get("/health"),
     "ping": get("/ping"),
+    "docs-unknown": get("/docs/nobody", shown=False),  # with and without the extra
     "home": get("/", shown=False),
 }
 

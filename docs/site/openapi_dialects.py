@@ -1,0 +1,341 @@
+"""Operations and schemas of the OpenAPI document that follow the APIs of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Schema = dict[str, Any]
+
+
+class Operation(NamedTuple):
+    """One method of a path.
+
+    Attributes:
+        id: its name, for generated clients.
+        summary: one line.
+        request: schema of the body; None: it has none.
+        answers: schemas of the answers that are no errors, by status; None: without a body.
+        always: the status that it always has, in place of an answer.
+        public: whether it needs no token.
+    """
+
+    id: str
+    summary: str
+    request: Schema | None = None
+    answers: Mapping[int, Schema | None] = {}
+    always: int | None = None
+    public: bool = False
+
+
+def ref(name: str) -> Schema:
+    """Return a reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _list(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def _optional(kind: str, description: str, **more: Any) -> Schema:
+    """Return the schema of a request's field; null is absence."""
+    return {"type": [kind, "null"], "description": description, **more}
+
+
+def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+    return {"type": "object", "required": [*required], "properties": properties}
+
+
+def _answer(**properties: Schema) -> Schema:
+    """Return the schema of an object that has all of these fields and no others."""
+    return {**_object((*properties,), **properties), "additionalProperties": False}
+
+
+def _only(value: str) -> Schema:
+    return {"type": "string", "const": value}
+
+
+TEXT, WHOLE, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+COUNT = {"type": "integer", "minimum": 0}
+MAYBE_TEXT = {"type": ["string", "null"]}
+VECTOR = _list(NUMBER)
+DIMENSIONS = _optional(
+    "integer", "Entries of each vector to keep, from the first; its length is one again.", minimum=1
+)
+PROMPT_NAME = _optional("string", "One of the model's prompts, which is put before each text.")
+
+OPENAI = {
+    "OpenAIEmbeddingsRequest": _object(
+        ("input",),
+        input={
+            "anyOf": [TEXT, _list(TEXT, minItems=1)],
+            "description": "A text, or a list of texts. Token ids are refused.",
+        },
+        model=_optional("string", "A name of the model. Absent or empty: the only model."),
+        dimensions=DIMENSIONS,
+        encoding_format={
+            "enum": ["float", "base64", None],
+            "description": "base64: one string of little-endian float32. Absent: float.",
+        },
+        user=_optional("string", "Ignored."),
+        truncate=_optional(
+            "string",
+            "An extension: none refuses a text that is too long, start and end cut it there. "
+            "Case does not matter. Absent: as the service is configured.",
+            pattern="^(?:[Nn][Oo][Nn][Ee]|[Ss][Tt][Aa][Rr][Tt]|[Ee][Nn][Dd])$",
+        ),
+        prompt_name={**PROMPT_NAME, "description": f"An extension: {PROMPT_NAME['description']}"},
+    ),
+    "OpenAIEmbeddings": {
+        **_object(
+            ("object", "data", "model", "usage"),
+            object=_only("list"),
+            data=_list(
+                _answer(
+                    object=_only("embedding"),
+                    index=COUNT,
+                    embedding={"anyOf": [VECTOR, {"type": "string", "contentEncoding": "base64"}]},
+                )
+            ),
+            model=TEXT,
+            usage=_answer(prompt_tokens=COUNT, total_tokens=COUNT),
+            warnings=_list(
+                TEXT,
+                description="An extension, absent without warnings: the model was not trained for "
+                "these dimensions.",
+            ),
+        ),
+        "additionalProperties": False,
+    },
+    "OpenAIModel": _answer(
+        id=TEXT, object=_only("model"), created=WHOLE, owned_by=_only("headlight")
+    ),
+    "OpenAIModels": _answer(object=_only("list"), data=_list(ref("OpenAIModel"))),
+    "OpenAIError": {
+        "description": "An error, with the same beside it as some clients read it.",
+        **_answer(
+            error=_answer(message=TEXT, type=TEXT, param=MAYBE_TEXT, code=MAYBE_TEXT),
+            message=TEXT,
+            code=WHOLE,
+            type=TEXT,
+        ),
+    },
+}
+
+IDS = _list(COUNT, minItems=1)
+INPUTS = {
+    "anyOf": [TEXT, COUNT, IDS, _list({"anyOf": [TEXT, IDS]}, minItems=1)],
+    "description": "A text or a list of token ids, or a list of both. A list of numbers is one.",
+}
+PARAMETERS = {
+    "truncate": _optional(
+        "boolean", "Whether to cut a text that is too long. Absent: as the service is configured."
+    ),
+    "truncation_direction": {
+        "enum": ["Left", "left", "Right", "right", None],
+        "description": "The side to cut. Absent: right.",
+    },
+    "prompt_name": PROMPT_NAME,
+}
+EMBED = {
+    **PARAMETERS,
+    "normalize": _optional("boolean", "Whether vectors have length one. Absent: true."),
+    "dimensions": DIMENSIONS,
+    "encoding_format": {"enum": ["float", None]},
+}
+SENTENCES = _object(("source_sentence", "sentences"), source_sentence=TEXT, sentences=_list(TEXT))
+TEI = {
+    "TeiEmbedRequest": _object(("inputs",), inputs=INPUTS, **EMBED),
+    "TeiEmbedAllRequest": _object(("inputs",), inputs=INPUTS, **PARAMETERS),
+    "TeiSimilarityRequest": _object(
+        ("inputs",),
+        inputs=SENTENCES,
+        parameters={"type": ["object", "null"], "properties": PARAMETERS},
+    ),
+    "TeiTokenizeRequest": _object(
+        ("inputs",),
+        inputs={"anyOf": [TEXT, _list(TEXT, minItems=1)]},
+        add_special_tokens=_optional("boolean", "Absent: true."),
+        prompt_name=PROMPT_NAME,
+    ),
+    "TeiVectors": _list(VECTOR, description="A vector for each input."),
+    "TeiTokenVectors": _list(_list(VECTOR), description="For each input a vector for each token."),
+    "TeiSimilarities": _list(NUMBER, description="Cosine similarity of each sentence."),
+    "TeiTokens": _list(
+        _list(
+            _answer(
+                id=COUNT,
+                text=TEXT,
+                special={"type": "boolean"},
+                start={"type": ["integer", "null"], "description": "In bytes of UTF-8."},
+                stop={"type": ["integer", "null"]},
+            )
+        ),
+        description="The tokens of each text.",
+    ),
+    "TeiInfo": _answer(
+        model_id=TEXT,
+        model_sha=TEXT,
+        model_dtype=TEXT,
+        model_type=_answer(embedding=_answer(pooling=TEXT)),
+        served_model_name=TEXT,
+        max_concurrent_requests=COUNT,
+        max_input_length=COUNT,
+        max_batch_tokens=COUNT,
+        max_batch_requests={"type": "null"},
+        max_client_batch_size=COUNT,
+        auto_truncate={"type": "boolean"},
+        tokenization_workers=COUNT,
+        version=TEXT,
+        sha={"type": "null"},
+        docker_label={"type": "null"},
+    ),
+    "TeiError": _answer(
+        error=TEXT,
+        error_type={"enum": ["Validation", "Empty", "Overloaded", "Unhealthy", "Backend"]},
+    ),
+}
+
+WEAVIATE = {
+    "WeaviateRequest": _object(
+        (),
+        text=_optional("string", "One text."),
+        texts={"type": ["array", "null"], "items": TEXT, "description": "Several, in its place."},
+        config={
+            "type": ["object", "null"],
+            "properties": {
+                "pooling_strategy": _optional("string", "Refused if the model pools otherwise."),
+                "task_type": {"enum": ["query", "passage", "", None]},
+                "dimensions": DIMENSIONS,
+            },
+        },
+    ),
+    "WeaviateVector": {
+        "anyOf": [
+            _answer(text=TEXT, vector=VECTOR, dim=COUNT, dims=COUNT),
+            _answer(vectors=_list(VECTOR), dims=COUNT),
+        ],
+        "description": "The vector of `text`, or those of `texts`.",
+    },
+    "WeaviateMeta": _answer(model=TEXT, version=TEXT, sha256=TEXT, max_length=COUNT, pooling=TEXT),
+    "WeaviateError": _answer(error=TEXT),
+}
+SCHEMAS: Mapping[str, Schema] = OPENAI | TEI | WEAVIATE
+
+
+EMBED_BY_SHAPE = {"anyOf": [ref("TeiEmbedRequest"), ref("TeiSimilarityRequest")]}
+BY_SHAPE = {"anyOf": [ref("TeiVectors"), ref("TeiSimilarities")]}
+PAGE = {"type": "string", "contentMediaType": "text/html"}
+# The tag of the dialect, its schema of errors, and its operations by path and method.
+DIALECTS: Mapping[str, tuple[str, Mapping[tuple[str, str], Operation]]] = {
+    "OpenAI": (
+        "OpenAIError",
+        {
+            ("/v1/embeddings", "post"): Operation(
+                "openaiEmbeddings",
+                "Embeddings of texts",
+                ref("OpenAIEmbeddingsRequest"),
+                {200: ref("OpenAIEmbeddings")},
+            ),
+            ("/v1/models", "get"): Operation(
+                "openaiModels", "All names of the model", answers={200: ref("OpenAIModels")}
+            ),
+            ("/v1/models/{model}", "get"): Operation(
+                "openaiModel", "One name of the model", answers={200: ref("OpenAIModel")}
+            ),
+        },
+    ),
+    "text-embeddings-inference": (
+        "TeiError",
+        {
+            ("/embed", "post"): Operation(
+                "teiEmbed", "Pooled vectors", ref("TeiEmbedRequest"), {200: ref("TeiVectors")}
+            ),
+            ("/embed_all", "post"): Operation(
+                "teiEmbedAll",
+                "Vectors of tokens",
+                ref("TeiEmbedAllRequest"),
+                {200: ref("TeiTokenVectors")},
+            ),
+            ("/similarity", "post"): Operation(
+                "teiSimilarity",
+                "Cosine similarity of sentences",
+                ref("TeiSimilarityRequest"),
+                {200: ref("TeiSimilarities")},
+            ),
+            ("/tokenize", "post"): Operation(
+                "teiTokenize", "Tokens", ref("TeiTokenizeRequest"), {200: ref("TeiTokens")}
+            ),
+            ("/", "post"): Operation(
+                "teiRoot",
+                "Vectors or similarity, by the shape of inputs",
+                EMBED_BY_SHAPE,
+                {200: BY_SHAPE},
+            ),
+            ("/invocations", "post"): Operation(
+                "teiInvocations", "The same as POST /", EMBED_BY_SHAPE, {200: BY_SHAPE}
+            ),
+            ("/info", "get"): Operation(
+                "teiInfo", "The model and its limits", answers={200: ref("TeiInfo")}
+            ),
+            ("/predict", "post"): Operation(
+                "teiPredict", "Refused: no model here classifies", {}, always=424
+            ),
+            ("/rerank", "post"): Operation(
+                "teiRerank", "Refused: no model here ranks", {}, always=424
+            ),
+            ("/embed_sparse", "post"): Operation(
+                "teiEmbedSparse", "Refused: no vector here is sparse", {}, always=424
+            ),
+            ("/decode", "post"): Operation(
+                "teiDecode", "Refused: ids are not decoded", {}, always=501
+            ),
+        },
+    ),
+    "Weaviate": (
+        "WeaviateError",
+        {
+            ("/vectors", "post"): Operation(
+                "weaviateVectors",
+                "A vector, or several",
+                ref("WeaviateRequest"),
+                {200: ref("WeaviateVector")},
+            ),
+            ("/meta", "get"): Operation(
+                "weaviateMeta", "The model", answers={200: ref("WeaviateMeta")}
+            ),
+            ("/.well-known/live", "get"): Operation(
+                "weaviateLive", "Whether the process runs", answers={204: None}
+            ),
+            ("/.well-known/ready", "get"): Operation(
+                "weaviateReady", "Whether the service answers", answers={204: None, 503: None}
+            ),
+        },
+    ),
+    "Service": (
+        "OpenAIError",
+        {
+            ("/", "get"): Operation(
+                "home",
+                "A page for browsers, by Accept: text/html; for others health",
+                answers={200: PAGE, 503: None},
+                public=True,
+            ),
+            ("/health", "get"): Operation(
+                "health", "Whether the service answers", answers={200: None, 503: None}, public=True
+            ),
+            ("/ping", "get"): Operation(
+                "ping", "Whether the service answers", answers={200: None, 503: None}, public=True
+            ),
+            ("/openapi.json", "get"): Operation(
+                "openapi", "This document", answers={200: {"type": "object"}}, public=True
+            ),
+            ("/docs", "get"): Operation(
+                "docs", "This document for people", answers={200: PAGE}, public=True
+            ),
+            ("/docs/{file}", "get"): Operation(
+                "docsFile", "A file of that page", answers={200: {"type": "string"}}, public=True
+            ),
+        },
+    ),
+}

@@ -296,8 +296,11 @@ HTTP: dict[str, Exchange] = {
     "openai-model": get(f"/v1/models/{MODEL}"),
     "openai-model-unknown": get("/v1/models/nobody"),
     "openai-unknown-model": post("/v1/embeddings", OPENAI | {"model": "nobody"}),
-    "openai-truncate": post(
-        "/v1/embeddings", {"input": TOO_LONG, "truncate": "start", "dimensions": 60}
+    "openai-truncate-start": post(
+        "/v1/embeddings", {"input": OTHER + TOO_LONG, "truncate": "start", "dimensions": 64}
+    ),
+    "openai-truncate-end": post(
+        "/v1/embeddings", {"input": OTHER + TOO_LONG, "truncate": "end", "dimensions": 64}
     ),
     "openai-nested": post("/v1/embeddings", {"input": [["a"]]}),
     "openai-surrogate": Http(

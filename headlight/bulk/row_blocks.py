@@ -35,6 +35,7 @@ BLOCKS_AT_ONCE = 4
 BLOCK = 256  # inputs, if the service reports no limit for a request
 BLOCK_TOKENS = 16_384  # of a service: a slow one answers blocks of long texts within seconds
 LEAST_BLOCK = 32
+LARGEST_BLOCK = 512  # inputs: a job saves and repeats whole blocks, however many a request may have
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
@@ -57,7 +58,8 @@ class BlockSize(NamedTuple):
 
         Blocks are small, so that they end one after another, and not all together at the end.
         """
-        return cls(model.limits.max_items or BLOCK, BLOCK_TOKENS, model.max_length)
+        most = min(model.limits.max_items or BLOCK, LARGEST_BLOCK)
+        return cls(most, BLOCK_TOKENS, model.max_length)
 
 
 class JobRetries(Retries):

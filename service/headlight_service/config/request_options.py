@@ -53,12 +53,21 @@ class TextOptions:
 class RequestOptions:
     """Limits of one request, one answer and one stream."""
 
-    max_items: int = option(512, COUNT, "texts per request; clients split their work by it")
+    max_items: int = option(
+        2048,
+        COUNT,
+        "texts per request; for vectors, texts of any length the model takes",
+    )
     # An eighth of the queue: one stream's requests in flight fill it, and no lone interactive
     # client is shed. Bulk may have an eighth less (RESERVE): one of eight such large requests is
     # shed, and sent again after others are answered.
     max_request_tokens: int = option(
-        16384, COUNT, "tokens per request; lower it to share the queue more evenly"
+        16384,
+        COUNT,
+        (
+            "tokens of a request in the queue at once; lower it to share the queue more evenly. "
+            "A request for vectors may have more, and is computed in parts of so many"
+        ),
     )
     max_request_bytes: int = option(
         4 << 20, MESSAGE_BYTES, "bytes of one request message; raise it for long texts"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from headlight.errors import HeadlightError
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
+from headlight.spec import Priority
 from headlight_service.core.admission.admission_control import largest_output
 from headlight_service.core.admission.rate_limit import CHARACTERS_PER_TOKENIZED, Bucket
 from headlight_service.core.admission.request_budget import RequestBudget
@@ -71,7 +72,8 @@ class Handle(Generic[T]):
         self._arrived_ns = time.monotonic_ns()
         self._lock = threading.Lock()
         self._over = False  # whether the end is claimed
-        self._on_tokenizer_thread = False
+        self._tokenizer_threads = 0  # that run a step of it
+        self._tokenizing_as: Priority = request.priority
         self._late: Timer | None = None  # while the request waits for room
 
     def result(self) -> T:
@@ -124,7 +126,7 @@ class Handle(Generic[T]):
             self._model.metrics.rejected[reason_of(error)].inc()
         with self._lock:
             # A tokenizer thread still uses counted resources; it closes the request when done.
-            if self._on_tokenizer_thread and self.cancelled:
+            if self._tokenizer_threads and self.cancelled:
                 return 0
         return self._budget.close(error, keep_answer_bytes)
 
@@ -161,7 +163,7 @@ class Handle(Generic[T]):
             if self._over:  # the client disconnected before the first step
                 raise CancelledError
             self._admitted = True
-        self._budget.take_request(request.size_bytes)
+        self._budget.take_request(request.held_bytes)
 
     def _begin_tokenizing(self, job: TokenizationJob) -> None:
         """Charge for tokenising. Then: `_tokenize`.
@@ -176,7 +178,12 @@ class Handle(Generic[T]):
         if job.size <= SHORT_CHARACTERS:
             self._tokenize()
         else:
-            self._shared.tokenizers.submit(self._tokenize_on_thread, self.request.priority)
+            self._tokenize_later(self.request.priority)
+
+    def _tokenize_later(self, priority: Priority) -> None:
+        """Run `_tokenize` on a thread of the tokenizer."""
+        self._tokenizing_as = priority
+        self._shared.tokenizers.submit(self._tokenize_on_thread, priority)
 
     def _tokenize(self) -> None:
         """Tokenise the inputs. Then: the subclass's next step."""
@@ -186,16 +193,16 @@ class Handle(Generic[T]):
         with self._lock:
             if self._over:
                 return
-            self._on_tokenizer_thread = True
+            self._tokenizer_threads += 1
         self._run(self._tokenize)
         with self._lock:
-            self._on_tokenizer_thread = False
+            self._tokenizer_threads -= 1
         if self.cancelled:
             self.close()
 
     def _withdraw(self) -> str:
         """Withdraw the request from the step that it waits in, and return the stage."""
-        self._shared.tokenizers.withdraw(self._tokenize_on_thread, self.request.priority)
+        self._shared.tokenizers.withdraw(self._tokenize_on_thread, self._tokenizing_as)
         return "tokenize"
 
     def _run(self, step: Callable[[], None]) -> None:

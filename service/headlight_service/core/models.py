@@ -95,6 +95,11 @@ class ServedModel:
         return self.limits.max_unary_response_bytes // LEAST_TOKEN_INFO_BYTES
 
     @property
+    def most_tokens(self) -> int:
+        """Most tokens of one request for vectors, whatever it takes of the queue at once."""
+        return self.limits.max_items * self.max_length
+
+    @property
     def attends(self) -> bool:
         """Whether attention and hidden states can be returned."""
         return "attend" in self.runtime.roles

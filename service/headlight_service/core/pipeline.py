@@ -4,22 +4,31 @@
     -> tokenise -> size the answer -> take answer bytes and queue tokens -> batch -> compute
     -> answer
 
+A request for vectors with more tokens than the queue takes of one request repeats three steps,
+slice by slice: tokenise, batch, compute. It keeps its part of the queue, so it is never shed half
+way. All its slices are queued as bulk: its neighbours wait for at most one batch of it.
+
 A step runs on the thread that reaches it: the caller's, the tokenizer's, the engine's, or the
 timers' after a wait for room. A step waits only for its own work.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from headlight.results import ModelRef
 from headlight.runtime.encode_items import EncodeItem, ItemResult, Selection, output_bytes
 from headlight.runtime.spans.span_items import SpanItems, merge
 from headlight.runtime.values import Ids, Tokenized
+from headlight.spec import NUMBER_BYTES
 from headlight_service.core.admission.answer_window import AnswerWindow
 from headlight_service.core.admission.rate_limit import (
     CHARACTERS_PER_TOKENIZED,
@@ -34,6 +43,7 @@ from headlight_service.core.models import Models, ServedModel
 from headlight_service.core.requests.answer import Answer, Prepared, Timings
 from headlight_service.core.requests.request import Request
 from headlight_service.core.scheduler.pending_requests import Computed, PendingRequest
+from headlight_service.core.slices import Slices
 from headlight_service.core.tokenization import (
     TokenizationJob,
     encoding_job,
@@ -176,6 +186,10 @@ class Encoding(Handle[Answer]):
         self._pending: PendingRequest | None = None
         self._selection: Selection
         self._prepared: Prepared
+        self._slices: Slices | None = None
+        self._sliced = False  # whether there are several
+        self._slice = list[Tokenized]()  # inputs of the current one
+        self._first_items = list[EncodeItem]()
         self._overhead = self._tokenize_ns = 0
 
     def _admit(self) -> None:
@@ -199,28 +213,56 @@ class Encoding(Handle[Answer]):
 
     @property
     def _work(self) -> int:
-        """Tokens to compute in all."""
-        return self._prepared.queued_tokens
+        """Tokens to compute in all; of slices, an estimate."""
+        return max(self._prepared.tokens, self._prepared.queued_tokens)
 
     def _tokenize(self) -> None:
-        """Tokenise, and size the answer. Then: `_reserve_and_queue`."""
-        model, inputs = self._model, list[Tokenized]()
+        """Tokenise the next slice. Then: `_prepare` for the first, `_begin_slice` for others."""
+        model, job = self._model, self._job
+        if self._slices is None:
+            most = job.max_tokens if job.sliced else sys.maxsize
+            source = tokenized(job, model.runtime, lambda: self.cancelled)
+            self._slices = Slices(source, most)
+        slices, begun_ns = self._slices, time.monotonic_ns()
         try:
-            inputs.extend(tokenized(self._job, model.runtime, lambda: self.cancelled))
+            inputs = slices.read()
         finally:  # refused or not, these were tokenised
-            tokens = sum([len(each.ids) for each in inputs])
-            self._budget.charge_tokenizing(tokens)
+            self._budget.charge_tokenizing(slices.tokens)
         if self.cancelled:
             return
-        model.density.learn(self._job.inputs, self._job.sizes, inputs)
-        manifest, request = model.runtime.bundle.manifest, self.request
-        items = items_of(inputs, self._selection, manifest.pooling, request.head_masks)
+        part = slice(len(slices.inputs), len(slices.inputs) + len(inputs))
+        model.density.learn(job.inputs[part], job.sizes[part], inputs)
+        masks = self.request.head_masks and self.request.head_masks[part]
+        pooling = model.runtime.bundle.manifest.pooling
+        items = items_of(inputs, self._selection, pooling, masks)
+        self._sliced = self._sliced or slices.more
+        self._slice = inputs
+        if part.start:
+            self._tokenize_ns += time.monotonic_ns() - begun_ns
+            self._begin_slice(items)
+        else:
+            self._prepare(inputs, items)
+
+    def _prepare(self, inputs: list[Tokenized], items: list[EncodeItem]) -> None:
+        """Size the answer. Then: `_reserve_and_queue`."""
+        model, request = self._model, self.request
+        manifest = model.runtime.bundle.manifest
         spans, span_count, sum_bytes = None, 0, 0
         if self._selection.spans is not None:
             spans = spans_of(self._job, inputs, items, self._selection, model.max_length)
             items = [item for work in spans for item in work.items]
-            tokens = sum([len(item.ids) for item in items])
             span_count, sum_bytes = span_sizes(spans, manifest.architecture.dim)
+        tokens = sum([len(item.ids) for item in items])
+        queued_tokens = max(tokens, span_count)
+        held_bytes = sum_bytes
+        if self._sliced:  # the size of the answer depends on the number of inputs alone
+            tokens, queued_tokens = self._estimated_tokens(tokens), self._job.max_tokens
+            self._budget.be_sliced(tokens)
+            self._first_items = items
+            inputs = [self._longest()] * len(self._job.inputs)
+            items = items_of(inputs, self._selection, manifest.pooling, None)
+            width = self._selection.vector.width or manifest.architecture.pooled_dim
+            held_bytes = len(inputs) * width * NUMBER_BYTES["float32"]  # whatever type is asked for
         sizes = output_bytes(items, manifest.architecture)
         data_bytes = sum(sizes.values())
         self._prepared = prepared = Prepared(
@@ -233,18 +275,33 @@ class Encoding(Handle[Answer]):
             sizes,
             data_bytes,
             tokens,
-            queued_tokens=max(tokens, span_count),
-            held_bytes=max(data_bytes, sum_bytes),
+            queued_tokens=queued_tokens,
+            held_bytes=max(data_bytes, held_bytes),
             spans=spans,
         )
-        if self._trace is not None:
-            self._trace.stage("")
-            self._trace.prepared(model.ref, prepared)
+        self._describe()
         if self._selection.attention is not None and not request.dry_run:
             prepared.check_max_bytes()
         self._overhead = self._measure()
         self._tokenize_ns = time.monotonic_ns() - self._arrived_ns
         self._reserve_and_queue()
+
+    def _describe(self) -> None:
+        if self._trace is not None:
+            self._trace.stage("")
+            self._trace.prepared(self._model.ref, self._prepared)
+
+    def _longest(self) -> Tokenized:
+        """Return an input whose description in an answer is the longest."""
+        model = self._model
+        ids = np.zeros(model.max_length, np.int64)
+        return Tokenized(ids, model.max_characters, None, prompt_length=model.max_length)
+
+    def _estimated_tokens(self, first: int) -> int:
+        """Return about how many tokens all slices have, if the first has so many."""
+        job, model, done = self._job, self._model, len(self._slice)
+        rest = model.density.tokens(job.inputs[done:], job.sizes[done:], model.max_length)
+        return first + rest
 
     def _measure(self) -> int:
         """Return the bytes of the answer besides its data."""
@@ -256,6 +313,9 @@ class Encoding(Handle[Answer]):
         Without a stream there is no wait. A dry run is answered here.
         """
         if self.request.dry_run:
+            if self._sliced:
+                self._computed_slice(Computed([], 0, 0))
+                return
             answer = Answer(self._prepared, [], Timings(self._tokenize_ns))
             self._take_room(functools.partial(self._finish, answer), self._overhead)
             return
@@ -289,13 +349,15 @@ class Encoding(Handle[Answer]):
             self._take_room(functools.partial(self._answer, described), size)
             return
         self._budget.charge(self._work)
-        queue = functools.partial(self._queue, prepared.items)
+        items = self._first_items if self._sliced else prepared.items
+        queue = functools.partial(self._queue, items, begun=self._sliced)
         self._take_room(queue, size, prepared.queued_tokens, smaller=self._smaller)
 
     def _queue(self, items: Sequence[EncodeItem], *, begun: bool = False) -> None:
         """Queue items whose tokens are held. Then: the scheduler, `_computed`.
 
-        The next part of a request that has begun takes turns with those of other clients.
+        Slices, and the next part of a request that has begun, take turns with those of other
+        clients.
         """
         request, model = self.request, self._model
         pending = PendingRequest(
@@ -317,7 +379,7 @@ class Encoding(Handle[Answer]):
         if self._when_queued is not None:
             self._when_queued()
         # If there are other requests, an engine's thread runs it with theirs as one batch.
-        here = self._here and not self._on_tokenizer_thread and self._budget.alone
+        here = self._here and not (begun or self._tokenizer_threads) and self._budget.alone
         model.scheduler.submit(pending, here=here)
 
     def _computed(self, outcome: Computed | Exception) -> None:
@@ -330,6 +392,9 @@ class Encoding(Handle[Answer]):
 
     def _after_compute(self, computed: Computed) -> None:
         """Count the texts, and give back the queue tokens. Then: `_answer`."""
+        if self._sliced:
+            self._computed_slice(computed)
+            return
         priority, metrics = self.request.priority, self._model.metrics
         texts, tokens = len(computed.results), self._budget.give_back_tokens()
         if self._prepared.spans is not None:  # neither windows nor spans
@@ -337,6 +402,56 @@ class Encoding(Handle[Answer]):
         metrics.texts[priority].inc(texts)
         metrics.tokens[priority].inc(tokens)
         self._answer(computed)
+
+    def _computed_slice(self, computed: Computed) -> None:
+        """Keep the results of a slice. Then: `_tokenize` the next, or `_answer_slices`."""
+        slices, inputs, priority = self._slices, self._slice, self.request.priority
+        if slices is None or self.cancelled:
+            return
+        slices.add(inputs, computed)
+        self._slice, self._first_items = [], []
+        tokens, metrics = sum([len(each.ids) for each in inputs]), self._model.metrics
+        if computed.results:  # no dry run
+            metrics.texts[priority].inc(len(inputs))
+            metrics.tokens[priority].inc(tokens)
+            self._budget.computed_slice(tokens)
+        if not slices.more:
+            self._answer_slices(slices)
+            return
+        if computed.results and len(slices.inputs) == len(inputs):  # the first: a rate is known
+            self._check_alone(self._work - tokens)
+        self._stage = "tokenize"
+        if self._trace is not None:
+            self._trace.stage("tokenize")
+        self._tokenize_later(BEGUN)
+
+    def _check_alone(self, tokens: int) -> None:
+        """Refuse the rest of the work if it would far outlast the deadline even alone."""
+        admission, remaining = self._model.admission, self.request.deadline - time.monotonic()
+        with admission.lock:
+            admission.check_alone(tokens, remaining)
+
+    def _begin_slice(self, items: list[EncodeItem]) -> None:
+        """Queue the next slice, in place of the last. Then: `_computed`, `_computed_slice`."""
+        if self.request.dry_run:
+            self._computed_slice(Computed([], 0, 0))
+            return
+        self._stage = "queue"
+        self._queue(items, begun=True)
+
+    def _answer_slices(self, slices: Slices) -> None:
+        """Make one answer of all slices, whose inputs are all known now."""
+        prepared, tokens = self._prepared, slices.tokens
+        self._prepared = dataclasses.replace(prepared, inputs=slices.inputs, tokens=tokens)
+        self._describe()
+        self._measure()
+        if self.request.dry_run:
+            answer = Answer(self._prepared, [], Timings(self._tokenize_ns))
+            self._take_room(functools.partial(self._finish, answer), self._overhead)
+            return
+        self._budget.give_back_tokens()
+        self._budget.settle(tokens)
+        self._answer(Computed(slices.results, slices.queue_ns, slices.infer_ns))
 
     def _answer(self, computed: Computed) -> None:
         """Complete the handle's future with the answer."""
@@ -389,6 +504,8 @@ class Encoding(Handle[Answer]):
         """Release the request's resources, as `Handle.close` does, and leave the window."""
         kept = super().close(error, keep_answer_bytes)
         self._pending = None  # breaks the cycle: it refers to this request
+        if self._slices is not None:
+            self._slices.stop()
         if self._window is not None:
             self._leave_window()
         return kept

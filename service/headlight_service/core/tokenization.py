@@ -32,10 +32,11 @@ class TokenizationJob(NamedTuple):
         sizes: characters or ids of each input, its prompt included.
         size: their sum.
         with_info: whether tokens are to be described.
-        max_tokens: most tokens of all inputs together.
+        max_tokens: most tokens of all inputs together, or of a slice of them.
         limit: whether the tokens of one input are limited.
         prompt: prompt before each single text.
         first_prompt: prompt before the first input instead; None: the same as before all.
+        sliced: whether inputs of more tokens are read and computed in slices.
     """
 
     inputs: list[Input]
@@ -48,13 +49,20 @@ class TokenizationJob(NamedTuple):
     prompt: str
     special_tokens: SpecialTokens
     first_prompt: str | None = None
+    sliced: bool = False
 
 
 def encoding_job(request: Request, model: ServedModel, selection: Selection) -> TokenizationJob:
-    """Return the job of a request to encode. Raises InvalidInput, naming the field."""
+    """Return the job of a request to encode. Raises InvalidInput, naming the field.
+
+    Vectors alone are small, and have one size for each input: more inputs than the queue takes at
+    once are computed in slices.
+    """
     with_info = request.outputs.token_info or selection.needs_tokens
     limit = not selection.any_length
-    return _job(request, model, with_info, model.limits.max_request_tokens, limit=limit)
+    job = _job(request, model, with_info, model.limits.max_request_tokens, limit=limit)
+    sliced = selection.pooled and selection.vectors_alone and not with_info
+    return job._replace(sliced=sliced)
 
 
 def tokenizing_job(request: Request, model: ServedModel) -> TokenizationJob:
@@ -175,7 +183,7 @@ def tokenized(
                 field = f"inputs[{place}].{kind_of(value)}.{error.field}".rstrip(".")
                 raise InvalidInput(field, error.problem) from None
             tokens += len(result.ids)
-            if tokens > job.max_tokens:
+            if tokens > job.max_tokens and not job.sliced:
                 raise too_many_tokens(job.max_tokens)
             yield result
             place += 1

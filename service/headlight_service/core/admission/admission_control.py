@@ -174,8 +174,13 @@ class Admission:
             raise _shed(used, Shortage.REQUEST_BYTES, self._retry_seconds(0))
         pool.take(size)
 
-    def take_tokens(self, tokens: int, priority: Priority) -> None:
+    def take_tokens(self, tokens: int, priority: Priority, held_as: Priority | None = None) -> None:
         """Take the tokens of a request that does not wait, before it is queued.
+
+        Args:
+            tokens: tokens of the request.
+            priority: the request's; there must be room for it.
+            held_as: the priority that the tokens count for; None: the same.
 
         Raises:
             Shed: the queue is full, or requests of the same or a higher priority wait for it.
@@ -183,7 +188,7 @@ class Admission:
         pool = self._pools[priority]
         if tokens > pool.free or (self._waiting.count and self._waiting.blocks(priority)):
             raise self._full(tokens, priority)
-        pool.take(tokens)
+        self._pools[held_as or priority].take(tokens)
 
     def await_room(self, wanted: Wanted) -> bool:
         """Take the tokens and answer bytes of a request now, and return True.
@@ -237,7 +242,7 @@ class Admission:
         )
 
     def _take(self, wanted: Wanted) -> None:
-        self._pools[wanted.priority].take(wanted.tokens)
+        self._pools[wanted.held_as or wanted.priority].take(wanted.tokens)
         self.outputs.take(wanted.answer_bytes)
 
     def _full(self, tokens: int, priority: Priority) -> Shed:

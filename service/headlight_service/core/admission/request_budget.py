@@ -15,6 +15,7 @@ from headlight_service.core.admission.rate_limit import TOKENIZED_PER_COMPUTED, 
 from headlight_service.core.admission.waiting_list import Smaller, Wanted
 
 # The next part of a request that has begun waits behind interactive requests: it has many parts.
+# The slices of a request for vectors are all queued so.
 BEGUN: Priority = "bulk"
 
 
@@ -43,6 +44,7 @@ class RequestBudget:
         "_tokenizing",
         "_tokens",
         "_waiting",
+        "_work",
         "answer_bytes",
         "bucket",
     )
@@ -61,6 +63,7 @@ class RequestBudget:
         self._closed = False
         self._estimate = 0.0  # of its tokens, before it was tokenised
         self.bucket = bucket
+        self._work = 0  # estimate of the tokens of all slices; 0: it has one
         self._done = 0  # tokens computed; they stay charged in any case
 
     @property
@@ -114,6 +117,23 @@ class RequestBudget:
             self.bucket.charge(charged, self._tokenizing, self._estimate)
             self._charged = charged
 
+    def be_sliced(self, work: int) -> None:
+        """Have slices of about so many tokens: those that are queued now count as bulk's."""
+        self._queued_as, self._work = BEGUN, work
+
+    def computed_slice(self, tokens: int) -> None:
+        """Count computed tokens of a slice. The next slice has the same part of the queue."""
+        with self._admission.lock:
+            self._done += tokens
+
+    def settle(self, tokens: int) -> None:
+        """Replace the estimate that was charged by the tokens of all slices."""
+        self._done = tokens
+        if self.bucket is not None:
+            price = max(tokens, self._tokenizing)
+            self.bucket.spend(price - self._charged)
+            self._charged = price
+
     def take_answer(self, size: int, smaller: Smaller | None = None) -> None:
         """Take the bytes of the answer. Raises Shed as `Admission.take_output` does."""
         with self._admission.lock:
@@ -141,8 +161,11 @@ class RequestBudget:
             if self._closed:
                 raise CancelledError
             if deadline < math.inf:  # without a deadline, no wait is refused or learnt from
-                self._expected = admission.check_wait(tokens, deadline - now, self._priority)
-            admission.take_tokens(tokens, self._priority)
+                work = self._work or tokens
+                expected = admission.check_wait(work, deadline - now, self._queued_as)
+                if not self._work:  # that of an estimate would be misleading
+                    self._expected = expected
+            admission.take_tokens(tokens, self._priority, self._queued_as)
             self._tokens = tokens
 
     def await_room(
@@ -170,11 +193,14 @@ class RequestBudget:
             admitted()
 
         priority = BEGUN if begun else self._priority
-        wanted = Wanted(tokens, answer_bytes, priority, go_on, begun, smaller)
+        if begun:
+            self._queued_as = BEGUN
+        wanted = Wanted(
+            tokens, answer_bytes, priority, go_on, begun, smaller, held_as=self._queued_as
+        )
         with self._admission.lock:
             if self._closed:
                 raise CancelledError
-            self._queued_as = priority
             taken = self._admission.await_room(wanted)
             if taken:
                 self._hold(tokens, answer_bytes)

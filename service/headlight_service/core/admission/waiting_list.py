@@ -22,6 +22,7 @@ class Wanted:
         admitted: called with the lock held, by the thread that made room.
         begun: whether it is the next part of a request that has begun.
         smaller: called with the bytes that there is room for; see `Admission.take_output`.
+        held_as: the priority that its tokens count for; None: its own.
     """
 
     tokens: int
@@ -30,6 +31,7 @@ class Wanted:
     admitted: Callable[[], None]
     begun: bool = False
     smaller: Smaller | None = None
+    held_as: Priority | None = None
 
 
 class WaitingList:

@@ -63,9 +63,7 @@ class WaveEncoding(Encoding):
             self._begun = True
             self._take_whole(computed.results)
             if self._occluded:
-                remaining = self.request.deadline - time.monotonic()
-                with self._model.admission.lock:
-                    self._model.admission.check_alone(self._hidden_work, remaining)
+                self._check_alone(self._hidden_work)
         else:
             vectors = [each.pooled for each in computed.results if each.pooled is not None]
             self._done += len(vectors)

@@ -37,6 +37,7 @@ class TokenIds(NamedTuple):
 
 
 Input = str | Pair | TokenIds
+ID_BYTES = 8
 
 
 @dataclasses.dataclass(slots=True, eq=False, weakref_slot=True)
@@ -99,6 +100,12 @@ class Request:
     head_masks: list[Floats | None] | None = None
     dry_run: bool = False
     waits: bool = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that it holds: of its message, or of its ids, which a message packs closer."""
+        ids = sum([len(each.ids) for each in self.inputs if isinstance(each, TokenIds)])
+        return max(self.size_bytes, ID_BYTES * ids)
 
 
 @dataclasses.dataclass(slots=True)

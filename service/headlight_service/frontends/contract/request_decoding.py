@@ -88,7 +88,7 @@ def decode_encode(
     """
     truncation = decode_truncation(message.truncation)
     priority = priority_of(message.priority) if message.priority else "interactive"
-    inputs = decode_inputs(message.inputs, model, model.limits.max_request_tokens)
+    inputs = decode_inputs(message.inputs, model, model.most_tokens)
     prompt = prompt_choice(message) if message.WhichOneof("prompt") else NO_PROMPT
     special, outputs = message.special_tokens, message.outputs
     if outputs.HasField("spans") and outputs.spans.HasField("given"):

@@ -58,6 +58,17 @@ class View(NamedTuple):
         return self.model.name + SUFFIXES[self.kind]
 
     @property
+    def max_batch_size(self) -> int:
+        """Inputs of one request that are taken whatever their lengths.
+
+        Requests for vectors are computed in slices. Other outputs grow with the lengths.
+        """
+        limits = self.model.limits
+        if self.kind == "embedding":
+            return limits.max_items
+        return min(limits.max_items, limits.max_request_tokens // self.model.max_length)
+
+    @property
     def inputs(self) -> list[Tensor]:
         """The inputs: a request has texts or ids."""
         accepts, ids = self.model.accepts, list[Tensor]()
@@ -148,7 +159,7 @@ def configuration(view: View) -> oip.ModelConfig:
     return oip.ModelConfig(
         name=view.name,
         platform=PLATFORM,
-        max_batch_size=view.model.limits.max_items,
+        max_batch_size=view.max_batch_size,
         input=[
             oip.ModelInput(
                 name=each.name,

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from headlight.errors import InvalidInput
-from headlight.runtime.tokenization.input_checks import too_many_tokens
 from headlight.runtime.values import Ids
 from headlight_service.core.models import ServedModel
 from headlight_service.core.requests.request import Input, TokenIds
@@ -155,8 +154,6 @@ def _ids(named: dict[str, _Input], model: ServedModel) -> list[Input]:
     counts = ends - starts
     for row in np.flatnonzero((counts < 1) | (counts > model.max_length)).tolist():
         raise InvalidInput(f"{IDS}[{row}]", f"has {counts[row]} ids; send 1 to {model.max_length}")
-    if counts.sum() > model.limits.max_request_tokens:
-        raise too_many_tokens(model.limits.max_request_tokens)
     segments = arrays.get(SEGMENTS)
     rows = list[Input]()
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):

@@ -24,7 +24,7 @@ class ServiceInfo:
         pooling: how the bundle pools token vectors.
         max_concurrent_requests: texts of the maximum length that the queue holds.
         max_input_length: tokens of one text.
-        max_batch_tokens: tokens of one request.
+        max_batch_tokens: tokens of one request for vectors.
         max_client_batch_size: texts of one request.
         auto_truncate: whether texts that are too long are cut unless a request says otherwise.
     """
@@ -53,7 +53,7 @@ def service_info(model: ServedModel, tokenization_workers: int) -> ServiceInfo:
         pooling=POOLINGS.get(pooling, pooling),
         max_concurrent_requests=max(1, model.admission.tokens.limit // model.max_length),
         max_input_length=model.max_length,
-        max_batch_tokens=limits.max_request_tokens,
+        max_batch_tokens=model.most_tokens,
         max_client_batch_size=limits.max_items,
         tokenization_workers=tokenization_workers,
         auto_truncate=auto_truncate(model),

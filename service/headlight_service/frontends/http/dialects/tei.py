@@ -268,9 +268,8 @@ def _inputs(value: Any, model: ServedModel) -> list[Input]:
     if not values:
         raise InvalidInput("inputs", EMPTY)
     model.check_items("inputs", len(values))
-    most = model.limits.max_request_tokens
-    if sum([len(each) for each in values if isinstance(each, list)]) > most:
-        raise too_many_tokens(most)
+    if sum([len(each) for each in values if isinstance(each, list)]) > model.most_tokens:
+        raise too_many_tokens(model.most_tokens)
     return [_input(f"inputs[{place}]", each) for place, each in enumerate(values)]
 
 

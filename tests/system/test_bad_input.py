@@ -64,7 +64,7 @@ UNDECODABLE = "the message cannot be decoded"
 PAIR = pb.Input(pair=pb.TextPair(first="a", second="b"))
 SEGMENTS = pb.Input(ids=pb.TokenIds(ids=[5], segments=[1]))
 BAD = [
-    Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; send 1 to 512"),
+    Bad("no inputs", encode(), CODE.INVALID_ARGUMENT, "inputs: has 0 entries; send 1 to 2048"),
     Bad(
         "an input of no kind",
         encode(pb.Input()),
@@ -129,7 +129,7 @@ BAD = [
     ),
     Bad(
         "ids of too many inputs",
-        encode(*[pb.Input(ids=pb.TokenIds(ids=[5] * 2048))] * 9),
+        encode(*[pb.Input(ids=pb.TokenIds(ids=[5] * 2048))] * 9, outputs=pb.Outputs(tokens=pb.TokensOutput())),
         CODE.INVALID_ARGUMENT,
         "inputs: have more than 16384 tokens together",
     ),

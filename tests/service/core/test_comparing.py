@@ -222,8 +222,8 @@ async def test_the_whole_work_is_checked_against_the_deadline(serve: Serve) -> N
 
 SPANS = pb.TextSpans(spans=[pb.TextSpan(start=0, end=4)])
 REFUSED: dict[str, tuple[pb.CompareRequest, str, str]] = {
-    "no passages": (of(), "passages", "has 0 entries; send 1 to 511"),
-    "10,000 passages": (of(*[1] * 10_000), "passages", "has 10000 entries; send 1 to 511"),
+    "no passages": (of(), "passages", "has 0 entries; send 1 to 2047"),
+    "10,000 passages": (of(*[1] * 10_000), "passages", "has 10000 entries; send 1 to 2047"),
     "no query": (pb.CompareRequest(passages=[text_of(1)]), "query", "is empty; set text or ids"),
     "empty query": (
         pb.CompareRequest(query=pb.Input(text=""), passages=[text_of(1)]),

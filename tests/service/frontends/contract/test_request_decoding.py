@@ -173,7 +173,6 @@ def test_tokenize_has_no_limit_on_text_length() -> None:
         (pb.EncodeRequest(inputs=[TEXT], truncation=17), "truncation", "17"),  # type: ignore[arg-type]
         (pb.EncodeRequest(inputs=[TEXT, ids(0)]), "inputs[1].ids", "has 0 ids; send 1 to 6"),
         (pb.EncodeRequest(inputs=[TEXT, ids(7)]), "inputs[1].ids", "has 7 ids; send 1 to 6"),
-        (pb.EncodeRequest(inputs=[ids(6), ids(5)]), "inputs", "have more than 10 tokens together"),
         (
             pb.EncodeRequest(inputs=[ids(3, 2)]),
             "inputs[0].ids.segments",

@@ -134,7 +134,7 @@ def test_the_description_has_every_field_of_the_contract() -> None:
             "max_input_length": MAX_LENGTH,
             "max_batch_tokens": info["max_batch_tokens"],
             "max_batch_requests": None,
-            "max_client_batch_size": 512,
+            "max_client_batch_size": 2048,
             "auto_truncate": False,
             "tokenization_workers": 1,
             "version": __version__,

@@ -80,9 +80,9 @@ TENSORS = {
     "length beyond": (changed(set_raw(b"\xff\xff\xff\xffa")), "text[0]", "in 4 bytes"),
     "not UTF-8": (of_texts("a", b"\xff\xfe"), "text[1]", "is not UTF-8; encode it so"),
     "shape of texts": (changed(set_shape(2, 2)), "text", "as [N] or [N, 1]"),
-    "negative shape": (changed(set_shape(-1)), "text", "send 1 to 512"),
-    "no rows": (changed(set_shape(0)), "text", "send 1 to 512"),
-    "huge shape": (changed(set_shape(2**62)), "text", "send 1 to 512"),
+    "negative shape": (changed(set_shape(-1)), "text", "send 1 to 2048"),
+    "no rows": (changed(set_shape(0)), "text", "send 1 to 2048"),
+    "huge shape": (changed(set_shape(2**62)), "text", "send 1 to 2048"),
     "many axes": (changed(set_shape(*[1] * 9)), "text", "[1, 1, 1, 1, ...]"),
     "empty text": (of_texts("a", ""), "text[1]", "is empty"),
     "no tensors": (oip.ModelInferRequest(model_name="fake"), "inputs", "send one BYTES tensor"),
@@ -141,8 +141,8 @@ TENSORS = {
         "inputs[0]",
         "is not an input",
     ),
-    "10,000 texts": (of_texts(*["a"] * 10_000), "text", "has 10000 rows; send 1 to 512"),
-    "10,000 ids": (of_ids([[1]] * 10_000), "input_ids", "has 10000 rows; send 1 to 512"),
+    "10,000 texts": (of_texts(*["a"] * 10_000), "text", "has 10000 rows; send 1 to 2048"),
+    "10,000 ids": (of_ids([[1]] * 10_000), "input_ids", "has 10000 rows; send 1 to 2048"),
 }
 
 

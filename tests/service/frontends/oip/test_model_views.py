@@ -15,7 +15,7 @@ from headlight import __version__
 from headlight_service.frontends.oip import inference_messages as oip
 from tests.service.calls import refused
 from tests.service.conftest import Serve
-from tests.service.fakes import HEADS, LAYERS, FakeRuntime
+from tests.service.fakes import HEADS, LAYERS, MAX_LENGTH, FakeRuntime
 from tests.service.frontends.oip.inference_calls import (
     ATTENTION,
     FAKE,
@@ -71,7 +71,9 @@ async def test_outputs_without_names_are_those_of_the_metadata(serve: Serve) -> 
             assert [each.name for each in config.output] == list(described)
             assert [each.name for each in told.inputs] == ["text", "input_ids", "attention_mask"]
             assert [each.optional for each in config.input] == [False, True, True]
-            assert config.max_batch_size == service.model.limits.max_items
+            limits = service.model.limits
+            largest = limits.max_items if name == FAKE else limits.max_request_tokens // MAX_LENGTH
+            assert config.max_batch_size == largest
             assert told.properties["bundle_sha256"] == "ab" * 32
     assert described["attention"] == (-1, LAYERS, HEADS, -1, -1)
 

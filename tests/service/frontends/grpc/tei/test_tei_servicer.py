@@ -166,7 +166,7 @@ async def test_the_description_has_the_limits(serve: Serve) -> None:
         assert (info.version, info.model_id, info.model_dtype) == (__version__, "fake", "float32")
         assert info.model_type == pb.MODEL_TYPE_EMBEDDING
         assert info.max_input_length == MAX_LENGTH
-        assert (info.max_client_batch_size, info.max_batch_tokens) == (48, 4000)
+        assert (info.max_client_batch_size, info.max_batch_tokens) == (48, 48 * MAX_LENGTH)
         assert not info.HasField("docker_label")
 
 

@@ -129,7 +129,10 @@ BAD = [
     ),
     Bad(
         "ids of too many inputs",
-        encode(*[pb.Input(ids=pb.TokenIds(ids=[5] * 2048))] * 9, outputs=pb.Outputs(tokens=pb.TokensOutput())),
+        encode(
+            *[pb.Input(ids=pb.TokenIds(ids=[5] * 2048))] * 9,
+            outputs=pb.Outputs(tokens=pb.TokensOutput()),
+        ),
         CODE.INVALID_ARGUMENT,
         "inputs: have more than 16384 tokens together",
     ),

@@ -78,10 +78,10 @@ def test_base64_equals_floats_to_the_bit(client: openai.OpenAI) -> None:
 def test_long_lists_and_dimensions(
     client: openai.OpenAI, vectors: Callable[[list[str]], np.ndarray[Any, Any]]
 ) -> None:
-    texts = [f"text number {number}" for number in range(512)]
+    texts = [f"text number {number}" for number in range(2048)]
     answer = client.embeddings.create(model=MODEL, input=texts, dimensions=64)
     found = np.asarray([each.embedding for each in answer.data])
-    assert found.shape == (512, 64)
+    assert found.shape == (2048, 64)
     whole = vectors(texts)[:, :64]
     expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
     assert np.abs(found - expected).max() <= 1e-6
@@ -102,7 +102,7 @@ def test_models(client: openai.OpenAI) -> None:
         (["a", ""], {}, openai.BadRequestError, "input", None, "input[1]"),
         (TOO_LONG, {}, openai.BadRequestError, "input", None, "tokens"),
         ([1, 2], {}, openai.BadRequestError, "input", None, "check_embedding_ctx_length=False"),
-        (["a"] * 513, {}, openai.BadRequestError, "input", None, "512"),
+        (["a"] * 2049, {}, openai.BadRequestError, "input", None, "2048"),
         ("a", {"dimensions": 100_000}, openai.BadRequestError, "dimensions", None, "100000"),
         ("a" * 5_000_000, {}, openai.APIStatusError, None, None, "--max-request-bytes"),
     ],

@@ -19,7 +19,7 @@ from tests.system.processes import ROOT, Service
 BUNDLE = ROOT / "build/bundles/docs-rope"
 MODEL = "docs-rope"
 TEXTS = ["a fast encoder", "attention weights of each head", "Zürich", "a" * 300]
-MANY = [f"text number {number}" for number in range(600)]  # more than one request takes
+MANY = [f"text number {number}" for number in range(2100)]  # more than one request takes
 TOO_LONG = "word " * 3000
 ENDED = ("openai", "/v1/embeddings")  # labels that count the requests of OpenAI's interface
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}

@@ -51,7 +51,7 @@ def test_numbers_equal_those_of_the_grpc_client(
 
 @pytest.mark.parametrize("function", [hugging_face, open_ai])
 def test_the_longest_list(service: Service, vectors: Vectors, function: Any) -> None:
-    assert_equal(function(service)(MANY[:512]), vectors(MANY[:512]))
+    assert_equal(function(service)(MANY[:2048]), vectors(MANY[:2048]))
 
 
 def test_the_function_for_hugging_face_does_not_wait_longer_than_five_seconds() -> None:

@@ -49,9 +49,9 @@ async def test_numbers_equal_those_of_the_grpc_client(
 
 
 def test_the_longest_list(service: Service, vectors: Vectors) -> None:
-    found = rows(litellm.embedding(**asked(service, MANY[:512])))
-    assert_equal(found, vectors(MANY[:512]))
-    with pytest.raises(litellm.BadRequestError, match="600 entries; send 1 to 512"):
+    found = rows(litellm.embedding(**asked(service, MANY[:2048])))
+    assert_equal(found, vectors(MANY[:2048]))
+    with pytest.raises(litellm.BadRequestError, match="2100 entries; send 1 to 2048"):
         litellm.embedding(**asked(service, MANY))
 
 

@@ -52,8 +52,8 @@ def test_refused_requests_raise_errors_about_types(service: Service) -> None:
     """The class does not read the status of an answer."""
     with pytest.raises(KeyError):
         embedding(service).get_text_embedding("")
-    with pytest.raises(ValueError, match="inputs: has 60"):
-        embedding(service, embed_batch_size=600).get_text_embedding_batch(MANY)
+    with pytest.raises(ValueError, match="inputs: has 2100"):
+        embedding(service, embed_batch_size=2100).get_text_embedding_batch(MANY)
 
 
 def test_a_timeout_ends_the_work(service: Service) -> None:

@@ -12,7 +12,7 @@ from tests.system.processes import ROOT, Service
 
 BUNDLE = ROOT / "build/bundles/docs-rope"
 TEXTS = ["join two paths", "read a file line by line", "été: 日本"]
-MANY = 512  # texts in one request, the default limit
+MANY = 2048  # texts in one request, the default limit
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import pytest
 
 from headlight.results import ModelRef, TokenList
 from headlight.runtime import Runtime
+from headlight.runtime.engine.batches import BATCH_TOKENS
 from headlight.runtime.providers.worker_layout import Workers
 from headlight.runtime.tokenization.tokenizer import SHORT_CHARACTERS
 from headlight.runtime.values import Ids
@@ -112,6 +113,7 @@ class Core:
         self.computing: list[str] = []  # the threads that computed
         self.engine.takes = lambda tokens: self.computing.append(threading.current_thread().name)
         config = Config(bundle=Path("none"), **options)
+        self.engine.batch_tokens = config.batch_tokens or BATCH_TOKENS
         self.model = assemble(cast(Runtime, self.runtime), config, self.metrics)
         self.models = Models()
         self.models.add(self.model)

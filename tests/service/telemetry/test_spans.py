@@ -182,7 +182,7 @@ async def test_shed_calls_are_error_spans_and_invalid_requests_are_not(
     serve: Serve, recorded: RecordedSpans
 ) -> None:
     async with serve(tracing=recorded.tracing, max_queue_tokens=4, max_request_tokens=4) as service:
-        await refused(service.stub.Encode(request(text_of(5))), grpc.StatusCode.INVALID_ARGUMENT)
+        await refused(service.stub.Encode(request(text_of(0))), grpc.StatusCode.INVALID_ARGUMENT)
         service.engine.gate.clear()
         running = asyncio.ensure_future(service.stub.Encode(request(text_of(4))))
         await service.started()

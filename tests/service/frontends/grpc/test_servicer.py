@@ -123,10 +123,10 @@ async def test_limits_are_reported_and_enforced(serve: Serve) -> None:
         assert list(told.info.outputs) == ["pooled", "tokens", "attention", "hidden", "token_info"]
         assert list(told.info.accepts) == ["text", "ids"]
         assert told.parity[0].tolerance == pytest.approx(1e-5)
-        error = await refused(
-            service.stub.Encode(request(text_of(1500), text_of(1500))),
-            grpc.StatusCode.INVALID_ARGUMENT,
-        )
+        texts = [text_of(1500), text_of(1500)]
+        assert len((await service.stub.Encode(request(*texts))).items) == 2
+        tokens = request(*texts, outputs=pb.Outputs(tokens=pb.TokensOutput()))
+        error = await refused(service.stub.Encode(tokens), grpc.StatusCode.INVALID_ARGUMENT)
         assert error.details() == "inputs: have more than 2500 tokens together; split the request"
 
 

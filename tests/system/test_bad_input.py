@@ -213,9 +213,9 @@ BAD = [
     ),
     Bad(
         "too many inputs",
-        encode(*[pb.Input(text="x")] * 513),
+        encode(*[pb.Input(text="x")] * 2049),
         CODE.INVALID_ARGUMENT,
-        "inputs: has 513 entries",
+        "inputs: has 2049 entries",
     ),
     Bad(
         "a million empty texts",

@@ -29,7 +29,9 @@ from bench.attention_forms import (
     suited,
 )
 from bench.encoder import bundle
-from bench.measuring import Contestants, machine, medians, publish
+from bench.frame.machine import machine
+from bench.frame.report import publish
+from bench.frame.rounds import Contestants, medians
 from headlight.pb import headlight_pb2 as pb
 from headlight.pb import headlight_pb2_grpc as pb_grpc
 from headlight.runtime import EncodeItem, Runtime

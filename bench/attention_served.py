@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.attention_forms import FORMS, VECTORS_ALONE
-from bench.measuring import Others, machine, publish
+from bench.frame.machine import Others, machine
+from bench.frame.processes import Failed, Worker
+from bench.frame.report import publish
 from bench.serving.contestants import Setting, setting_of
-from bench.serving.processes import Failed, Worker
 from bench.serving.served import Headlight
 from headlight.runtime import Bundle
 

@@ -18,10 +18,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.measuring import Others, machine, publish
+from bench.frame.machine import Others, machine
+from bench.frame.processes import Failed, Process
+from bench.frame.report import publish
 from bench.serving.contestants import Setting, setting_of
 from bench.serving.doors import CONTRACT, INFINITY, OURS, Door
-from bench.serving.processes import Failed, Process
 from bench.serving.served import Front, Headlight, Infinity
 from bench.serving.workloads import BATCHES, ONE, SINGLES, WORKLOADS, Workload, percentile
 from headlight.runtime import Bundle

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench.measuring import flops, machine, publish
+from bench.frame.machine import flops, machine
+from bench.frame.report import publish
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.engine.batches import plan as batches_of

@@ -22,8 +22,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.measuring import machine, publish
-from bench.serving.processes import Process, wait_for
+from bench.frame.machine import machine
+from bench.frame.processes import Process, wait_for
+from bench.frame.report import publish
 from headlight import Client
 
 OUT = Path("bench/results/first-answer.md")

@@ -15,24 +15,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import random
-import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
+from bench.frame.machine import machine, revision
+from bench.frame.processes import ROOT, Service
+from bench.frame.report import parser, publish
+from bench.frame.rounds import turns
 from bench.front_messages import CONCURRENT, FLOOR, WORKLOADS, Workload, request
 from bench.front_report import Rounds, report
-from bench.measuring import machine, publish
 from headlight.pb import headlight_pb2 as pb
 
-ROOT = Path(__file__).resolve().parent.parent
 IMPORT_ROOTS = (".", "service", "export", "model")  # of a checkout
 PACKAGES = ("grpcio", "protobuf", "tokenizers", "onnxruntime")
 SERVICE = "headlight.v1.HeadlightService"
@@ -55,50 +55,27 @@ class Target(NamedTuple):
     """Server in a process of its own."""
 
     name: str
-    process: subprocess.Popen[str]
-    port: int
-    http_port: int = 0  # of the HTTP frontend, if it has one
-
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU seconds of all its threads so far, by the kernel's process clock."""
-        return time.clock_gettime((~self.process.pid << 3) | 2)
+    process: Service
 
 
-def start(server: Server) -> Target:
+def start(server: Server, logs: Path) -> Target:
     """Start a server, and return it when it is ready."""
     command = [sys.executable, "-m", server.module, server.kind, *server.options]
     roots = os.pathsep.join(str(server.checkout / root) for root in IMPORT_ROOTS)
-    environment = os.environ | {"PYTHONPATH": roots}
-    process = subprocess.Popen(
-        command,
-        cwd=server.checkout,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    ports: dict[str, int] = {}
-    for line in process.stderr:
-        event = json.loads(line)
-        ports |= {name: port for name, port in event.items() if name.endswith("_port")}
-        if event["event"] == "serving":
-            return Target(server.name, process, ports["grpc_port"], ports.get("rest_port", 0))
-    raise SystemExit(f"the server {server.name} did not start")
+    environment, log = {"PYTHONPATH": roots}, logs / f"{server.name}.log"
+    service = Service(command, log, folder=server.checkout, environment=environment)
+    return Target(server.name, service)
 
 
 @contextlib.contextmanager
 def started(servers: Sequence[Server]) -> Iterator[list[Target]]:
     """Start servers; stop them at the end."""
-    targets: list[Target] = []
-    try:
+    with tempfile.TemporaryDirectory() as logs, contextlib.ExitStack() as running:
+        targets = []
         for server in servers:
-            targets.append(start(server))
+            targets.append(start(server, Path(logs)))
+            running.callback(targets[-1].process.close)
         yield targets
-    finally:
-        for target in targets:
-            target.process.terminate()
-            target.process.wait(30)
 
 
 async def unary(channel: grpc.aio.Channel, target: Target, load: Workload, calls: int) -> None:
@@ -143,11 +120,11 @@ async def microseconds(target: Target, load: Workload, share: float = 1.0) -> fl
     calls = max(
         concurrent, int(share * TEXTS_A_ROUND[load.size] / load.size) // concurrent * concurrent
     )
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{target.port}") as channel:
+    async with grpc.aio.insecure_channel(target.process.address()) as channel:
         await channel.channel_ready()
-        begin = target.cpu_seconds
+        begin = target.process.cpu_seconds
         await (streamed if load.streamed else unary)(channel, target, load, calls)
-        return 1e6 * (target.cpu_seconds - begin) / calls
+        return 1e6 * (target.process.cpu_seconds - begin) / calls
 
 
 async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Rounds:
@@ -165,10 +142,9 @@ async def measured(targets: list[Target], rounds: int, share: float = 1.0) -> Ro
     for target in targets:
         for load in WORKLOADS:
             await microseconds(target, load, 0.3 * share)
-    for _ in range(rounds):
-        for load in random.sample(WORKLOADS, len(WORKLOADS)):
-            for target in random.sample(targets, len(targets)):
-                found[target.name][load.name].append(await microseconds(target, load, share))
+    for _, load in turns(WORKLOADS, rounds, warm_up=0):
+        for target in random.sample(targets, len(targets)):
+            found[target.name][load.name].append(await microseconds(target, load, share))
     return found
 
 
@@ -181,36 +157,27 @@ def profile(options: argparse.Namespace) -> None:
             asyncio.run(microseconds(target, load, 4))
 
 
-def revision(checkout: Path) -> str:
-    """Return the commit of a checkout; marked if its files differ from it."""
-    command = ["git", "describe", "--always", "--exclude", "*", "--dirty"]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def parse() -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(prog="python -m bench.front", description=__doc__)
-    parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
-    parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="few messages: no measurement")
-    parser.add_argument("--out", type=Path, default=Path("bench/results/front.md"))
-    parser.add_argument(
+    made = parser("bench.front", __doc__, "front.md", rounds=9)
+    made.add_argument("--quick", action="store_true", help="few messages: no measurement")
+    made.add_argument(
         "--profile", action="store_true", help="print where the time goes, and measure nothing"
     )
-    return parsed(parser)
+    return parsed(made, Path("build/bundles/docs-rope"))
 
 
-def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def parsed(made: argparse.ArgumentParser, bundle: Path) -> argparse.Namespace:
     """Return the options, --bundle and --before absolute: each server runs in its own folder."""
-    options = parser.parse_args()
+    made.add_argument("--bundle", type=Path, default=bundle)
+    made.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
+    options = made.parse_args()
     options.bundle = options.bundle.absolute()
     if options.before is not None:
         options.before = options.before.absolute()
         # Without this package the server would import that of this checkout.
         if not (options.before / "service/headlight_service").is_dir():
-            parser.error("--before must be a checkout with service/headlight_service")
+            made.error("--before must be a checkout with service/headlight_service")
     return options
 
 
@@ -236,9 +203,7 @@ def main() -> None:
         share = QUICK_SHARE if options.quick else 1.0
         found = asyncio.run(measured(targets, options.rounds, share))
     run = {"machine": machine(PACKAGES), "revisions": revisions, "microseconds": found}
-    publish(options.out, report(run))
-    numbers = options.out.with_suffix(".json")
-    numbers.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+    publish(options.out, report(run), run)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from bench.frame.report import table
+from bench.frame.rounds import ratios
 from bench.front_messages import CONCURRENT, WORKLOADS, Workload
 
 # By server and workload, the server's CPU for a message in each round, in microseconds.
@@ -42,23 +45,33 @@ def report(run: dict[str, Any]) -> list[str]:
 
 def front_table(found: Rounds) -> list[str]:
     """Return a table of this checkout beside bare gRPC."""
-    lines = [
-        "| server CPU, µs | bare gRPC | the front | above the bare one | with the model "
-        "| the front in texts/s of a core |",
-        "|---" * 6 + "|",
-    ]
+    rows = []
     for load in WORKLOADS:
         floor, front, real = (median(found[name][load.name]) for name in ("floor", "front", "real"))
         cells = [f"{value:.0f}" for value in (floor, front, front - floor, real)]
-        cells.append(f"{1e6 * load.size / front:,.0f}")
-        lines.append(f"| {load.name} | {' | '.join(cells)} |")
-    return lines
+        rows.append((load.name, *cells, f"{1e6 * load.size / front:,.0f}"))
+    heading = ("server CPU, µs", "bare gRPC", "the front", "above the bare one", "with the model")
+    return table((*heading, "the front in texts/s of a core"), rows)
 
 
 def comparison(found: Rounds, revisions: dict[str, str]) -> list[str]:
     """Return a table of this checkout beside another one."""
     own = compared(above(found, "front before", UNARY_TEXT), above(found, "front", UNARY_TEXT))
-    lines = [
+    rows = []
+    for load in WORKLOADS:
+        columns = [
+            compared(found["front before"][load.name], found["front"][load.name]),
+            compared(above(found, "front before", load), above(found, "front", load)),
+            compared(found["real before"][load.name], found["real"][load.name]),
+        ]
+        cells = [
+            (f"{before:.0f}", f"{after:.0f}", f"{ratio:.2f}") for before, after, ratio in columns
+        ]
+        rows.append((load.name, *itertools.chain(*cells)))
+    heading = ["server CPU, µs"]
+    for measured in ("the front", "above the bare one", "with the model"):
+        heading += [f"{measured}: before", "after", "ratio"]
+    return [
         "## Before and after",
         "",
         f"Before: commit {revisions['before']}. After: commit {revisions['after']}. "
@@ -67,19 +80,8 @@ def comparison(found: Rounds, revisions: dict[str, str]) -> list[str]:
         "The front's own CPU of a unary text, above bare gRPC: "
         f"{own[0]:.0f} µs before, {own[1]:.0f} µs after, ratio {own[2]:.2f}.",
         "",
-        "| server CPU, µs | the front: before | after | ratio "
-        "| above the bare one: before | after | ratio | with the model: before | after | ratio |",
-        "|---" * 10 + "|",
+        *table(heading, rows),
     ]
-    for load in WORKLOADS:
-        columns = [
-            compared(found["front before"][load.name], found["front"][load.name]),
-            compared(above(found, "front before", load), above(found, "front", load)),
-            compared(found["real before"][load.name], found["real"][load.name]),
-        ]
-        cells = [f"{before:.0f} | {after:.0f} | {ratio:.2f}" for before, after, ratio in columns]
-        lines.append(f"| {load.name} | {' | '.join(cells)} |")
-    return lines
 
 
 def above(found: Rounds, name: str, load: Workload) -> list[float]:
@@ -90,5 +92,4 @@ def above(found: Rounds, name: str, load: Workload) -> list[float]:
 
 def compared(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
     """Return the medians of two servers, and of the ratios of their rounds."""
-    ratios = [second / first for first, second in zip(before, after, strict=True)]
-    return median(before), median(after), median(ratios)
+    return median(before), median(after), median(ratios(after, before))

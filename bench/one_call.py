@@ -28,9 +28,12 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from bench.front import PACKAGES, ROOT, SERVICE, Server, Target, parsed, revision, started
+from bench.frame.machine import Others, machine, revision
+from bench.frame.processes import ROOT
+from bench.frame.report import parser, publish
+from bench.frame.rounds import turns
+from bench.front import PACKAGES, SERVICE, Server, Target, parsed, started
 from bench.front_messages import FLOOR, request
-from bench.measuring import Others, machine, publish
 from bench.one_call_report import Round, report
 from bench.one_call_server import METHOD
 from bench.one_call_steps import names
@@ -70,16 +73,18 @@ def opened(targets: list[Target]) -> Iterator[list[Way]]:
     with contextlib.ExitStack() as stack:
         ways = []
         for target in targets:
-            channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{target.port}"))
+            channel = stack.enter_context(grpc.insecure_channel(target.process.address()))
             grpc.channel_ready_future(channel).result(30)
             if target.name == "session":
                 ways += [Way("session", target, None), Way("paused", target, None, PAUSE_SECONDS)]
                 continue
-            method = f"/{SERVICE}/Encode" if target.http_port else f"/{FLOOR}/{METHOD}"
+            method = (
+                f"/{SERVICE}/Encode" if target.process.ports.get("rest") else f"/{FLOOR}/{METHOD}"
+            )
             call = functools.partial(channel.unary_unary(method, None, None), message)
             ways.append(Way(target.name, target, call))
             if target.name == "Headlight":
-                connection = http.client.HTTPConnection("127.0.0.1", target.http_port)
+                connection = http.client.HTTPConnection(target.process.address("rest"))
                 stack.callback(connection.close)
                 ways.append(Way("HTTP", target, functools.partial(over_http, connection)))
         yield ways
@@ -110,7 +115,7 @@ def switches(pid: int) -> tuple[int, int]:
 
 def run(way: Way, count: int) -> tuple[Round, list[tuple[int, int]]]:
     """Make so many calls one after another; return the round, and when each began and ended."""
-    cpu, before = way.target.cpu_seconds, switches(way.target.process.pid)
+    cpu, before = way.target.process.cpu_seconds, switches(way.target.process.pid)
     times: list[tuple[int, int]] = []
     if way.ask is None:
         taken = alone(way, count)
@@ -123,7 +128,7 @@ def run(way: Way, count: int) -> tuple[Round, list[tuple[int, int]]]:
     after = switches(way.target.process.pid)
     round_ = Round(
         latencies=[nanoseconds / 1000 for nanoseconds in taken],
-        cpu=1e6 * (way.target.cpu_seconds - cpu) / count,
+        cpu=1e6 * (way.target.process.cpu_seconds - cpu) / count,
         voluntary=(after[0] - before[0]) / count,
         involuntary=(after[1] - before[1]) / count,
     )
@@ -133,7 +138,7 @@ def run(way: Way, count: int) -> tuple[Round, list[tuple[int, int]]]:
 def alone(way: Way, count: int) -> list[int]:
     """Return the nanoseconds of runs of the session alone."""
     asked = json.dumps({"count": count, "pause": way.pause}).encode()
-    with grpc.insecure_channel(f"127.0.0.1:{way.target.port}") as channel:
+    with grpc.insecure_channel(way.target.process.address()) as channel:
         taken: list[int] = json.loads(channel.unary_unary(f"/{FLOOR}/{METHOD}", None, None)(asked))
     return taken
 
@@ -162,13 +167,12 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         stamps = Path(folder) / "stamps.json"
         with started(servers(options, stamps)) as targets, opened(targets) as ways:
             others = Others()
-            for number in range(options.rounds + 1):
-                for way in random.sample(ways, len(ways)):
-                    round_, taken = run(way, options.calls)
-                    if number:
-                        rounds[way.name].append(round_)
-                    if way.name == "stamped":
-                        times += taken
+            for number, way in turns(ways, options.rounds):
+                round_, taken = run(way, options.calls)
+                if number >= 0:
+                    rounds[way.name].append(round_)
+                if way.name == "stamped":
+                    times += taken
             share = others.share()
         steps = steps_of(json.loads(stamps.read_text(encoding="utf-8")), times)[options.calls :]
     return {"rounds": rounds, "steps": steps, "others": share}
@@ -176,13 +180,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 def parse() -> argparse.Namespace:
     """Read the options."""
-    parser = argparse.ArgumentParser(prog="python -m bench.one_call", description=__doc__)
-    parser.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
-    parser.add_argument("--before", type=Path, help="another checkout, measured in the same rounds")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--calls", type=int, default=200, help="of each way in each round")
-    parser.add_argument("--out", type=Path, default=Path("bench/results/one-call.md"))
-    return parsed(parser)
+    made = parser("bench.one_call", __doc__, "one-call.md", rounds=15)
+    made.add_argument("--calls", type=int, default=200, help="of each way in each round")
+    return parsed(made, Path("build/serving/bundle"))
 
 
 def command(options: argparse.Namespace) -> str:
@@ -201,9 +201,7 @@ def main() -> None:
         "revisions": {"after": revision(ROOT)}
         | ({} if options.before is None else {"before": revision(options.before)}),
     }
-    lines, numbers = report(found)
-    publish(options.out, lines)
-    options.out.with_suffix(".json").write_text(json.dumps(numbers, indent=1) + "\n", "utf-8")
+    publish(options.out, *report(found))
 
 
 if __name__ == "__main__":

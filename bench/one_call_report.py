@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bench.frame.report import table
 from bench.one_call_steps import GRPC, SESSION, names
 
 ABOVE_SESSION_MS, ABOVE_QUEUE_MS = 1.0, 0.4
@@ -21,6 +22,11 @@ TITLES = {
     "stamped": "Headlight with time stamps",
     "HTTP": "Headlight over HTTP",
 }
+
+COLUMNS = (
+    *("", "p50, µs", "p90, µs", "above the session"),
+    *("CPU, µs", "voluntary switches", "involuntary"),
+)
 
 
 class Round(NamedTuple):
@@ -65,9 +71,7 @@ def report(run: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         "servers hand each request through a queue to one thread that runs the same session on "
         "the same ids. A difference is the median of the rounds' own.",
         "",
-        "| | p50, µs | p90, µs | above the session | CPU, µs | voluntary switches | involuntary |",
-        "|---" * 7 + "|",
-        *(whole(TITLES[way], rounds[way], rounds["session"]) for way in ways),
+        *table(COLUMNS, (whole(TITLES[way], rounds[way], rounds["session"]) for way in ways)),
         "",
         "## The steps of a call",
         "",
@@ -83,8 +87,7 @@ def difference(more: list[Round], less: list[Round]) -> float:
 
 def criteria(rounds: dict[str, list[Round]]) -> list[str]:
     """Return a table of the criteria: reached or missed."""
-    ours = rounds["Headlight"]
-    lines = ["| p50 of Headlight less p50 of | at most, ms | measured, ms | |", "|---" * 4 + "|"]
+    rows, ours = [], rounds["Headlight"]
     for way, limit in (
         ("session", ABOVE_SESSION_MS),
         ("queue", ABOVE_QUEUE_MS),
@@ -92,32 +95,33 @@ def criteria(rounds: dict[str, list[Round]]) -> list[str]:
     ):
         above = difference(ours, rounds[way]) / 1000
         verdict = "reached" if above <= limit else "missed"
-        lines.append(f"| {TITLES[way]} | {limit:.1f} | {above:.2f} | {verdict} |")
-    return lines
+        rows.append((TITLES[way], f"{limit:.1f}", f"{above:.2f}", verdict))
+    return table(("p50 of Headlight less p50 of", "at most, ms", "measured, ms", ""), rows)
 
 
-def whole(title: str, own: list[Round], session: list[Round]) -> str:
+def whole(title: str, own: list[Round], session: list[Round]) -> list[str]:
     """Return the row of one way."""
     cells = [median(each.p(50) for each in own), median(each.p(90) for each in own)]
     cells += [difference(own, session), median(each.cpu for each in own)]
     switched = (median(each.voluntary for each in own), median(each.involuntary for each in own))
-    shown = [f"{value:.0f}" for value in cells] + [f"{value:.1f}" for value in switched]
-    return f"| {title} | {' | '.join(shown)} |"
+    return [title, *(f"{value:.0f}" for value in cells), *(f"{value:.1f}" for value in switched)]
 
 
 def steps(calls: list[list[float]], rounds: dict[str, list[Round]]) -> list[str]:
     """Return the table of the steps, their sums by part, and the cost of the stamps."""
     columns = dict(zip(names(), zip(*calls, strict=True), strict=True))
     middles = {name: median(column) for name, column in columns.items()}
-    lines = ["| step | p50, µs | p90, µs |", "|---|---|---|"]
-    for name, column in columns.items():
-        lines.append(f"| {name} | {middles[name]:.0f} | {np.percentile(column, 90):.0f} |")
+    rows = [
+        (name, f"{middles[name]:.0f}", f"{np.percentile(column, 90):.0f}")
+        for name, column in columns.items()
+    ]
     transport = sum(value for name, value in middles.items() if name.startswith(GRPC))
     session, total = middles[SESSION], sum(middles.values())
     cost = difference(rounds["stamped"], rounds["Headlight"])
     return [
-        *lines,
-        f"| **sum of the medians** | {total:.0f} | |",
+        *table(
+            ("step", "p50, µs", "p90, µs"), [*rows, ("**sum of the medians**", f"{total:.0f}", "")]
+        ),
         "",
         f"gRPC has {transport:.0f} µs, the session {session:.0f} µs, Headlight "
         f"{total - transport - session:.0f} µs. The whole with time stamps, less without: "

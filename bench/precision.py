@@ -17,7 +17,9 @@ from pathlib import Path
 
 from bench.attention_forms import random_ids
 from bench.encoder import bundle
-from bench.measuring import Contestants, machine, medians, publish
+from bench.frame.machine import machine
+from bench.frame.report import publish
+from bench.frame.rounds import Contestants, medians
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import plan
 from headlight_export.precision.conversion import PRECISIONS

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measuring import machine, publish
+from bench.frame.machine import machine
+from bench.frame.report import publish
 from headlight import AttentionSpec
 from headlight.analysis.head_kinds import UNIFORM, classify
 from headlight.results import Floats

@@ -28,8 +28,9 @@ import pyarrow.parquet as pq
 from bench.bulk import faults_report
 from bench.bulk.contestants import CORES, Contestant, Cost, contestants, run
 from bench.bulk.report import lines, numbers_of
-from bench.measuring import Others, machine, publish
-from bench.serving.processes import Failed, Process, wait_for
+from bench.frame.machine import Others, machine
+from bench.frame.processes import Failed, Process, wait_for
+from bench.frame.report import publish
 from bench.serving.texts import write_texts
 from headlight.runtime import Manifest
 

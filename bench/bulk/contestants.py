@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.serving.processes import QUIET, ROOT, Failed
+from bench.frame.processes import QUIET, ROOT, Failed
 
 HERE = sys.executable
 PYTHON_OF = {

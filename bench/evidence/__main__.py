@@ -20,8 +20,9 @@ from typing import Any
 from bench.evidence import chunking, cost, deletion, methods, planted, sections
 from bench.evidence.plots import deletion_curves
 from bench.evidence.report import page
-from bench.measuring import Others, machine, publish
-from bench.serving.processes import Failed
+from bench.frame.machine import Others, machine
+from bench.frame.processes import Failed
+from bench.frame.report import publish
 from headlight.runtime import Runtime
 
 OUT = Path("bench/results/evidence.md")

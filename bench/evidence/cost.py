@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.evidence.planted import SEED, Case
-from bench.serving.processes import Process, wait_for
+from bench.frame.processes import Process, wait_for
 from headlight import Client
 from headlight.comparison import EvidenceSpec
 from headlight.interface.encoder import Encoder

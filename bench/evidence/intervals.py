@@ -21,11 +21,7 @@ class Figure(TypedDict):
 def figure(values: Sequence[float], groups: Sequence[str] | None = None) -> Figure:
     """Return the mean of values, one for each case; `groups`: draw whole groups of cases."""
     found = bootstrap(np.array(values, np.float64), groups)
-    return {
-        "mean": round(found.mean, 4),
-        "low": round(found.low, 4),
-        "high": round(found.high, 4),
-    }
+    return {"mean": round(found.mean, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
 
 
 def shown(found: Figure, sign: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from bench.measuring import machine
+from bench.frame.machine import machine
 from bench.serving.peak import best
 from headlight.runtime.providers.cuda_session import Gpu
 from headlight.runtime.providers.provider_choice import choose_provider

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.frame.rounds import Contestants
 from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Allowance
 from bench.gpu.device import Device
@@ -19,7 +20,6 @@ from bench.gpu.interleaved import told
 from bench.gpu.parity import cosine
 from bench.gpu.peers import FIXED, UNMASKED, Compiled, Forward, NotMeasured, peers, reference
 from bench.gpu.sizes import encoder_of
-from bench.measuring import Contestants
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import pad
 from headlight.runtime.values import Floats, Ids

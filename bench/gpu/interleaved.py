@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+from bench.frame.rounds import Contestants
 from bench.gpu.budget import Deadline
-from bench.measuring import Contestants
 
 WARM_UPS = 2  # rounds that are not counted
 LONGEST_ERROR = 300  # characters

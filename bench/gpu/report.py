@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.attention_forms import VECTORS_ALONE
+from bench.frame.report import table
 from bench.gpu.criteria import ALIKE, criteria, milliseconds
 from bench.gpu.device import DTYPES
 from bench.gpu.field import BARE, ENGINE
 from bench.gpu.parity import OUTPUTS
 from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED
-from bench.serving.tables import table
 
 ABSENT = "not measured"
 WIDENED = (

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.frame.machine import flops
+from bench.frame.processes import Worker
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.interleaved import told
 from bench.gpu.texts import texts
-from bench.measuring import flops
-from bench.serving.contestants import Contestant, InProcess
+from bench.serving.contestants import Contestant, Engine
 from bench.serving.contestants import Setting as Serving
-from bench.serving.processes import Worker
 from bench.serving.served import Headlight
 from bench.serving.texts import LONGEST, order
 from bench.serving.workloads import BULK, SINGLES, Taken, Workload, summary
@@ -132,7 +132,7 @@ def served(plan_: Plan, budget: Budget, deadline: Deadline) -> dict[str, Any]:
     )
     everyone: list[Contestant] = [
         Unchecked(plan_, setting, deadline),
-        InProcess(QUEUED, plan_.precision, setting, plan_.flags),
+        Engine(QUEUED, plan_.precision, setting, plan_.flags),
     ]
     found: dict[str, Any] = {
         "encoder": plan_.bundle.name,

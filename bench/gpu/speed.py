@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.frame.machine import flops
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.field import Field, failed, opened
@@ -18,7 +19,6 @@ from bench.gpu.interleaved import Timing, interleave, one_by_one, told
 from bench.gpu.peers import Compiled
 from bench.gpu.sizes import BASE, LARGE, MINILM
 from bench.gpu.texts import read
-from bench.measuring import flops
 from headlight.runtime.engine.batches import pad, plan
 from headlight.runtime.values import Ids
 from headlight_export.parity.reference import random_ids

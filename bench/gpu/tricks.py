@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.frame.rounds import Contestants
 from bench.gpu.bare import Bare, Bound, batch
 from bench.gpu.budget import Budget, Deadline
 from bench.gpu.device import Device
@@ -23,7 +24,6 @@ from bench.gpu.parity import cosine
 from bench.gpu.peers import reference
 from bench.gpu.sizes import encoder_of
 from bench.gpu.speed import PROMISING, log_normal
-from bench.measuring import Contestants
 from headlight.runtime import Bundle
 from headlight.runtime.engine.batches import pad, plan
 from headlight_export.parity.reference import random_ids

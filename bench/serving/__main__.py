@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.frame.processes import ROOT, Failed
 from bench.serving.contestants import Contestant, setting_of
 from bench.serving.field import REAL, contestants
 from bench.serving.measure import Run
-from bench.serving.processes import ROOT, Failed
 from bench.serving.publish import write
 from bench.serving.texts import COUNT
 

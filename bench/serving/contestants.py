@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bench.measuring import flops
-from bench.serving.processes import Process, Worker
+from bench.frame.machine import flops
+from bench.frame.processes import Process, Worker, installed
 from bench.serving.texts import write_texts
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Taken, Workload
 from headlight.runtime import Bundle
@@ -131,6 +131,27 @@ class Contestant(abc.ABC):
 
 
 class InProcess(Contestant):
+    """One that a worker runs in its process: nothing is sent."""
+
+    process: Worker
+
+    @abc.abstractmethod
+    def _worker(self) -> tuple[str, ...]:
+        """Return the interpreter and module of its worker, and its arguments."""
+
+    def start(self) -> None:
+        python, module, *arguments = self._worker()
+        self.process = Worker(installed(Path(python)), module, *arguments, log=self.log)
+        self.process.ask("describe")
+
+    def describe(self) -> dict[str, Any]:
+        return self.process.ask("describe")
+
+    def _save_vectors(self, path: Path) -> None:
+        self.process.ask("vectors", path=str(path))
+
+
+class Engine(InProcess):
     """Engine without a wire: `Runtime.encode` for one caller and the whole list, else the queue."""
 
     kind = "engine"
@@ -140,16 +161,10 @@ class InProcess(Contestant):
         super().__init__(name, precision, setting)
         self._flags = flags
 
-    def start(self) -> None:
-        setting = self._setting
-        arguments = (str(setting.bundle), str(setting.texts), *self._flags)
-        self.process: Worker = Worker(
-            setting.python, "bench.peers.engine", *arguments, log=self.log
-        )
-        self.process.ask("describe")
-
-    def describe(self) -> dict[str, Any]:
-        return self.process.ask("describe")
+    def _worker(self) -> tuple[str, ...]:
+        given = self._setting
+        arguments = (str(given.bundle), str(given.texts), *self._flags)
+        return given.python, "bench.peers.engine", *arguments
 
     def short(self, text: str, count: int) -> list[float]:
         """Return the seconds within the session for one short text."""
@@ -170,9 +185,6 @@ class InProcess(Contestant):
             return self.process.ask("offline", order=list(order), group=workload.group)
         callers = IN_FLIGHT if workload.name == BULK else workload.callers
         return self.process.ask("online", order=list(order), callers=callers, group=workload.group)
-
-    def _save_vectors(self, path: Path) -> None:
-        self.process.ask("vectors", path=str(path))
 
 
 IN_FLIGHT = 8  # requests of one stream that the service reads at once

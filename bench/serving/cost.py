@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bench.serving.tables import number, table
+from bench.frame.report import number, table
 from bench.serving.workloads import BATCHES, BULK, ONE
 
 WORKLOADS = (BATCHES, BULK, ONE)

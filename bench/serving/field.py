@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.serving.contestants import Contestant, InProcess, Setting
+from bench.serving.contestants import Contestant, Engine, Setting
 from bench.serving.libraries import Fastembed, Library, PlainLoop
 from bench.serving.served import Headlight, Infinity, OverHttp, Vllm
 
@@ -69,7 +69,7 @@ def contestants(setting: Setting, options: argparse.Namespace) -> list[Contestan
     found: list[Contestant] = []
     for name, precision, flags in (*HEADLIGHT, *map(tuned, options.tuned)):
         found.append(Headlight(f"Headlight {name}", precision, setting, flags))
-        found.append(InProcess(f"engine {name}", precision, setting, flags))
+        found.append(Engine(f"engine {name}", precision, setting, flags))
         if name in OVER_HTTP:
             found.append(OverHttp(f"Headlight {name}, HTTP", precision, setting, flags))
     found += [PlainLoop(f"plain loop {each}", each, setting) for each in ("fp32", "bf16")]

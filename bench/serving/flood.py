@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from bench.frame.processes import Failed
 from bench.serving.open_loop import poisson, send_all, unary, unpaused
-from bench.serving.processes import Failed
 from bench.serving.workloads import percentile
 
 if TYPE_CHECKING:

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.serving.contestants import Contestant, Setting
-from bench.serving.processes import QUIET, ROOT, Failed, Worker
+from bench.frame.processes import Failed, installed, run
+from bench.serving.contestants import InProcess, Setting
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, Workload
 from headlight_export.precision.sample_texts import training_docstrings
 
 BATCH_SIZES = (32, 8)  # the first is sentence-transformers' default
 TOKENIZER_FILE = "tokenizer_config.json"
 SETTLING = 128  # texts, to choose a batch size
-
-
-def installed(python: Path) -> Path:
-    """Return the interpreter. Raises Failed without it."""
-    if not python.exists():
-        raise Failed(f"{python.parent.parent.name} is not installed: nox -s NAME does")
-    return python
 
 
 def converted(setting: Setting, python: Path, backend: str) -> Path:
@@ -45,21 +36,12 @@ def converted(setting: Setting, python: Path, backend: str) -> Path:
     draft = folder.with_name(f"{backend}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     command = [str(installed(python)), "-m", "bench.peers.convert", str(setting.model)]
-    done = subprocess.run(
-        [*command, backend, str(draft), str(texts.parent)],
-        cwd=ROOT,
-        env=os.environ | QUIET,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Failed(" ".join(done.stderr.split())[-300:])
+    run([*command, backend, str(draft), str(texts.parent)])
     draft.rename(folder)
     return folder
 
 
-class Library(Contestant):
+class Library(InProcess):
     """sentence-transformers in process.
 
     `processes`: of its multi-process pool, one thread each; 1: no pool.
@@ -84,23 +66,19 @@ class Library(Contestant):
         self._batch_size = dict.fromkeys(self.workloads, BATCH_SIZES[0])
 
     def start(self) -> None:
-        module, *arguments = self._worker()
-        self.process: Worker = Worker(installed(self._python), module, *arguments, log=self.log)
-        told = self.process.ask("describe")["precision_told"]
+        super().start()
+        told = self.describe()["precision_told"]
         # OpenVINO computes bf16 in f32 where the processor has no bfloat16.
         if (self.precision, told) == ("bf16", "f32"):
             raise Failed("its bf16 runs in f32 on this processor")
 
     def _worker(self) -> tuple[str, ...]:
-        """Return the module of its worker, and its arguments."""
         setting, model = self._setting, self._setting.model
         if self.precision == "int8":
             model = converted(setting, self._python, self._backend)
         how = (self._backend, self.precision, str(self._processes))
-        return "bench.peers.sentence", str(model), str(setting.texts), *how
-
-    def describe(self) -> dict[str, Any]:
-        return self.process.ask("describe")
+        worker = (str(self._python), "bench.peers.sentence")
+        return *worker, str(model), str(setting.texts), *how
 
     def settle(self) -> dict[str, Any]:
         order, rates = list(range(len(self._setting.tokens)))[:SETTLING], {}
@@ -124,9 +102,6 @@ class Library(Contestant):
             self._batch_size[workload.name],
         )
         return self.process.ask("run", order=list(order), group=group, batch_size=size)
-
-    def _save_vectors(self, path: Path) -> None:
-        self.process.ask("vectors", path=str(path))
 
 
 class Fastembed(Library):
@@ -158,29 +133,22 @@ class Fastembed(Library):
         tokenizer["max_length"] = own["max_seq_length"]
         (folder / TOKENIZER_FILE).write_text(json.dumps(tokenizer), encoding="utf-8")
         how = (str(config["hidden_size"]), str(self._processes))
-        return "bench.peers.fast", str(folder), str(self._setting.texts), *how
+        return str(self._python), "bench.peers.fast", str(folder), str(self._setting.texts), *how
 
 
-class PlainLoop(Contestant):
+class PlainLoop(InProcess):
     """OpenVINO in a loop of some lines, on the whole list: what a bulk job could reach."""
 
     kind = "library"
     workloads = (BULK, LIST)
 
-    def start(self) -> None:
-        setting = self._setting
-        arguments = (str(setting.bundle), str(setting.texts), self.precision)
-        self.process: Worker = Worker(setting.python, "bench.peers.plain", *arguments, log=self.log)
-        self.process.ask("describe")
-
-    def describe(self) -> dict[str, Any]:
-        return self.process.ask("describe")
+    def _worker(self) -> tuple[str, ...]:
+        given = self._setting
+        worker = (given.python, "bench.peers.plain")
+        return *worker, str(given.bundle), str(given.texts), self.precision
 
     def settle(self) -> dict[str, Any]:
         return self.process.ask("settle", order=list(range(len(self._setting.tokens)))[:SETTLING])
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         return self.process.ask("run", order=list(order))
-
-    def _save_vectors(self, path: Path) -> None:
-        self.process.ask("vectors", path=str(path))

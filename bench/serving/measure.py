@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bench.measuring import Others, machine
-from bench.serving.contestants import Contestant, InProcess, Setting
+from bench.frame.machine import Others, machine
+from bench.frame.processes import ROOT, Failed
+from bench.serving.contestants import Contestant, Engine, Setting
 from bench.serving.field import REFERENCE
 from bench.serving.flood import BATCH_MS, floods
-from bench.serving.processes import ROOT, Failed
 from bench.serving.served import Headlight
 from bench.serving.texts import describe, order
 from bench.serving.workloads import (
@@ -193,7 +193,7 @@ class Run:
         engines = {
             one.name.removeprefix("engine "): one
             for one in self._contestants
-            if isinstance(one, InProcess)
+            if isinstance(one, Engine)
         }
         for one in self._contestants:
             name = one.name.removeprefix("Headlight ")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.frame.report import number, table
 from bench.serving.flood import CALLERS, RATE
-from bench.serving.tables import number, table
 
 
 def open_table(run: dict[str, Any]) -> list[str]:

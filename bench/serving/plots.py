@@ -47,13 +47,7 @@ def throughput(run: dict[str, Any], path: Path) -> None:
                 continue
             value = measured[name]["texts_per_s"]
             hatch = HATCHES[run["contestants"][name]["precision"]]
-            axis.barh(
-                at,
-                value,
-                color=colour(name),
-                hatch=hatch,
-                edgecolor="white",
-            )
+            axis.barh(at, value, color=colour(name), hatch=hatch, edgecolor="white")
             axis.text(value, at, f" {value:.0f}", va="center", fontsize=8)
         axis.set_title(workload, fontsize=10)
         axis.set_xlabel("texts/s")

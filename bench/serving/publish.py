@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.measuring import publish
+from bench.frame.report import publish
 from bench.serving import plots, report
 from bench.serving.quality_plot import quality
 

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -16,14 +14,23 @@ from typing import Any
 
 import numpy as np
 
+from bench.frame.processes import (
+    ANY_PORTS,
+    ROOT,
+    START_SECONDS,
+    Process,
+    Service,
+    installed,
+    run,
+    serve,
+    wait_for,
+)
 from bench.serving.contestants import Contestant, Setting
 from bench.serving.http import MODEL, embeddings_body, vectors_of
-from bench.serving.processes import QUIET, ROOT, Failed, Process, wait_for
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES, Workload
 from headlight.runtime import Bundle
 
-START_SECONDS = 300  # vLLM compiles at its first start
-CHECK_SECONDS = 300
+PADDING = "headlight_padding_ratio"
 ONNX_FILE = "model.onnx"
 
 
@@ -32,27 +39,12 @@ class Headlight(Contestant):
 
     kind = "served"
     workloads: tuple[str, ...] = (ONE, SINGLES, BATCHES, BULK, LIST)
-    ports: tuple[str, ...] = (
-        "--grpc",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--rest",
-        "127.0.0.1:0",
-    )
+    ports: tuple[str, ...] = ANY_PORTS
 
     def __init__(self, name: str, precision: str, setting: Setting, flags: Sequence[str]) -> None:
         super().__init__(name, precision, setting)
         self._flags = tuple(flags)
-        self._command = [
-            setting.python,
-            "-m",
-            "headlight",
-            "serve",
-            "--bundle",
-            str(setting.bundle),
-            *flags,
-        ]
+        self._command = serve(setting.bundle, *flags)
 
     def with_flags(self, name: str, *flags: str) -> Headlight:
         """Return another one of the same bundle, not yet started."""
@@ -61,37 +53,13 @@ class Headlight(Contestant):
         )
 
     def start(self) -> None:
-        checked = subprocess.run(
-            [*self._command, "--check"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=CHECK_SECONDS,
-            check=False,
-        )
-        if checked.returncode != 0:
-            raise Failed(" ".join(checked.stderr.split())[:300])
-        self.checked = checked.stdout.strip()
+        self.checked = run([*self._command, "--check"]).strip()
         self.serve(START_SECONDS)
 
     def serve(self, seconds: float) -> None:
         """Start it, without --check before. Raises Failed if it is not ready in that time."""
-        until = time.monotonic() + seconds
-        self.process = Process([*self._command, *self.ports], self.log)
-        listening = wait_for(lambda: self._logged("listening"), self.process, seconds)
-        self.target, self._http, self.rest = (
-            f"127.0.0.1:{listening[key]}" for key in ("grpc_port", "http_port", "rest_port")
-        )
-        wait_for(lambda: self._logged("serving"), self.process, until - time.monotonic())
-
-    def _logged(self, event: str) -> dict[str, Any] | None:
-        """Return its log entry of this event, if there is one yet."""
-        for line in self.log.read_text(encoding="utf-8").splitlines():
-            if f'"{event}"' in line and line.endswith("}"):
-                entry: dict[str, Any] = json.loads(line)
-                if entry.get("event") == event:
-                    return entry
-        return None
+        self.process = Service([*self._command, *self.ports], self.log, seconds)
+        self.target, self._http, self.rest = map(self.process.address, ("grpc", "http", "rest"))
 
     def describe(self) -> dict[str, Any]:
         return {"versions": {}, "precision_told": self.checked.rpartition(" on ")[2]}
@@ -112,21 +80,14 @@ class Headlight(Contestant):
         padding = (after[0] - before[0]) / batches if batches else None
         return found | {"cpu": used, "load_cpu": found["cpu"], "padding": padding}
 
-    def _padding(self) -> tuple[float, float]:
+    def _padding(self) -> list[float]:
         """Return sum and count of the service's own histogram."""
         with urllib.request.urlopen(f"http://{self._http}/metrics", timeout=30) as response:
-            lines = response.read().decode().splitlines()
-        values = dict(
-            line.rsplit(" ", 1) for line in lines if line.startswith("headlight_padding_ratio_")
-        )
-        return tuple(  # type: ignore[return-value]  # two of them
-            sum(
-                float(value)
-                for name, value in values.items()
-                if name.startswith(f"headlight_padding_ratio_{part}")
-            )
+            values = [line.rsplit(" ", 1) for line in response.read().decode().splitlines()]
+        return [
+            sum(float(value) for name, value in values if name.startswith(f"{PADDING}_{part}"))
             for part in ("sum", "count")
-        )
+        ]
 
     def _save_vectors(self, path: Path) -> None:
         self._setting.load.ask("vectors", target=self.target, path=str(path))
@@ -178,8 +139,7 @@ class Peer(Contestant):
 
     def serve(self, command: Sequence[str], folder: Path = ROOT, **environment: str) -> None:
         """Start it on loopback, and wait for its first answer. Raises Failed if none comes."""
-        if not self._python.exists():
-            raise Failed(f"{self._python.parent.parent.name} is not installed: nox -s NAME does")
+        installed(self._python)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -210,14 +170,8 @@ class Peer(Contestant):
             "import json; from importlib.metadata import version; print(json.dumps({p: "
             f"version(p) for p in {self.packages}}}))"
         )
-        told = subprocess.run(
-            [str(self._python), "-c", program],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=QUIET,
-        )
-        return {"versions": json.loads(told.stdout), "precision_told": self._told}
+        versions = json.loads(run([str(self._python), "-c", program]))
+        return {"versions": versions, "precision_told": self._told}
 
     def _run(self, workload: Workload, order: Sequence[int]) -> dict[str, Any]:
         door, group = (self.target, self.path, MODEL), workload.group
@@ -238,17 +192,8 @@ def posted(
     order: Sequence[int],
 ) -> dict[str, Any]:
     """Run a workload over HTTP; `door`: the address, the path and the model's name."""
-    cpu = process.cpu_seconds
-    target, path, model = door
-    taken = setting.load.ask(
-        "posted",
-        target=target,
-        path=path,
-        model=model,
-        order=list(order),
-        callers=callers,
-        group=group,
-    )
+    cpu, told = process.cpu_seconds, dict(zip(("target", "path", "model"), door, strict=True))
+    taken = setting.load.ask("posted", **told, order=list(order), callers=callers, group=group)
     return taken | {"cpu": process.cpu_seconds - cpu, "load_cpu": taken["cpu"]}
 
 
@@ -281,25 +226,9 @@ class Infinity(Peer):
         if not (folder / ONNX_FILE).is_file():
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(self._setting.model, folder)
-            command = [
-                str(self._python.parent / "optimum-cli"),
-                "export",
-                "onnx",
-                "--task",
-                "feature-extraction",
-            ]
-            command += [
-                "--library",
-                "transformers",
-                "--model",
-                str(self._setting.model),
-                str(folder / "converted"),
-            ]
-            done = subprocess.run(
-                command, env=os.environ | QUIET, capture_output=True, text=True, check=False
-            )
-            if done.returncode != 0:
-                raise Failed(" ".join(done.stderr.split())[-300:])
+            convert = [str(self._python.parent / "optimum-cli"), "export", "onnx"]
+            convert += ["--task", "feature-extraction", "--library", "transformers"]
+            run([*convert, "--model", str(self._setting.model), str(folder / "converted")])
             (folder / "converted" / ONNX_FILE).rename(folder / ONNX_FILE)
             shutil.rmtree(folder / "converted")
         return folder

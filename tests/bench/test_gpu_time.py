@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from bench.frame.processes import ROOT
 from bench.gpu.budget import Allowance, Budget, Deadline
 from bench.gpu.device import Device
 from bench.gpu.interleaved import Timing, interleave, one_by_one
 from bench.gpu.peers import Compiled, NotMeasured
-from bench.serving.processes import ROOT
 from headlight.runtime.engine.batches import pad
 from tests.factory import sharpened, small_config
 

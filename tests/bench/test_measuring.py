@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.measuring import Others, cpu_of_others
+from bench.frame.machine import Others, cpu_of_others
 
 BUSY = "import time\nwhile time.process_time() < 1.0: pass\nprint(flush=True)\ninput()"
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.frame.machine import flops
 from bench.gpu import __main__ as program
 from bench.gpu import forms, parity, served, served_answers, speed, tricks
 from bench.gpu.budget import Allowance
@@ -22,7 +23,6 @@ from bench.gpu.device import DTYPES, Device
 from bench.gpu.field import BARE, ENGINE, Field
 from bench.gpu.peers import COMPILED, FIXED, FUSED, PLAIN, UNMASKED, Compiled
 from bench.gpu.sizes import BASE, CHECKPOINTS, MINILM, REAL_SIZES, SIZES, TRAINED
-from bench.measuring import flops
 
 MOST_SECONDS = 480.0
 PEAK = 800.0  # TFLOP/s, of fp16

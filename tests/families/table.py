@@ -17,7 +17,8 @@ from pathlib import Path
 
 import transformers
 
-from bench.measuring import machine, publish
+from bench.frame.machine import machine
+from bench.frame.report import publish
 from bench.random_bert import make
 from headlight import Client
 from headlight_export.folders.origin import read_origin

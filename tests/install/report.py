@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.measuring import processor
+from bench.frame.machine import processor
 from tests.install.shell import Row
 from tests.system.processes import ROOT
 

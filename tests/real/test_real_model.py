@@ -21,7 +21,8 @@ import transformers
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from bench.measuring import machine, publish
+from bench.frame.machine import machine
+from bench.frame.report import publish
 from headlight import Client
 from headlight.runtime.providers import openvino_session
 from tests.real.texts import COUNT, texts

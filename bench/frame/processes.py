@@ -1,10 +1,11 @@
-"""Processes of the run: workers that answer lines of JSON, and servers; CPU time and memory."""
+"""Processes of a run: workers that answer lines of JSON, and services; CPU time and memory."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,9 @@ from bench.peers.worker import cpu_seconds_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STOP_SECONDS = 30
+START_SECONDS = 300  # vLLM compiles at its first start
+RUN_SECONDS = 1800  # of a conversion, which calibrates
+ANY_PORTS = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "127.0.0.1:0")
 # No access to a hub, no usage reports, and no time lost on progress bars.
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -36,12 +40,15 @@ class Process:
         log: Path,
         environment: Mapping[str, str] | None = None,
         folder: Path = ROOT,
+        *,
+        asked: bool = False,
     ) -> None:
+        """Start it. `asked`: over its standard input and output."""
         log.parent.mkdir(parents=True, exist_ok=True)
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith("HEADLIGHT_")
         }
-        pipe = subprocess.PIPE
+        pipe = subprocess.PIPE if asked else None
         self.log = log
         with log.open("w", encoding="utf-8") as errors:
             self._process = subprocess.Popen(
@@ -53,6 +60,10 @@ class Process:
                 stderr=errors,
                 text=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def cpu_seconds(self) -> float:
@@ -96,7 +107,7 @@ class Worker(Process):
     """Parent side of bench.peers.worker."""
 
     def __init__(self, python: Path | str, module: str, *arguments: str, log: Path) -> None:
-        super().__init__([str(python), "-m", module, *arguments], log)
+        super().__init__([str(python), "-m", module, *arguments], log, asked=True)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
         """Send a request and wait for its answer.
@@ -119,6 +130,79 @@ class Worker(Process):
         if "error" in found:
             raise Failed(found["error"])
         return found
+
+
+class Service(Process):
+    """Server that logs its ports and then "serving", as JSON: Headlight, or one like it.
+
+    Attributes:
+        ports: by name, such as "grpc".
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        seconds: float = START_SECONDS,
+        *,
+        folder: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it, and wait. Raises Failed if it is not ready in that time."""
+        super().__init__(command, log, environment, folder)
+        try:
+            events = wait_for(self._serving, self, seconds)
+        except Failed:
+            self.close()
+            raise
+        self.ports = {
+            name.removesuffix("_port"): port
+            for event in events
+            for name, port in event.items()
+            if name.endswith("_port")
+        }
+
+    def address(self, door: str = "grpc") -> str:
+        """Return the address of a frontend."""
+        return f"127.0.0.1:{self.ports[door]}"
+
+    def _serving(self) -> list[dict[str, Any]]:
+        """Return its log if it serves."""
+        lines = self.log.read_text(encoding="utf-8").splitlines()
+        found = [json.loads(line) for line in lines if line[:1] == "{" and line[-1:] == "}"]
+        return found if any(each.get("event") == "serving" for each in found) else []
+
+
+def serve(bundle: Path, *flags: str) -> list[str]:
+    """Return the command that serves a bundle, as a user starts it."""
+    return [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle.absolute()), *flags]
+
+
+def run(command: Sequence[str], *, seconds: float = RUN_SECONDS) -> str:
+    """Run a command to its end, and return its output.
+
+    Raises:
+        Failed: it ended with an error; the message has the end of what it reported.
+    """
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | QUIET,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failed(" ".join(done.stderr.split())[-300:])
+    return done.stdout
+
+
+def installed(python: Path) -> Path:
+    """Return the interpreter of a peer's environment. Raises Failed without it."""
+    if not python.exists():
+        raise Failed(f"{python.parent.parent.name} is not installed: nox -s NAME does")
+    return python
 
 
 def wait_for(ready: Any, process: Process, seconds: float, pause: float = 0.1) -> Any:

@@ -1,36 +1,18 @@
-"""Shared parts of all benchmarks: contestants that take turns, and a line on the machine."""
+"""The machine of a run: its processor, versions and commit, and what else it computed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import platform
-import random
-import statistics
+import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 from headlight.runtime import Manifest
-
-Contestants = dict[str, Callable[[], object]]
-
-
-def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Return median milliseconds of each contestant, without two rounds of warm-up.
-
-    They take turns in an order drawn anew each round, so that a busy machine slows them alike.
-    """
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for round_ in range(rounds + 2):
-        for name in random.sample(list(contestants), len(contestants)):
-            begin = time.perf_counter()
-            contestants[name]()
-            if round_ >= 2:
-                times[name].append(1000 * (time.perf_counter() - begin))
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def flops(manifest: Manifest, tokens: Sequence[int]) -> list[float]:
@@ -57,6 +39,13 @@ def processor() -> str:
         (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
         platform.machine(),
     )
+
+
+def revision(checkout: Path) -> str:
+    """Return the commit of a checkout; marked if its files differ from it."""
+    command = ["git", "describe", "--always", "--exclude", "*", "--dirty"]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 class Others:
@@ -96,11 +85,3 @@ def cpu_of_others(root: int) -> float:
         own += used.get(member, 0)
         family += below[member]
     return (whole - own) / os.sysconf("SC_CLK_TCK")
-
-
-def publish(out: Path, report: Iterable[str]) -> None:
-    """Write the lines of a report to a file, and print them."""
-    text = "\n".join(report)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text + "\n", encoding="utf-8")
-    print(text)

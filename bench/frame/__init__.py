@@ -1,0 +1,1 @@
+"""Frame of all benchmarks: contestants that start, are asked and stop; rounds; reports."""

@@ -1,0 +1,72 @@
+"""Rounds: contestants take turns, so that a busy machine slows all alike; medians and ratios."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+Contestants = dict[str, Callable[[], object]]
+
+
+def turns(everyone: Sequence[T], rounds: int, warm_up: int = 1) -> Iterator[tuple[int, T]]:
+    """Yield each with the number of the round, in an order drawn anew for each round.
+
+    Rounds of warm-up, which do not count, come first and have negative numbers.
+    """
+    for number in range(-warm_up, rounds):
+        for one in random.sample(everyone, len(everyone)):
+            yield number, one
+
+
+def results(
+    contestants: Mapping[str, Callable[[], T]], rounds: int, warm_up: int = 1
+) -> dict[str, list[T]]:
+    """Return what each contestant returns in each round that counts."""
+    found: dict[str, list[T]] = {name: [] for name in contestants}
+    for number, name in turns(list(contestants), rounds, warm_up):
+        taken = contestants[name]()
+        if number >= 0:
+            found[name].append(taken)
+    return found
+
+
+def times(contestants: Contestants, rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+    """Return the milliseconds of each contestant in each round that counts."""
+
+    def timed(work: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        work()
+        return 1000 * (time.perf_counter() - begin)
+
+    return results(
+        {name: lambda work=work: timed(work) for name, work in contestants.items()},  # type: ignore[misc]
+        rounds,
+        warm_up,
+    )
+
+
+def medians(contestants: Contestants, rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of each contestant, after two rounds of warm-up."""
+    found = times(contestants, rounds, warm_up=2)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+class Spread(NamedTuple):
+    """Median of the rounds, their least and their largest."""
+
+    median: float
+    least: float
+    most: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(statistics.median(values), min(values), max(values))
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Return the ratio of each round: a slower machine changes both."""
+    return [one / other for one, other in zip(ours, theirs, strict=False)]

@@ -9,7 +9,6 @@ front alone.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import random
@@ -20,7 +19,8 @@ from typing import Any
 
 from bench.frame.machine import Others, machine
 from bench.frame.processes import Failed, Process
-from bench.frame.report import publish
+from bench.frame.report import command, parser, publish, table
+from bench.frame.rounds import turns
 from bench.serving.contestants import Setting, setting_of
 from bench.serving.doors import CONTRACT, INFINITY, OURS, Door
 from bench.serving.served import Front, Headlight, Infinity
@@ -28,7 +28,6 @@ from bench.serving.workloads import BATCHES, ONE, SINGLES, WORKLOADS, Workload, 
 from headlight.runtime import Bundle
 
 WORK = Path("build/serving")
-OUT = Path("bench/results/doors.md")
 MEASURED = [each for each in WORKLOADS if each.name in {ONE, SINGLES, BATCHES}]
 FRONT_REPEATS = 10  # of all texts, which take the front a fraction of a second
 ALONE = ", the front alone"
@@ -69,12 +68,11 @@ def ways_of(service: Headlight) -> list[Way]:
 def measure(setting: Setting, ways: list[Way], rounds: int, count: int) -> Runs:
     """Return all runs. One round of warm-up is left out."""
     found: Runs = {}
-    for number in range(rounds + 1):
-        for workload in MEASURED:
-            for way in random.sample(ways, len(ways)):
-                taken = run(setting, way, workload, count)
-                if number:
-                    found.setdefault((way.title(workload), way.door.name), []).append(taken)
+    for number, workload in turns(MEASURED, rounds):
+        for way in random.sample(ways, len(ways)):
+            taken = run(setting, way, workload, count)
+            if number >= 0:
+                found.setdefault((way.title(workload), way.door.name), []).append(taken)
     return found
 
 
@@ -99,41 +97,31 @@ def run(setting: Setting, way: Way, workload: Workload, count: int) -> dict[str,
     }
 
 
-def table(title: str, about: str, found: Runs) -> list[str]:
-    """Return the lines of one table."""
-    lines = [
-        f"## {title}",
-        "",
-        f"{about}.",
-        "",
-        "| door | texts/s | to gRPC | server CPU, ms a text | to gRPC | p50, ms |",
-        "|---|---|---|---|---|---|",
-    ]
+def section(title: str, about: str, found: Runs) -> list[str]:
+    """Return the lines of one section."""
     medians = {
         door: {key: statistics.median(each[key] for each in runs) for key in runs[0]}
         for (name, door), runs in found.items()
         if name == title
     }
-    ours = medians[CONTRACT.name]
+    ours, rows = medians[CONTRACT.name], []
     for door in (*OURS, INFINITY):
         if (own := medians.get(door.name)) is not None:
-            lines.append(
-                f"| {door.name} | {own['texts_per_s']:.0f} | "
-                f"{own['texts_per_s'] / ours['texts_per_s']:.2f} | {own['cpu_ms']:.3g} | "
-                f"{own['cpu_ms'] / ours['cpu_ms']:.2f} | {own['p50_ms']:.1f} |"
-            )
-    return [*lines, ""]
+            to = {key: f"{own[key] / ours[key]:.2f}" for key in own}
+            rate, cpu = f"{own['texts_per_s']:.0f}", f"{own['cpu_ms']:.3g}"
+            last = f"{own['p50_ms']:.1f}"
+            rows.append((door.name, rate, to["texts_per_s"], cpu, to["cpu_ms"], last))
+    heading = ("door", "texts/s", "to gRPC", "server CPU, ms a text", "to gRPC", "p50, ms")
+    return [f"## {title}", "", f"{about}.", "", *table(heading, rows), ""]
 
 
 def main() -> None:
     """Measure and publish."""
-    parser = argparse.ArgumentParser(prog="python -m bench.doors", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--texts", type=int, default=400)
-    parser.add_argument("--bundle", type=Path, default=WORK / "bundle")
-    parser.add_argument("--no-peer", action="store_true", help="without infinity")
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
+    made = parser("bench.doors", __doc__, "doors.md", rounds=5)
+    made.add_argument("--texts", type=int, default=400)
+    made.add_argument("--bundle", type=Path, default=WORK / "bundle")
+    made.add_argument("--no-peer", action="store_true", help="without infinity")
+    options = made.parse_args()
     setting = setting_of(WORK, WORK / "model", options.bundle, options.texts)
     tokens = sum(setting.tokens)
     service = Headlight("doors", "fp32", setting, ("--provider", "cpu", "--truncation", "end"))
@@ -152,14 +140,14 @@ def main() -> None:
             found = measure(setting, ways, options.rounds, options.texts)
     except Failed as error:
         sys.exit(f"bench.doors: {error}")
-    shown = " ".join(["python -m bench.doors", *sys.argv[1:]])
     versions = machine(("grpcio", "uvicorn", "httptools", "orjson", "onnxruntime"))
     publish(
         options.out,
         [
             "# The doors of one service",
             "",
-            f"`{shown}` on {versions}. {options.texts} texts of {tokens} tokens in all, fp32,",
+            f"`{command('bench.doors')}` on {versions}. {options.texts} texts of "
+            f"{tokens} tokens in all, fp32,",
             f"medians of {options.rounds} interleaved rounds. Other programs took "
             f"{100 * others.share():.0f} % of the CPUs. The front alone: the same service with an",
             "engine that answers at once.",
@@ -168,7 +156,7 @@ def main() -> None:
                 line
                 for suffix in ("", ALONE)
                 for workload in MEASURED
-                for line in table(workload.name + suffix, workload.about.split(";")[0], found)
+                for line in section(workload.name + suffix, workload.about.split(";")[0], found)
             ),
         ],
     )

@@ -10,23 +10,23 @@ meet them again.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bench.frame.machine import flops, machine
-from bench.frame.report import publish
+from bench.frame.processes import run
+from bench.frame.report import parser, publish, table
+from bench.frame.rounds import turns
 from headlight.errors import BundleError
 from headlight.runtime import EncodeItem, Runtime, Selection, Tokenizer
 from headlight.runtime.engine.batches import plan as batches_of
@@ -34,7 +34,6 @@ from headlight.runtime.providers.worker_layout import usable_cpus
 
 VARIANTS = [("cpu", "fp32"), ("openvino", "fp32"), ("openvino", "bf16")]
 PROFILED = ((1, 16), (16, 32), (4, 128), (2, 256))  # texts x tokens
-PEAK_SECONDS = 600  # at most, for a minute's matrix products
 ALONE = 64  # texts that are encoded alone too
 
 
@@ -104,39 +103,31 @@ def speed_table(
     contestants: Sequence[Contestant], operations: float, texts: int, peaks: dict[str, float]
 ) -> list[str]:
     """Return texts per second, the ratio to the naive plan, and the share of the peak."""
-    lines = [
-        (
-            "| | padding | first pass, texts/s | later, texts/s | over naive | of the peak, "
-            "first | later |"
-        ),
-        "|---" * 7 + "|",
-    ]
     naive = {
         each.variant: statistics.median(each.seconds[1:])
         for each in contestants
         if each.plan.name == "naive"
     }
+    rows = []
     for each in contestants:
-        later = statistics.median(each.seconds[1:])
-        shares = [
-            operations / seconds / 1e9 / peaks[each.variant[1]]
-            for seconds in (each.seconds[0], later)
-        ]
-        rates = (
-            f"{texts / each.seconds[0]:.0f} | {texts / later:.0f} | "
-            f"{naive[each.variant] / later:.2f}"
-        )
-        told = " | ".join(f"{share:.0%}" for share in shares)
-        lines.append(
-            f"| {each.variant[1]} on {each.variant[0]}, "
-            f"{each.plan.name} | {each.padding:.0%} | {rates} | {told} |"
-        )
-    return lines
+        first, later = each.seconds[0], statistics.median(each.seconds[1:])
+        peak = 1e9 * peaks[each.variant[1]]
+        cells = [f"{each.padding:.0%}", f"{texts / first:.0f}", f"{texts / later:.0f}"]
+        cells += [f"{naive[each.variant] / later:.2f}"]
+        cells += [f"{operations / seconds / peak:.0%}" for seconds in (first, later)]
+        rows.append((f"{label(each)}, {each.plan.name}", *cells))
+    heading = ("", "padding", "first pass, texts/s", "later, texts/s", "over naive")
+    return table((*heading, "of the peak, first", "later"), rows)
+
+
+def label(each: Contestant) -> str:
+    provider, precision = each.variant
+    return f"{precision} on {provider}"
 
 
 def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) -> list[str]:
     """Return the distance between vectors of a text alone and among others."""
-    lines = ["| | largest difference of a number | smallest cosine |", "|---" * 3 + "|"]
+    rows = []
     for each in contestants:
         if each.plan.name != "ours":
             continue
@@ -149,8 +140,8 @@ def drift_lines(contestants: Sequence[Contestant], items: Sequence[EncodeItem]) 
         pairs = [(engine.run([item])[0].pooled, batched[id(item)].pooled) for item in some]
         apart = max(float(np.abs(a - b).max()) for a, b in pairs if a is not None and b is not None)
         cosine = min(float(a @ b) for a, b in pairs if a is not None and b is not None)
-        lines.append(f"| {each.variant[1]} on {each.variant[0]} | {apart:.1e} | {cosine:.6f} |")
-    return lines
+        rows.append((label(each), f"{apart:.1e}", f"{cosine:.6f}"))
+    return table(("", "largest difference of a number", "smallest cosine"), rows)
 
 
 def profile_table(bundle: Path, precision: str) -> list[str]:
@@ -175,23 +166,17 @@ def profile_table(bundle: Path, precision: str) -> list[str]:
                     spent[node.node_type] += node.real_time.total_seconds()
         columns.append({kind: seconds / sum(spent.values()) for kind, seconds in spent.items()})
     kinds = sorted(set().union(*columns), key=lambda kind: -columns[1].get(kind, 0))
-    heading = " | ".join(f"{count} x {length}" for count, length in PROFILED)
-    lines = [f"| {precision} | {heading} |", "|---" * (len(PROFILED) + 1) + "|"]
-    for kind in kinds:
-        if any(column.get(kind, 0) >= 0.005 for column in columns):
-            lines.append(
-                f"| {kind} | "
-                + " | ".join(f"{column.get(kind, 0):.1%}" for column in columns)
-                + " |"
-            )
-    return lines
+    rows = [
+        (kind, *(f"{column.get(kind, 0):.1%}" for column in columns))
+        for kind in kinds
+        if any(column.get(kind, 0) >= 0.005 for column in columns)
+    ]
+    return table((precision, *(f"{count} x {length}" for count, length in PROFILED)), rows)
 
 
 def machine_peaks(seconds: float) -> dict[str, float]:
     """Return GFLOP/s by precision: the best of any library's matrix products."""
-    command = [sys.executable, "-m", "bench.serving.peak", str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PEAK_SECONDS)
-    found = json.loads(done.stdout)
+    found = json.loads(run([sys.executable, "-m", "bench.serving.peak", str(seconds)]))
     return {
         precision: max(v for k, v in found.items() if k.endswith(precision))
         for precision in ("fp32", "bf16")
@@ -216,12 +201,10 @@ def read(tokenizer: Tokenizer, texts: Sequence[str]) -> list[EncodeItem]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
-    parser.add_argument("--texts", type=Path, default=Path("build/serving/docstrings-1000.json"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/engine.md"))
-    options = parser.parse_args()
+    made = parser("bench.engine", __doc__, "engine.md", rounds=5)
+    made.add_argument("--bundle", type=Path, default=Path("build/serving/bundle"))
+    made.add_argument("--texts", type=Path, default=Path("build/serving/docstrings-1000.json"))
+    options = made.parse_args()
     random.seed(0)
     tokenizer = Tokenizer(options.bundle / "tokenizer.json", 256)
     texts = json.loads(options.texts.read_text(encoding="utf-8"))["texts"]
@@ -231,11 +214,10 @@ def main() -> None:
         flops(contestants[0].runtime.bundle.manifest, [len(item.ids) for item in items])
     )
     peaks = machine_peaks(1.0)
-    for _ in range(options.rounds + 1):
-        for each in random.sample(contestants, len(contestants)):
-            each.run()
+    for _, each in turns(contestants, options.rounds):
+        each.run()
     told = ", ".join(f"{precision} {value:.0f}" for precision, value in peaks.items())
-    report: list[Any] = [
+    report = [
         "# The engine alone",
         "",
         (

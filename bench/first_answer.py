@@ -7,7 +7,6 @@ The model is a folder, so there is no download. It writes bench/results/first-an
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import datetime
 import json
@@ -24,11 +23,12 @@ from pathlib import Path
 
 from bench.frame.machine import machine
 from bench.frame.processes import Process, wait_for
-from bench.frame.report import publish
+from bench.frame.report import parser, publish, table
+from bench.frame.rounds import spread
 from headlight import Client
 
-OUT = Path("bench/results/first-answer.md")
 START_SECONDS = 600
+STARTS = ("cache", "median", "least to largest", "starts")
 LOOK_SECONDS = 0.02
 LEAST_SECONDS = 0.05  # of a part that is listed
 LOG = "serve.log"
@@ -96,23 +96,24 @@ def measure(
     return empty, full, found
 
 
-def row(name: str, found: list[float]) -> str:
+def row(name: str, found: list[float]) -> tuple[str, ...]:
     """Return a row of the table."""
-    median, least, most = statistics.median(found), min(found), max(found)
-    return f"| {name} | {median:.1f} s | {least:.1f} to {most:.1f} s | {len(found)} |"
+    median, least, most = spread(found)
+    return name, f"{median:.1f} s", f"{least:.1f} to {most:.1f} s", str(len(found))
 
 
 def main() -> None:
     """Measure and publish."""
-    parser = argparse.ArgumentParser(prog="python -m bench.first_answer", description=__doc__)
-    parser.add_argument("model", type=Path, help="folder of the model")
-    parser.add_argument("--cold", type=int, default=3, help="starts with an empty cache")
-    parser.add_argument("--warm", type=int, default=7, help="starts with a full one")
-    options = parser.parse_args()
+    made = parser("bench.first_answer", __doc__, "first-answer.md")
+    made.add_argument("model", type=Path, help="folder of the model")
+    made.add_argument("--cold", type=int, default=3, help="starts with an empty cache")
+    made.add_argument("--warm", type=int, default=7, help="starts with a full one")
+    options = made.parse_args()
     empty, full, found = measure(options.model, options.cold, options.warm)
     size = sum(path.stat().st_size for path in options.model.rglob("*.safetensors")) / 1e6
+    medians = {name: statistics.median([each[name] for each in found]) for name in found[0]}
     publish(
-        OUT,
+        options.out,
         [
             "# From `headlight serve MODEL` to the first answer",
             "",
@@ -123,20 +124,20 @@ def main() -> None:
             "a full cache serves it. The answer is one vector, over the wire.",
             "The caller looks for the open port every 20 ms.",
             "",
-            "| cache | median | least to largest | starts |",
-            "|---|---|---|---|",
-            row("empty", empty),
-            row("full", full),
+            *table(STARTS, (row("empty", empty), row("full", full))),
             "",
             "Where the time of a start with an empty cache goes, by the service's log:",
             "",
-            "| after the message | median |",
-            "|---|---|",
-            *(
-                f"| {name.replace(str(options.model.resolve()), str(options.model))} "
-                f"| {seconds:.1f} s |"
-                for name in found[0]
-                if (seconds := statistics.median([each[name] for each in found])) >= LEAST_SECONDS
+            *table(
+                ("after the message", "median"),
+                (
+                    (
+                        name.replace(str(options.model.resolve()), str(options.model)),
+                        f"{each:.1f} s",
+                    )
+                    for name, each in medians.items()
+                    if each >= LEAST_SECONDS
+                ),
             ),
         ],
     )

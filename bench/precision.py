@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import importlib.util
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +16,9 @@ from pathlib import Path
 from bench.attention_forms import random_ids
 from bench.encoder import bundle
 from bench.frame.machine import machine
-from bench.frame.report import publish
-from bench.frame.rounds import Contestants, medians
+from bench.frame.processes import run
+from bench.frame.report import parser, publish, table
+from bench.frame.rounds import medians
 from headlight.runtime import EncodeItem, Runtime, Selection
 from headlight.runtime.engine.batches import plan
 from headlight_export.precision.conversion import PRECISIONS
@@ -34,6 +33,10 @@ ALL = [("cpu", precision) for precision in ("fp32", *PRECISIONS)]
 PROVIDERS = ["openvino"] if importlib.util.find_spec("openvino") else []
 if PROVIDERS:
     ALL += [("openvino", precision) for precision in (*usable_precisions("openvino"), "int8")]
+QUALITY = (
+    *("", "cosine, mean", "1st percentile", "least", "nearest text kept", "ten nearest kept"),
+    *("moved by batch-mates, max Δ", "attention weights, mean Δ", "max Δ"),
+)
 # Memory of a bundle beyond the bare runtime, in MiB, after one batch of 64 tokens.
 PROBE = """
 import sys
@@ -59,45 +62,28 @@ def made(checkpoint: Path, out: Path) -> Path:
 def quality_table(path: Path) -> list[str]:
     """Return the quality of each precision, and the error of its attention weights."""
     manifest = Runtime(path).bundle.manifest
-    lines = [
-        (
-            "| | cosine, mean | 1st percentile | least | nearest text kept | ten nearest kept | "
-            "moved by batch-mates, max Δ | attention weights, mean Δ | max Δ |"
-        ),
-        "|---" * 9 + "|",
-    ]
     report = json.loads((path / "parity.json").read_text(encoding="utf-8"))["quality"]
+    rows = []
     for entry, found in zip(manifest.quality, report, strict=True):
-        cosines = " | ".join(
-            f"{value:.6f}" for value in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min)
-        )
-        kept = f"{entry.nearest_kept:.1%} | {entry.ten_nearest_kept:.1%}"
-        lines.append(
-            f"| {label(entry.provider, entry.precision)} | {cosines} | {kept} | "
-            f"{entry.batch_drift:.1e} | {found['attention_mean_error']:.1e} | "
-            f"{found['max_error']['attention']:.1e} |"
-        )
+        cells = [f"{each:.6f}" for each in (entry.cosine_mean, entry.cosine_p1, entry.cosine_min)]
+        cells += [f"{entry.nearest_kept:.1%}", f"{entry.ten_nearest_kept:.1%}"]
+        errors = (found["attention_mean_error"], found["max_error"]["attention"])
+        cells += [f"{each:.1e}" for each in (entry.batch_drift, *errors)]
+        rows.append((label(entry.provider, entry.precision), *cells))
     about = f"{manifest.quality[0].count} texts: {manifest.quality[0].texts}."
-    return [about, "", *lines]
+    return [about, "", *table(QUALITY, rows)]
 
 
 def size_table(path: Path) -> list[str]:
     """Return bytes on disk and in memory."""
-    lines = [
-        "| | weights on disk | resident, vectors alone | resident, with attention |",
-        "|---" * 4 + "|",
-    ]
-    manifest = Runtime(path).bundle.manifest
+    manifest, rows = Runtime(path).bundle.manifest, []
     for variant in ALL:
         weights = manifest.graph("embed", *variant).weights
         disk = sum((path / file).stat().st_size for file in weights) / 1e6
         held = [_resident(path, *variant, attention) for attention in ("off", "on")]
-        lines.append(
-            f"| {label(*variant)} | {disk:.1f} MB | "
-            + " | ".join(f"{mib:.0f} MiB" for mib in held)
-            + " |"
-        )
-    return lines
+        rows.append((label(*variant), f"{disk:.1f} MB", *(f"{mib:.0f} MiB" for mib in held)))
+    heading = ("", "weights on disk", "resident, vectors alone", "resident, with attention")
+    return table(heading, rows)
 
 
 def label(provider: str, precision: str) -> str:
@@ -113,8 +99,7 @@ def opened(path: Path) -> dict[str, Runtime]:
 
 
 def _resident(path: Path, provider: str, precision: str, attention: str) -> float:
-    command = [sys.executable, "-c", PROBE, str(path), provider, precision, attention]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return float(run([sys.executable, "-c", PROBE, str(path), provider, precision, attention]))
 
 
 def speed_table(path: Path, rounds: int) -> list[str]:
@@ -123,21 +108,12 @@ def speed_table(path: Path, rounds: int) -> list[str]:
     columns = []
     for batch, length in SHAPES:
         ids = random_ids(length, runtimes["fp32"].bundle.manifest.architecture.vocab_size)
-        columns.append(
-            _timed(
-                {
-                    name: (r, [[EncodeItem(ids, Selection())] * batch])
-                    for name, r in runtimes.items()
-                },
-                rounds,
-            )
-        )
-    heading = [f"{batch} x {length}" for batch, length in SHAPES]
-    lines = ["| | " + " | ".join(heading) + " |", "|---" * (len(heading) + 1) + "|"]
-    for name in runtimes:
-        cells = [f"{found[name]:.2f} ms ({found[name] / found['fp32']:.2f}x)" for found in columns]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+        columns.append(_timed(runtimes, [[EncodeItem(ids, Selection())] * batch], rounds))
+    rows = [
+        (name, *(f"{found[name]:.2f} ms ({found[name] / found['fp32']:.2f}x)" for found in columns))
+        for name in runtimes
+    ]
+    return table(("", *(f"{batch} x {length}" for batch, length in SHAPES)), rows)
 
 
 def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
@@ -148,9 +124,7 @@ def throughput_line(checkpoint: Path, path: Path, rounds: int) -> str:
         [EncodeItem(texts[i].ids, Selection()) for i in rows]
         for rows in plan([len(t.ids) for t in texts], squared=False)
     ]
-    found = _timed(
-        {name: (runtime, batches) for name, runtime in runtimes.items()}, max(3, rounds // 4)
-    )
+    found = _timed(runtimes, batches, max(3, rounds // 4))
     rates = ", ".join(f"{name} {1000 * len(texts) / ms:.0f}" for name, ms in found.items())
     return f"Those texts in batches of near lengths, texts/s: {rates}."
 
@@ -162,26 +136,28 @@ def run_all(runtime: Runtime, batches: list[list[EncodeItem]]) -> None:
 
 
 def _timed(
-    todo: Mapping[str, tuple[Runtime, list[list[EncodeItem]]]], rounds: int
+    runtimes: Mapping[str, Runtime], batches: list[list[EncodeItem]], rounds: int
 ) -> dict[str, float]:
-    contestants: Contestants = {
-        name: functools.partial(run_all, runtime, batches)
-        for name, (runtime, batches) in todo.items()
-    }
-    return medians(contestants, rounds)
+    """Return the median milliseconds in which each encodes all batches."""
+    return medians(
+        {name: functools.partial(run_all, each, batches) for name, each in runtimes.items()}, rounds
+    )
+
+
+def tables(path: Path, rounds: int) -> list[str]:
+    """Return quality, size and speed of a bundle's precisions."""
+    return [*quality_table(path), "", *size_table(path), "", *speed_table(path, rounds)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
+    given = parser("bench.precision", __doc__, "precision.md", rounds=15)
+    given.add_argument(
         "--checkpoint", type=Path, default=Path("model/headlight_model/checkpoints/docs-rope")
     )
-    parser.add_argument(
+    given.add_argument(
         "--build", type=Path, default=Path("build/bench"), help="folder for the bundles"
     )
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/precision.md"))
-    options = parser.parse_args()
+    options = given.parse_args()
     random.seed(0)
     shipped = made(options.checkpoint, options.build / f"{options.checkpoint.name}-precisions")
     bundle(options.build)  # writes the checkpoint of the larger model
@@ -199,11 +175,7 @@ def main() -> None:
         "",
         f"## {options.checkpoint.name}, trained",
         "",
-        *quality_table(shipped),
-        "",
-        *size_table(shipped),
-        "",
-        *speed_table(shipped, options.rounds),
+        *tables(shipped, options.rounds),
         "",
         throughput_line(options.checkpoint, shipped, options.rounds),
         "",
@@ -211,11 +183,7 @@ def main() -> None:
         "",
         "For time and memory; its vectors mean nothing.",
         "",
-        *quality_table(larger),
-        "",
-        *size_table(larger),
-        "",
-        *speed_table(larger, options.rounds),
+        *tables(larger, options.rounds),
     ]
     publish(options.out, report)
 

@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import random
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,24 +24,22 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.bulk import faults_report
 from bench.bulk.contestants import CORES, Contestant, Cost, contestants, run
-from bench.bulk.report import lines, numbers_of
+from bench.bulk.report import faults, lines, numbers_of
 from bench.frame.machine import Others, machine
-from bench.frame.processes import Failed, Process, wait_for
-from bench.frame.report import publish
+from bench.frame.processes import ANY_PORTS, Failed, Service, serve
+from bench.frame.report import RESULTS, command, parser, publish, save
+from bench.frame.rounds import turns
 from bench.serving.texts import write_texts
 from headlight.runtime import Manifest
 
 FEW = 32
 TARGET = "TARGET"  # stands for the address of the service, which each run starts anew
-RESULTS = Path("bench/results")
 
 
 def parse() -> argparse.Namespace:
-    made = argparse.ArgumentParser(prog="python -m bench.bulk", description=__doc__)
+    made = parser("bench.bulk", __doc__, rounds=2)
     made.add_argument("--rows", type=int, default=3000)
-    made.add_argument("--rounds", type=int, default=2)
     made.add_argument("--texts", type=int, default=1000, help="different ones among the rows")
     made.add_argument(
         "--work", type=Path, default=Path("build/serving"), help="of `nox -s serving`"
@@ -68,22 +65,9 @@ def write_rows(folder: Path, texts: list[str], rows: int) -> Path:
 @contextlib.contextmanager
 def serving(bundle: Path, log: Path) -> Iterator[str]:
     """Run the service, and yield its address."""
-    flags = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off")
-    process = Process(
-        [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle), *flags], log
-    )
-
-    def entry(event: str) -> dict[str, Any] | None:
-        for line in log.read_text(encoding="utf-8").splitlines():
-            if f'"{event}"' in line and line.endswith("}"):
-                found: dict[str, Any] = json.loads(line)
-                return found
-        return None
-
+    process = Service(serve(bundle, *ANY_PORTS), log)
     try:
-        listening = wait_for(lambda: entry("listening"), process, 60)
-        wait_for(lambda: entry("serving"), process, 60)
-        yield f"127.0.0.1:{listening['grpc_port']}"
+        yield process.address()
     finally:
         process.close()
 
@@ -109,31 +93,30 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
     work = inputs[0].parent
     costs: dict[str, list[list[Cost]]] = {each.name: [] for each in field}
     found: dict[str, Any] = {}
-    for number in range(rounds):
-        for contestant in random.Random(number).sample(field, len(field)):
-            print(f"round {number + 1}: {contestant.name}", file=sys.stderr, flush=True)
-            with contextlib.ExitStack() as stack:
-                ready = contestant
-                if contestant.asks:
-                    target = stack.enter_context(serving(bundle, work / "server.log"))
-                    ready = at_target(contestant, target)
-                try:
-                    cost, made = once(ready, inputs, work)
-                except Failed as error:
-                    print(error, file=sys.stderr)
-                    continue
-            costs[contestant.name].append(cost)
-            found[contestant.name] = made
+    for number, contestant in turns(field, rounds, warm_up=0):
+        print(f"round {number + 1}: {contestant.name}", file=sys.stderr, flush=True)
+        with contextlib.ExitStack() as stack:
+            ready = contestant
+            if contestant.asks:
+                target = stack.enter_context(serving(bundle, work / "server.log"))
+                ready = at_target(contestant, target)
+            try:
+                cost, made = once(ready, inputs, work)
+            except Failed as error:
+                print(error, file=sys.stderr)
+                continue
+        costs[contestant.name].append(cost)
+        found[contestant.name] = made
     reference = found["engine"]
     return costs, {name: float(np.abs(made - reference).max()) for name, made in found.items()}
 
 
 def at_target(contestant: Contestant, target: str) -> Contestant:
     """Return the contestant with the address of the service in its command."""
-    command = contestant.command
+    own = contestant.command
     return dataclasses.replace(
         contestant,
-        command=lambda source, out: [part.replace(TARGET, target) for part in command(source, out)],
+        command=lambda source, out: [part.replace(TARGET, target) for part in own(source, out)],
     )
 
 
@@ -163,7 +146,7 @@ def main() -> None:
     facts = {
         "machine": machine(("onnxruntime", "pyarrow", "numpy")),
         "others": others.share(),
-        "command": shlex.join(["python", "-m", "bench.bulk", *sys.argv[1:]]),
+        "command": command("bench.bulk"),
         "rows": options.rows,
         "few": FEW,
         "mean_tokens": float(np.mean(read["tokens"])),
@@ -172,19 +155,17 @@ def main() -> None:
         "model": "all-MiniLM-L6-v2",
     }
     numbers = numbers_of(facts, field, costs, distances)
-    options.out.with_suffix(".json").write_text(
-        json.dumps(numbers, indent=1) + "\n", encoding="utf-8"
-    )
+    save(options.out.with_suffix(".json"), numbers)
     write_report(options.out)
 
 
 def write_report(out: Path) -> None:
     """Write the report of this run, with the numbers of `nox -s bulk` if there are any."""
     numbers = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    text = list(lines(numbers))
+    text = lines(numbers)
     kills = out.with_name(f"{out.name}-faults.json")
     if kills.exists():
-        text += ["", *faults_report.lines(json.loads(kills.read_text(encoding="utf-8")))]
+        text += ["", *faults(json.loads(kills.read_text(encoding="utf-8")))]
     publish(out.with_suffix(".md"), text)
 
 

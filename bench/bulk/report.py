@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.bulk.contestants import Contestant, Cost
+from bench.frame.report import number, table
 
 PEERS = ("sentence-transformers pool of 2", "fastembed parallel 2")
 NUMBER_BYTES = 4
+MEMORY = "MiB (second quarter, last quarter, peak)"
 
 
 def rates_of(costs: Sequence[Sequence[Cost]], few: int, rows: int) -> list[float]:
@@ -56,19 +58,23 @@ def numbers_of(
     return {**facts, "rates": found}
 
 
-def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
+def lines(numbers: Mapping[str, Any]) -> list[str]:
     """Return the lines of the report."""
     rates = {each["name"]: each for each in numbers["rates"]}
     base = rates["local"]["texts_per_second"]
-    table = [
-        f"| {each['name']} | {each['precision']} | {each['cores']} "
-        f"| {each['texts_per_second']:.1f} "
-        f"({', '.join(f'{rate:.1f}' for rate in each['rounds'])}) "
-        f"| {each['texts_per_second'] / base:.2f} "
-        f"| {'' if each['startup_seconds'] is None else format(each['startup_seconds'], '.1f')} "
-        f"| {each['wall_seconds']:.1f} | {each['cpu_seconds']:.1f} | {each['distance']:.1e} |"
+    rows = [
+        (
+            *(each["name"], each["precision"], str(each["cores"])),
+            f"{each['texts_per_second']:.1f} "
+            f"({', '.join(f'{rate:.1f}' for rate in each['rounds'])})",
+            f"{each['texts_per_second'] / base:.2f}",
+            number(each["startup_seconds"]),
+            *(f"{each['wall_seconds']:.1f}", f"{each['cpu_seconds']:.1f}"),
+            f"{each['distance']:.1e}",
+        )
         for each in numbers["rates"]
     ]
+    heading = ("way", "precision", "cores", "texts/s (rounds)", "to local", "start, s")
     return [
         "# Bulk jobs from Parquet to Parquet",
         "",
@@ -86,10 +92,7 @@ def lines(numbers: Mapping[str, Any]) -> Iterable[str]:
         "written. CPU is that of the whole machine. The distance is the largest from the engine's "
         "vectors.",
         "",
-        "| way | precision | cores | texts/s (rounds) | to local | start, s | whole run, s "
-        "| CPU, s | distance |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *table,
+        *table((*heading, "whole run, s", "CPU, s", "distance"), rows),
         "",
         "## What was asked for",
         "",
@@ -123,3 +126,50 @@ def asked(rates: Mapping[str, Any]) -> Iterator[str]:
 def told(reached: bool) -> str:
     """Return the verdict."""
     return "reached" if reached else "**missed**"
+
+
+def faults(found: Mapping[str, Any]) -> list[str]:
+    """Return the section on kills: the numbers of `nox -s bulk`."""
+    tables, ray = found["tables"], found["ray"]
+    rows = []
+    for name, place in (("--local", "local"), ("service", "service")):
+        own, comma = tables[place], "" if place == "local" else ","
+        lost = "none" if own["each row once, in order"] else "**some**"
+        rows.append((f"headlight embed{comma} {name}", str(tables["kills"]), *kept(own, lost)))
+    for name, place in (("bundle", "bundle"), ("service", "target")):
+        own = ray[place]
+        kills = ", ".join(f"{count} {kind}" for kind, count in sorted(own["kills"].items()))
+        lost = str(own["missing"] + own["repeated"] or "none")
+        rows.append((f"Ray, {name}", kills, *kept(own, lost)))
+    sizes = [("headlight embed --local", tables["uninterrupted"][MEMORY])]
+    for name, used in ray["uninterrupted"][MEMORY].items():
+        sizes.append((f"Ray, {name.split()[0]}", used))
+    heading = ("job", "kills", "rows", "rejected", "missing or repeated")
+    return [
+        "## Kills and memory",
+        "",
+        "`nox -s bulk` (`bench/results/bulk-faults.json`), with a tiny model, so that kills are "
+        "frequent.",
+        "",
+        f"{tables['rows']:,} rows, of which {tables['bad']:,} cannot be encoded. Processes are "
+        "killed by SIGKILL at random points, and the same command is given again. `headlight "
+        f"embed` is killed {tables['kills']} times. Over a service, every second kill is one of "
+        f"the service too ({tables['killed services']}). Ray runs on two nodes on loopback.",
+        "",
+        *table(
+            (*heading, "largest distance from an undisturbed run", "rows with the same bits"), rows
+        ),
+        "",
+        "Resident memory of undisturbed runs, in MiB:",
+        "",
+        *table(
+            ("process", "second quarter of the run", "last quarter", "peak"),
+            ((name, *(f"{size:.0f}" for size in used)) for name, used in sizes),
+        ),
+    ]
+
+
+def kept(found: Mapping[str, Any], lost: str) -> list[str]:
+    """Return the last cells of a row of kills."""
+    cells = [f"{found['rows']:,}", f"{found['rejected']:,}", lost]
+    return [*cells, f"{found['largest difference']:.1e}", f"{found['bit-equal share']:.1%}"]

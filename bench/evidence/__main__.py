@@ -22,10 +22,9 @@ from bench.evidence.plots import deletion_curves
 from bench.evidence.report import page
 from bench.frame.machine import Others, machine
 from bench.frame.processes import Failed
-from bench.frame.report import publish
+from bench.frame.report import command, parser, publish, save
 from headlight.runtime import Runtime
 
-OUT = Path("bench/results/evidence.md")
 QUERY = "return the name of each file below a folder that has changed"
 PACKAGES = ("onnxruntime", "numpy", "tokenizers")
 QUICK_CASES, QUICK_CURVES = 4, 2
@@ -74,24 +73,19 @@ PARTS: dict[str, Callable[[Runtime, argparse.Namespace], dict[str, Any]]] = {
 
 def main() -> None:
     """Measure the parts, and publish them with those measured before."""
-    parser = argparse.ArgumentParser(prog="python -m bench.evidence", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
-    parser.add_argument("--cases", type=int, default=planted.CASES, help="of each group")
-    parser.add_argument("--curves", type=int, default=50, help="cases of each group that have one")
-    parser.add_argument("--rounds", type=int, default=7, help="of the cost")
-    parser.add_argument("--no-service", action="store_true", help="measure cost in process alone")
-    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
+    made = parser("bench.evidence", __doc__, "evidence.md", rounds=7)  # of the cost
+    made.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    made.add_argument("--bundle", type=Path, default=Path("build/bundles/docs-rope"))
+    made.add_argument("--cases", type=int, default=planted.CASES, help="of each group")
+    made.add_argument("--curves", type=int, default=50, help="cases of each group that have one")
+    made.add_argument("--no-service", action="store_true", help="measure cost in process alone")
+    made.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
+    options = made.parse_args()
     if options.quick:
         options.cases, options.curves, options.rounds = QUICK_CASES, QUICK_CURVES, 1
     figures = options.out.with_suffix(".json")
     run = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
-    origin = {
-        "command": " ".join(["python -m bench.evidence", *sys.argv[1:]]),
-        "machine": machine(PACKAGES),
-    }
+    origin = {"command": command("bench.evidence"), "machine": machine(PACKAGES)}
     with Runtime(options.bundle) as runtime:
         ref = runtime.model().ref
         for name, measure in PARTS.items():
@@ -101,7 +95,7 @@ def main() -> None:
                 except Failed as error:
                     sys.exit(f"bench.evidence: {error}")
                 run[name] = {**origin, "model": f"{ref.name} {ref.version}", **found}
-                figures.write_text(json.dumps(run, indent=1) + "\n", encoding="utf-8")
+                save(figures, run)
     picture = options.out.with_suffix(".png")
     if "deletion" in run:
         deletion_curves(run["deletion"]["rows"], picture)

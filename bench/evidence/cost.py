@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.evidence.planted import SEED, Case
-from bench.frame.processes import Process, wait_for
+from bench.frame.processes import ANY_PORTS, Service, serve
+from bench.frame.rounds import Contestants, ratios, spread, times
 from headlight import Client
 from headlight.comparison import EvidenceSpec
 from headlight.interface.encoder import Encoder
@@ -24,9 +22,6 @@ SIZES = (10, 100)  # passages of a request
 ENCODE, SCORES = "Encode", "Compare, scores alone"
 EVIDENCE = "with late interaction evidence of words"
 OCCLUSION = "with occlusion of {}s"
-WARM_UP = 1  # rounds
-START_SECONDS = 120
-Calls = dict[str, Callable[[], object]]
 
 
 def passages(runtime: Runtime, cases: Sequence[Case], count: int) -> list[str]:
@@ -43,7 +38,7 @@ def passages(runtime: Runtime, cases: Sequence[Case], count: int) -> list[str]:
     return found
 
 
-def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Calls:
+def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Contestants:
     """Return the calls that take turns."""
 
     def evidence(**fields: Any) -> Callable[[], object]:
@@ -60,18 +55,6 @@ def calls(encoder: Encoder, query: str, texts: Sequence[str]) -> Calls:
         OCCLUSION.format("sentence"): evidence(method="occlusion", unit="sentence"),
         OCCLUSION.format("word"): evidence(method="occlusion"),
     }
-
-
-def times(found: Calls, rounds: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each call in each round. They take turns, in a new order."""
-    taken: dict[str, list[float]] = {name: [] for name in found}
-    for number in range(rounds + WARM_UP):
-        for name in random.sample(list(found), len(found)):
-            begun = time.perf_counter()
-            found[name]()
-            if number >= WARM_UP:
-                taken[name].append(1000 * (time.perf_counter() - begun))
-    return taken
 
 
 def measure(
@@ -97,13 +80,8 @@ def rows_of(place: str, size: int, taken: dict[str, list[float]]) -> list[dict[s
     """Return the median time of each call, and its ratio to Encode in the same round."""
     rows = []
     for name, own in taken.items():
-        ratios = sorted(one / base for one, base in zip(own, taken[ENCODE], strict=True))
-        numbers = {
-            "ms": statistics.median(own),
-            "ratio": statistics.median(ratios),
-            "least": ratios[0],
-            "most": ratios[-1],
-        }
+        ratio, least, most = spread(ratios(own, taken[ENCODE]))
+        numbers = {"ms": statistics.median(own), "ratio": ratio, "least": least, "most": most}
         row = {"place": place, "passages": size, "name": name, "rounds": len(own)}
         rows.append({**row, **{key: round(value, 3) for key, value in numbers.items()}})
     return rows
@@ -116,18 +94,9 @@ def served(bundle: Path, log: Path) -> Iterator[Client]:
     Raises:
         Failed: it does not start.
     """
-    command = [sys.executable, "-m", "headlight", "serve", "--bundle", str(bundle.absolute())]
-    command += ["--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--rest", "off"]
-    process = Process([*command, "--log-format", "json"], log)
-
-    def entries() -> dict[str, dict[str, Any]]:
-        lines = log.read_text(encoding="utf-8").splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{") and line[-1] == "}"]
-        return {each["event"]: each for each in found}
-
+    process = Service(serve(bundle, *ANY_PORTS), log)
     try:
-        wait_for(lambda: "serving" in entries(), process, START_SECONDS)
-        with Client(f"127.0.0.1:{entries()['listening']['grpc_port']}") as client:
+        with Client(process.address()) as client:
             yield client
     finally:
         process.close()

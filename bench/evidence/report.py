@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.evidence import cost, planted
@@ -10,6 +10,7 @@ from bench.evidence.chunking import GAIN, RIGHT_DOCUMENT
 from bench.evidence.deletion import RANDOM_ORDERS, SHARES
 from bench.evidence.intervals import shown
 from bench.evidence.methods import DEPTHS, RANDOM
+from bench.frame.report import table
 
 CRITERION = 1.3  # times the encoding alone, of late interaction evidence for 100 passages
 INTERVALS = "In brackets: 95 % bootstrap intervals."
@@ -25,14 +26,9 @@ def page(run: dict[str, Any], picture: str) -> list[str]:
         picture: name of the file of the deletion curves.
     """
     lines = ["# What evidence and span vectors find, and what they cost", ""]
-    if "planted" in run:
-        lines += _planted(run["planted"])
-    if "deletion" in run:
-        lines += _deletion(run["deletion"], picture)
-    if "chunking" in run:
-        lines += _chunking(run["chunking"])
-    if "cost" in run:
-        lines += _cost(run["cost"])
+    sections = {"planted": _planted, "deletion": _deletion, "chunking": _chunking, "cost": _cost}
+    for name, section in sections.items():
+        lines += section(run[name] | {"picture": picture}) if name in run else []
     return lines
 
 
@@ -69,15 +65,15 @@ def _planted(part: dict[str, Any]) -> list[str]:
 
 def _hits(rows: Rows) -> list[str]:
     columns = [name for depth in DEPTHS for name in (f"hit@{depth}", f"hit@{depth} over random")]
-    lines = [
+    cells = [
+        (row["name"], *(shown(row[name], "+" if "over" in name else "") for name in columns))
+        for row in rows
+    ]
+    return [
         f"Query and answer: {rows[0]['group']}; {rows[0]['cases']} cases.",
         "",
-        *_head(["method", *columns]),
+        *table(("method", *columns), cells),
     ]
-    for row in rows:
-        cells = [shown(row[name], "+" if "over" in name else "") for name in columns]
-        lines.append(_row([row["name"], *cells]))
-    return lines
 
 
 def _no_better(rows: Rows) -> list[str]:
@@ -105,8 +101,15 @@ LIMITS = [
 ]
 
 
-def _deletion(part: dict[str, Any], picture: str) -> list[str]:
-    lines = [
+def _deletion(part: dict[str, Any]) -> list[str]:
+    heading = ("task", "group", "method", "cases")
+    shares = [f"{share:.0%}" for share in (0, *SHARES)]
+    rows = []
+    for row in part["rows"]:
+        points = [f"{point['mean']:.3f}" for point in row["curve"]]
+        area = "" if row["name"] == RANDOM else shown(row["area"], "+")
+        rows.append((row["task"], row["group"], row["name"], str(row["cases"]), *points, area))
+    return [
         "## Deletion curves: do the words with the largest weights carry the score?",
         "",
         *_origin(part),
@@ -116,20 +119,11 @@ def _deletion(part: dict[str, Any], picture: str) -> list[str]:
         f"{INTERVALS} Occlusion hides one word at a time to find its weights, so it measures",
         "nearly what the curve measures.",
         "",
-        f"![Score of the passage over the share of hidden words]({picture})",
+        f"![Score of the passage over the share of hidden words]({part['picture']})",
         "",
-        *_head(["task", "group", "method", "cases", *_shares(), "area"]),
+        *table((*heading, *shares, "area"), rows),
+        "",
     ]
-    for row in part["rows"]:
-        points = [f"{point['mean']:.3f}" for point in row["curve"]]
-        area = "" if row["name"] == RANDOM else shown(row["area"], "+")
-        cells = [row["task"], row["group"], row["name"], str(row["cases"]), *points, area]
-        lines.append(_row(cells))
-    return [*lines, ""]
-
-
-def _shares() -> list[str]:
-    return [f"{share:.0%}" for share in (0, *SHARES)]
 
 
 def _chunking(part: dict[str, Any]) -> list[str]:
@@ -156,11 +150,14 @@ def _chunking(part: dict[str, Any]) -> list[str]:
 
 
 def _metrics(rows: Rows, sign: str) -> list[str]:
-    lines = _head(["documents", "questions", "vectors", *CHUNKING_COLUMNS])
-    for row in rows:
-        cells = [shown(row[name], sign) for name in CHUNKING_COLUMNS]
-        lines.append(_row([row["group"], str(row["questions"]), row["name"], *cells]))
-    return [*lines, ""]
+    cells = [
+        (
+            *(row["group"], str(row["questions"]), row["name"]),
+            *(shown(row[name], sign) for name in CHUNKING_COLUMNS),
+        )
+        for row in rows
+    ]
+    return [*table(("documents", "questions", "vectors", *CHUNKING_COLUMNS), cells), ""]
 
 
 def _cost(part: dict[str, Any]) -> list[str]:
@@ -178,14 +175,15 @@ def _cost(part: dict[str, Any]) -> list[str]:
     rows: Rows = part["rows"]
     for place, size in dict.fromkeys((row["place"], row["passages"]) for row in rows):
         lines += [f"### {place.capitalize()}, 1 query and {size} passages", ""]
-        lines += _head(["call", "ms", f"to {cost.ENCODE}", "range", "rounds"])
-        for row in rows:
-            if (row["place"], row["passages"]) == (place, size):
-                ratio, ends = f"{row['ratio']:.2f}", f"{row['least']:.2f} to {row['most']:.2f}"
-                lines.append(
-                    _row([row["name"], f"{row['ms']:.1f}", ratio, ends, str(row["rounds"])])
-                )
-        lines.append("")
+        cells = [
+            (
+                *(row["name"], f"{row['ms']:.1f}", f"{row['ratio']:.2f}"),
+                *(f"{row['least']:.2f} to {row['most']:.2f}", str(row["rounds"])),
+            )
+            for row in rows
+            if (row["place"], row["passages"]) == (place, size)
+        ]
+        lines += [*table(("call", "ms", f"to {cost.ENCODE}", "range", "rounds"), cells), ""]
     return [*lines, *_criterion(rows), ""]
 
 
@@ -199,12 +197,3 @@ def _criterion(rows: Rows) -> Iterator[str]:
                 f"{row['ratio']:.2f} times {cost.ENCODE}, at most {CRITERION} wanted: {met}."
             )
             yield ""
-
-
-def _head(cells: Iterable[str]) -> list[str]:
-    names = list(cells)
-    return [_row(names), "|" + "---|" * len(names)]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

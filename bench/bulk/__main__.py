@@ -102,7 +102,7 @@ def measure(field: list[Contestant], bundle: Path, inputs: list[Path], rounds: i
                 ready = at_target(contestant, target)
             try:
                 cost, made = once(ready, inputs, work)
-            except Failed as error:
+            except (Failed, OSError) as error:
                 print(error, file=sys.stderr)
                 continue
         costs[contestant.name].append(cost)

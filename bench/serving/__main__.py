@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
+import random
 import signal
 import subprocess
 import sys
@@ -22,66 +22,64 @@ from pathlib import Path
 from typing import Any
 
 from bench.frame.processes import ROOT, Failed
+from bench.frame.report import command, parser, publish, save
+from bench.serving import plots, report
 from bench.serving.contestants import Contestant, setting_of
 from bench.serving.field import REAL, contestants
 from bench.serving.measure import Run
-from bench.serving.publish import write
+from bench.serving.quality_plot import quality
 from bench.serving.texts import COUNT
 
 FEWEST = 32  # texts: those of one request
 NAMES = {"minilm": "serving", "base": "serving-base"}  # of the work folder and the report
+QUICK = "everything small: to see that it runs, not to measure"
 MAKERS = {"minilm": ("bench.minilm",), "base": ("bench.random_bert", "--size", "base")}
 
 
 def parse() -> argparse.Namespace:
     """Parse the options; --quick changes the defaults of the others."""
     quick = argparse.ArgumentParser(add_help=False)
-    quick.add_argument(
-        "--quick", action="store_true", help="everything small: to see that it runs, not to measure"
-    )
+    quick.add_argument("--quick", action="store_true")
     small = quick.parse_known_args()[0].quick
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.serving", description=__doc__, parents=[quick]
-    )
-    parser.add_argument("--size", choices=NAMES, default="minilm", help="of the model")
-    parser.add_argument("--rounds", type=int, default=1 if small else 3)
-    parser.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
-    parser.add_argument(
+    made = parser("bench.serving", __doc__, "", rounds=1 if small else 3)
+    made.add_argument("--quick", action="store_true", help=QUICK)
+    made.add_argument("--size", choices=NAMES, default="minilm", help="of the model")
+    made.add_argument("--texts", type=int, default=64 if small else COUNT, help="how many")
+    made.add_argument(
         "--open-seconds", type=float, default=2.0 if small else 20.0, help="of each open loop"
     )
-    parser.add_argument(
+    made.add_argument(
         "--flood-seconds", type=float, default=2.0 if small else 30.0, help="of each flood"
     )
-    parser.add_argument(
+    made.add_argument(
         "--deadline", type=float, default=2.0, help="seconds that a request of an open loop waits"
     )
-    parser.add_argument("--no-peers", action="store_true", help="Headlight alone")
-    parser.add_argument(
+    made.add_argument("--no-peers", action="store_true", help="Headlight alone")
+    made.add_argument(
         "--only", nargs="*", metavar="TEXT", help="contestants whose names hold one of these"
     )
-    parser.add_argument(
+    made.add_argument(
         "--bundle", type=Path, help="default: the model of --size, made and exported here"
     )
-    parser.add_argument(
+    made.add_argument(
         "--tuned", type=Path, nargs="*", default=[], help="what `make tune` wrote: contestants more"
     )
-    parser.add_argument(
+    made.add_argument(
         "--core-hour",
         type=float,
         default=0.04,
         metavar="PRICE",
         help="of one core, in your currency, for the table of costs",
     )
-    parser.add_argument("--note", default="", help="what else ran on the machine, for the report")
-    parser.add_argument("--out", type=Path, default=Path("bench/results"))
-    parser.add_argument(
+    made.add_argument("--note", default="", help="what else ran on the machine, for the report")
+    made.add_argument(
         "--report",
         action="store_true",
         help="write the tables and plots of the last run's numbers anew",
     )
-    options = parser.parse_args()
+    options = made.parse_args()
     if options.texts < FEWEST:
-        parser.error(f"--texts must be at least {FEWEST}")
+        made.error(f"--texts must be at least {FEWEST}")
     return options
 
 
@@ -89,12 +87,12 @@ def prepared(options: argparse.Namespace, work: Path) -> tuple[Path, Path]:
     """Return model and bundle, made if missing."""
     model, bundle = work / "model", options.bundle or work / "bundle"
     if options.bundle is None and not (model / "modules.json").is_file():
-        command = [f"{REAL}/bin/python", "-m", *MAKERS[options.size], str(work)]
-        subprocess.run(command, cwd=ROOT, check=True)
+        made = [f"{REAL}/bin/python", "-m", *MAKERS[options.size], str(work)]
+        subprocess.run(made, cwd=ROOT, check=True)
     if not (bundle / "manifest.json").is_file():
-        command = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle)]
-        command += ["--provider", "openvino", "--precision", "int8"]
-        subprocess.run(command, cwd=ROOT, check=True)
+        export = [sys.executable, "-m", "headlight", "export", str(model), "--out", str(bundle)]
+        export += ["--provider", "openvino", "--precision", "int8"]
+        subprocess.run(export, cwd=ROOT, check=True)
     return model.absolute(), bundle.absolute()
 
 
@@ -144,18 +142,21 @@ def main() -> None:
     # Ending the run ends its servers too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options = parse()
+    random.seed(0)
     numbers = options.out / f"{NAMES[options.size]}.json"
     if options.report:
         found = json.loads(numbers.read_text(encoding="utf-8"))
     else:
         found = measured(options) | {
-            "command": shlex.join(["python", "-m", "bench.serving", *sys.argv[1:]])
-            if sys.argv[1:]
-            else "nox -s serving"
+            "command": command("bench.serving") if sys.argv[1:] else "nox -s serving"
         }
-        options.out.mkdir(parents=True, exist_ok=True)
-        numbers.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    write(options.out, NAMES[options.size], found | {"core_hour": options.core_hour})
+        save(numbers, found)
+    found["core_hour"] = options.core_hour
+    if found["size"] != "base":
+        plots.throughput(found, options.out / "serving-throughput.png")
+        plots.open_loop(found, options.out / "serving-open-loop.png")
+        quality(found, options.out / "serving-quality.png")
+    publish(options.out / f"{NAMES[options.size]}.md", report.lines(found))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from bench.frame.rounds import ratios, spread
 from bench.serving.workloads import BATCHES, BULK, LIST, ONE, SINGLES
 
 REFUSED_MS = 10.0
@@ -128,11 +129,11 @@ def over(
     what: str, asked: float, ours: Sequence[float], theirs: Sequence[float], note: str
 ) -> Criterion:
     """Return the criterion of a ratio, its median over the rounds."""
-    found = [mine / other for mine, other in zip(ours, theirs, strict=False)]
+    found = ratios(ours, theirs)
     if not found:
         return Criterion(what, asked, None, note)
-    span = min(found), max(found)
-    return Criterion(what, asked, statistics.median(found), note, rounds=span)
+    median, *span = spread(found)
+    return Criterion(what, asked, median, note, rounds=(span[0], span[1]))
 
 
 def compared(run: dict[str, Any], one: Comparison) -> Criterion:

@@ -52,12 +52,6 @@ def of_openai(texts: Sequence[str], model: str) -> bytes:
     return json.dumps({"model": model, "input": list(texts)}).encode()
 
 
-def of_openai_base64(texts: Sequence[str], model: str) -> bytes:
-    """Return a request of OpenAI's API for vectors as base64."""
-    body = {"model": model, "input": list(texts), "encoding_format": "base64"}
-    return json.dumps(body).encode()
-
-
 def of_tei(texts: Sequence[str], _model: str) -> bytes:
     """Return a request of text-embeddings-inference."""
     return json.dumps({"inputs": list(texts), "truncate": True}).encode()
@@ -67,7 +61,7 @@ CONTRACT = Door("gRPC", "/headlight.v1.HeadlightService/Encode", of_contract, ov
 OURS = (
     CONTRACT,
     Door("OIP", "/inference.GRPCInferenceService/ModelInfer", of_inference, over_http=False),
-    Door("OpenAI base64", "/v1/embeddings", of_openai_base64),
+    Door("OpenAI base64", "/v1/embeddings", embeddings_body),
     Door("OpenAI lists", "/v1/embeddings", of_openai),
     Door("TEI", "/embed", of_tei),
 )

@@ -236,19 +236,8 @@ class Load:
 
 def main() -> None:
     load = Load(read_texts(sys.argv[1]))
-    operations = (
-        "closed",
-        "posted",
-        "door",
-        "attention",
-        "stream",
-        "listed",
-        "vectors",
-        "open",
-        "again",
-        "flood",
-    )
-    answer({name: getattr(load, name) for name in operations})
+    names = [name for name in vars(Load) if not name.startswith("_")]
+    answer({name: getattr(load, name) for name in names})
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -16,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bench.frame.machine import Others, machine
-from bench.frame.processes import ROOT, Failed
+from bench.frame.processes import Failed, run
+from bench.frame.rounds import turns
 from bench.serving.contestants import Contestant, Engine, Setting
 from bench.serving.field import REFERENCE
 from bench.serving.flood import BATCH_MS, floods
@@ -103,9 +102,8 @@ class Run:
         chosen = self._each(self._settled)
         precision = distances(self._each(lambda one: one.vectors()))
         for round_ in range(self._options.rounds):
-            for workload in WORKLOADS:
-                if workload.name in workloads:
-                    self._round(round_, workload)
+            for workload in (each for each in WORKLOADS if each.name in workloads):
+                self._round(round_, workload)
         return {
             "machine": machine(PACKAGES),
             "texts": describe(self._setting.tokens),
@@ -161,8 +159,7 @@ class Run:
         """Run everyone once, in an order drawn anew, on the same texts."""
         count = len(self._setting.tokens)
         texts = order(max(workload.group, round(count * workload.share)), count, seed=round_)
-        turns = random.Random(f"{round_}, {workload.name}")
-        for one in turns.sample(list(self._contestants), len(self._contestants)):
+        for _, one in turns(list(self._contestants), rounds=1, warm_up=0):
             if workload.name not in one.workloads:
                 continue
             try:
@@ -243,12 +240,6 @@ class Run:
     def _peak(self) -> dict[str, float]:
         """Measure the peak, in the environment with the most libraries for products."""
         python = str(PEERS) if PEERS.exists() else self._setting.python
-        told = subprocess.run(
-            [python, "-m", "bench.serving.peak", "0.1" if self._options.quick else "1.5"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found: dict[str, float] = json.loads(told.stdout)
+        seconds = "0.1" if self._options.quick else "1.5"
+        found: dict[str, float] = json.loads(run([python, "-m", "bench.serving.peak", seconds]))
         return found | {"cores": len(os.sched_getaffinity(0))}

@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Any
 
 from bench.peers.bare import listen
-from bench.peers.worker import answer, groups, read_texts, save_vectors, timed
+from bench.peers.worker import answer, described, groups, read_texts, save_vectors, timed
 from headlight.runtime import Runtime
 from headlight.runtime.encode_items import EncodeItem
 from headlight.runtime.providers.cuda_session import CudaSession
@@ -135,16 +134,9 @@ def main() -> None:
     runtime = load(config)
 
     def describe() -> dict[str, Any]:
-        packages = (
-            "openvino" if runtime.provider == "openvino" else "onnxruntime",
-            "tokenizers",
-            "numpy",
-        )
+        library = "openvino" if runtime.provider == "openvino" else "onnxruntime"
         told = f"{runtime.provider}, {runtime.precision}"
-        return {
-            "versions": {package: version(package) for package in packages},
-            "precision_told": told,
-        }
+        return described((library, "tokenizers", "numpy"), told)
 
     def online(order: list[int], callers: int, group: int) -> dict[str, Any]:
         return queued(runtime, config, texts, order, callers, group)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
 
-from bench.peers.worker import answer_library, read_texts
+from bench.peers.worker import answer_library, described, read_texts
 
 NAME = "local"
 PACKAGES = ("fastembed", "onnxruntime")
@@ -47,8 +46,7 @@ def main() -> None:
         return np.stack(list(model.embed(given, batch_size=batch_size, parallel=parallel)))
 
     def describe() -> dict[str, Any]:
-        versions = {package: version(package) for package in PACKAGES}
-        return {"versions": versions, "precision_told": "float32 graph"}
+        return described(PACKAGES, "float32 graph")
 
     answer_library(encode, len(texts), describe)
 

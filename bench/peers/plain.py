@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 import openvino
 from tokenizers import Tokenizer
 
-from bench.peers.worker import answer, read_texts, save_vectors, timed
+from bench.peers.worker import answer, described, read_texts, save_vectors, timed
 
 LONGEST = 256
 PLANS = tuple(itertools.product((512, 1024), (1, 16)))  # padded tokens, multiple of lengths
@@ -93,10 +92,7 @@ def main() -> None:
     texts, loop = read_texts(texts_path), Loop(Path(bundle), precision)
 
     def describe() -> dict[str, Any]:
-        return {
-            "versions": {name: version(name) for name in ("openvino", "tokenizers", "numpy")},
-            "precision_told": precision,
-        }
+        return described(("openvino", "tokenizers", "numpy"), precision)
 
     def settle(order: list[int]) -> dict[str, Any]:
         """Choose the fastest plan: the second of two runs, which meets known shapes."""

@@ -14,14 +14,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 
-from bench.peers.worker import answer_library, read_texts
+from bench.peers.worker import answer_library, described, read_texts
 
 PACKAGES = {
     "torch": ("torch",),
@@ -88,8 +87,7 @@ def main() -> None:
 
     def describe() -> dict[str, Any]:
         packages = ("sentence-transformers", "transformers", *PACKAGES[backend])
-        versions = {package: version(package) for package in packages}
-        return {"versions": versions, "precision_told": told_precision(model, backend)}
+        return described(packages, told_precision(model, backend))
 
     answer_library(encode, len(texts), describe)
 

@@ -14,6 +14,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,11 @@ def timed(calls: Iterable[Callable[[], object]]) -> dict[str, Any]:
         "cpu": cpu_seconds() - cpu,
         "latencies": latencies,
     }
+
+
+def described(packages: Iterable[str], told: str) -> dict[str, Any]:
+    """Return the versions of packages, and the precision that the loaded model reports."""
+    return {"versions": {each: version(each) for each in packages}, "precision_told": told}
 
 
 def answer_library(

@@ -9,9 +9,10 @@ server is measured.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import grpc
@@ -72,14 +73,20 @@ async def closed_loop(bodies: Sequence[bytes], callers: int, send: Send) -> list
     return latencies
 
 
+@contextlib.asynccontextmanager
+async def connected(target: str) -> AsyncIterator[Any]:
+    """Connect to a server; messages are bytes."""
+    async with grpc.aio.insecure_channel(target) as channel:
+        await channel.channel_ready()
+        yield channel
+
+
 async def grpc_closed(
-    target: str, bodies: Sequence[bytes], callers: int, method: str | None = None
+    target: str, bodies: Sequence[bytes], callers: int, method: str = f"{SERVICE}/Encode"
 ) -> dict[str, Any]:
     """Make unary calls over one connection; by default of Encode."""
-    async with grpc.aio.insecure_channel(target) as channel:
-        opened: Any = channel
-        encode = unary(channel) if method is None else opened.unary_unary(method)
-        await channel.channel_ready()
+    async with connected(target) as channel:
+        encode = channel.unary_unary(method)
         return await measured(closed_loop(bodies, callers, lambda _, body: encode(body)))
 
 
@@ -110,10 +117,8 @@ async def stream(target: str, requests: Sequence[pb.EncodeRequest]) -> dict[str,
             found.append(frame)
         return []
 
-    async with grpc.aio.insecure_channel(target) as channel:
-        await channel.channel_ready()
-        streaming: Any = channel
-        taken = await measured(run(streaming.stream_stream(f"{SERVICE}/EncodeStream")))
+    async with connected(target) as channel:
+        taken = await measured(run(channel.stream_stream(f"{SERVICE}/EncodeStream")))
     answers = [pb.EncodeStreamResponse.FromString(frame) for frame in found]
     if any(one.HasField("error") for one in answers) or len(answers) < len(requests):
         raise RuntimeError(
@@ -129,10 +134,8 @@ async def attended(target: str, bodies: Sequence[bytes], callers: int) -> dict[s
         async for _frame in stream_of(iter([body])):
             pass
 
-    async with grpc.aio.insecure_channel(target) as channel:
-        opened: Any = channel
-        stream_of = opened.stream_stream(f"{SERVICE}/EncodeStream")
-        await channel.channel_ready()
+    async with connected(target) as channel:
+        stream_of = channel.stream_stream(f"{SERVICE}/EncodeStream")
         return await measured(closed_loop(bodies, callers, send))
 
 

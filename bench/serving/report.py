@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bench.frame.report import number, table
-from bench.serving.cost import cost_table
 from bench.serving.criteria import Criterion, criteria
-from bench.serving.overload_tables import flood_table, open_table
+from bench.serving.tables import cost_table, flood_table, open_table
 from bench.serving.workloads import LIST, ONE, WORKLOADS
 
 

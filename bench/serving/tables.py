@@ -1,11 +1,60 @@
-"""Tables of open loops and floods."""
+"""Tables of the report: cost of a text, open loops, floods."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from bench.frame.report import number, table
 from bench.serving.flood import CALLERS, RATE
+from bench.serving.workloads import BATCHES, BULK, ONE
+
+COSTED = (BATCHES, BULK, ONE)
+OVERLOAD = (
+    *("requests", "refusals, p50 ms", "p99 ms"),
+    *("resident MiB", "sent late by at most, ms"),
+)
+FLOOD = (
+    *("", "bulk batch, ms", "alone, p50 ms", "p99 ms"),
+    *("beside bulk, p50 ms", "p99 ms", "bulk, texts/s"),
+)
+
+
+def cost_table(run: dict[str, Any]) -> list[str]:
+    """Return CPU milliseconds of a text, and the price of a million, the cheapest first."""
+    spent: dict[str, list[float | None]] = {
+        name: [run["measured"].get(each, {}).get(name, {}).get("cpu_ms") for each in COSTED]
+        for name in run["contestants"]
+    }
+    cheapest = sorted(
+        spent, key=lambda name: min((ms for ms in spent[name] if ms), default=math.inf)
+    )
+    rows = [
+        (
+            name,
+            *(number(ms, ".2f") for ms in spent[name]),
+            *(
+                number(None if ms is None else million(ms, run["core_hour"]), ".3f")
+                for ms in spent[name]
+            ),
+        )
+        for name in cheapest
+    ]
+    heads = [f"CPU ms/text, {each}" for each in COSTED]
+    heads += [f"price of a million texts, {each}" for each in COSTED]
+    return [
+        f"CPU time of the server or the library, all its processes, without the load generator. "
+        f"The price is for {run['core_hour']} an hour of one core, in your currency "
+        "(`--core-hour`): CPU milliseconds times price. A core that waits costs the same, so this "
+        "is the price of a machine that is always busy.",
+        "",
+        *table(("", *heads), rows),
+    ]
+
+
+def million(cpu_ms: float, core_hour: float) -> float:
+    """Return the price of a million texts of so many CPU milliseconds each."""
+    return 1e6 * cpu_ms / 1000 / 3600 * core_hour
 
 
 def open_table(run: dict[str, Any]) -> list[str]:
@@ -36,7 +85,6 @@ def open_table(run: dict[str, Any]) -> list[str]:
         "goodput texts/s",
         "p50 ms",
         "p99 ms",
-        "requests",
     )
     return [
         (
@@ -45,9 +93,7 @@ def open_table(run: dict[str, Any]) -> list[str]:
             "after the first of them has passed."
         ),
         "",
-        *table(
-            (*heads, "refusals, p50 ms", "p99 ms", "resident MiB", "sent late by at most, ms"), rows
-        ),
+        *table((*heads, *OVERLOAD), rows),
     ]
 
 
@@ -73,16 +119,5 @@ def flood_table(run: dict[str, Any]) -> list[str]:
             "by how long a batch of bulk may take (`--bulk-batch-ms`)."
         ),
         "",
-        *table(
-            (
-                "",
-                "bulk batch, ms",
-                "alone, p50 ms",
-                "p99 ms",
-                "beside bulk, p50 ms",
-                "p99 ms",
-                "bulk, texts/s",
-            ),
-            rows,
-        ),
+        *table(FLOOD, rows),
     ]
